@@ -103,7 +103,7 @@ def test_every_equation_of_every_example_of_the_gallery_is_true(name: str) -> No
 
 
 @pytest.mark.parametrize("norm", ["layernorm", "rmsnorm"])
-@pytest.mark.parametrize("activation", ["relu", "squared_relu", "gelu", "swiglu"])
+@pytest.mark.parametrize("activation", ["relu", "squared_relu", "gelu", "gelu_tanh", "swiglu"])
 def test_every_equation_of_a_block_is_true_and_so_is_the_loss_of_a_word(activation: str, norm: str) -> None:
     sheet = block(activation, norm).sheet
     for loss in (log_loss(sheet, (1, 2)), loss_of(sheet, "z", (1, 2, 0)), loss_of(sheet, "resid_mid", (2, 1))):

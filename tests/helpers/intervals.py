@@ -108,6 +108,10 @@ def _gelu(x: float) -> float:
     return x * _normal(x)
 
 
+def _tanh_gelu(x: float) -> float:
+    return x / 2 * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
 def _normal(x: float) -> float:
     return 0.5 * math.erfc(-x / math.sqrt(2))
 
@@ -122,6 +126,7 @@ FUNCTIONS: dict[str, Callable[[Interval], Interval]] = {
     "sin": wave(math.sin, math.pi / 2),
     "cos": wave(math.cos, 0.0),
     "GELU": dip(_gelu, -0.7517915246935645),
+    "TanhGELU": dip(_tanh_gelu, -0.7524614220710163),
     "SiLU": dip(_silu, -1.2784645427610737),
     "abs": dip(abs, 0.0),
     "tanh": rising(math.tanh),

@@ -30,6 +30,7 @@ from vitral.explanation.sheet import Sheet, SheetQuantity
 STATEMENTS = {
     "M": "0 where attention is allowed, −∞ elsewhere",
     "σ": "standard deviation of the visible scores of its row, or the root of d_k if they do not differ",
+    "θ": "the rate of pair i, 1 over the base to the power of i/h, scaled as in Llama 3.1",
     "p": "last row of the probabilities",
     "p_t": "probability of word t after the words before it",
 }
@@ -123,9 +124,12 @@ def _norm(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tens
 
 def _letters(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
     operation = quantity.operation
+    names.values["π"] = math.pi
     names.values["x"] = np.linspace(-3, 3, 13)[:, None]
     half = (operation.width + 1) // 2 if isinstance(operation, Sinusoid) else 0
     names.values["h"] = len(getattr(operation, "frequencies", ())) or half
+    if isinstance(operation, Rotate):
+        names.values["w"], names.values["θ"] = operation.width, operation.frequencies.numpy()
     names.values["d_model"] = names.values["d[model]"] = getattr(operation, "width", 0)
 
 

@@ -152,7 +152,7 @@ ROWS = "product of the sizes of its tensor, or the sum of such products"
 def _check_each(
     below: str, right: str, names: Names, quantity: SheetQuantity, value: np.ndarray, *, comma: bool
 ) -> None:
-    letters = sorted(set(re.findall(r"[a-z]", below)) - {"h"})
+    letters = sorted(set(re.findall(r"[a-z]", below)) - {"h", "w"})
     count = 0
     for places in itertools.product(*(range(max(value.shape)) for _letter in letters)):
         bound = dict(zip(letters, places, strict=True))

@@ -11,6 +11,7 @@ _GREEK = {
     "varepsilon": "ε",
     "Phi": "Φ",
     "theta": "θ",
+    "pi": "π",
     "partial": "∂",
     "infty": "∞",
     "cdot": "·",

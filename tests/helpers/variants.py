@@ -41,6 +41,28 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "sinusoidal": {"positions": "sinusoidal"},
     "no positions": {"positions": "none"},
     "dropout": {"dropout": 0.5},
+    "gelu by tanh, large epsilon": {"feed_forward": "gelu_tanh", "norm_epsilon": 0.1},
+    "rotary of interleaved pairs": {
+        "d_head": 7,
+        "positions": {
+            **{"name": "rotary", "base": 100.0, "fraction": 0.6, "pairing": "interleaved"},
+            "scaling": {"name": "linear", "factor": 3.0},
+        },
+    },
+    "rotary as in Llama 3": {
+        "d_head": 6,
+        "positions": {
+            **{"name": "rotary", "base": 50.0, "fraction": 0.7},
+            "scaling": {"name": "llama3", "factor": 3.0, "original_context_length": 17},
+        },
+    },
+    "parallel, wide heads": {"parallel": True, "d_head": 7},
+    "masks by block, some biases": {
+        "attention": {"mask": ["causal", {"name": "window", "size": 3}]},
+        "bias": {"qkv": False, "norm": False, "head": True},
+    },
+    "final norm after post-norm": {"norm": "post", "final_norm": True},
+    "no final norm": {"final_norm": False, "bias": {"output": False, "feed_forward": False}},
 }
 EXPLAINED = {name: parts for name, parts in VARIANTS.items() if "recurrence" not in parts}
 """Those that can be explained step by step: an LSTM's steps are not known."""
@@ -50,7 +72,11 @@ BASE = {"context_length": 13, "d_model": 15, "num_heads": 3, "num_layers": 2, "d
 def made(variant: str | dict[str, Any], seed: int = 3) -> Transformer:
     """A model of a variant, by name or by its settings, whose parameters are all large and distinct."""
     changes = VARIANTS[variant] if isinstance(variant, str) else variant
-    model = Transformer(ModelConfig.parse(BASE | changes), TOKENIZER.vocab_size, seed=seed).eval()
+    return enlarged(Transformer(ModelConfig.parse(BASE | changes), TOKENIZER.vocab_size, seed=seed).eval(), seed)
+
+
+def enlarged(model: Transformer, seed: int = 3) -> Transformer:
+    """The model with parameters that are all large and distinct."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -102,6 +102,21 @@ def test_a_head_with_equal_weights_is_broad() -> None:
         assert head["entropy"] == pytest.approx(1.0, abs=1e-5)
 
 
+def test_a_head_is_told_against_uniform_attention_under_the_mask_of_its_block() -> None:
+    model = made("masks by block, some biases")
+    with torch.no_grad():
+        for layer in range(2):
+            model.get_parameter(f"blocks.{layer}.attn.in_proj.weight")[:30] = 0
+    found = head_kinds(model, TOKENIZER, window_targets(model, PART, 5).inputs)
+    for heads in found["layers"]:
+        assert {head["kind"] for head in heads} == {BROAD}
+        assert all(head["entropy"] == pytest.approx(1.0, abs=1e-5) for head in heads)
+    shares = [heads[0]["share"] for heads in found["layers"]]
+    assert shares[0] == _close_to(found["uniform"])
+    assert shares[1]["first"] == pytest.approx(1 / 3)  # of the one query that sees it among 3 keys
+    assert shares[1]["itself"] == pytest.approx(1 / 3)
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("text", [TEXT, "a", "abcdefgh\nabcd"], ids=["text", "one token", "whole context"])
 def test_every_variant_is_inspected_into_finite_json(variant: str, text: str) -> None:

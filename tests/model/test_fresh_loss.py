@@ -28,7 +28,7 @@ def configs(draw: st.DrawFn) -> dict[str, Any]:
         "norm_type": draw(st.sampled_from(["layernorm", "rmsnorm"])),
         "positions": draw(st.sampled_from(["learned", "sinusoidal", "rotary", "alibi", "relative", "none"])),
         "attention": draw(st.sampled_from(["none", {"mask": mask, "scale": scale}])),
-        "feed_forward": draw(st.sampled_from(["gelu", "relu", "squared_relu", "swiglu", "none"])),
+        "feed_forward": draw(st.sampled_from(["gelu", "gelu_tanh", "relu", "squared_relu", "swiglu", "none"])),
         "residual": draw(st.booleans()),
         "bias": draw(st.booleans()),
     }

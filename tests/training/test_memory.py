@@ -43,6 +43,11 @@ MODELS: list[dict[str, Any]] = [
     {"residual": False},
     {"tie_head": True},
     {"norm": "none", "residual": False, "bias": False, "feed_forward": "relu"},
+    {"feed_forward": "gelu_tanh", "parallel": True},
+    {"d_head": 20, "bias": {"qkv": False, "head": True}},
+    {"norm": "none", "parallel": True, "positions": {"name": "rotary", "fraction": 0.5, "pairing": "interleaved"}},
+    {"norm": "post", "final_norm": True},
+    {"attention": {"mask": ["causal", {"name": "window", "size": 8}]}, "final_norm": False},
 ]
 
 

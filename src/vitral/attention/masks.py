@@ -4,18 +4,19 @@ A mask has one main method, `allowed(time, source)`, for `time` queries and `sou
 `time` of the `source` positions, so a cached step (one query, all keys so far) needs no special case. Masks compose
 with `&` and `|`.
 
-`Causal`, `Bidirectional`, `Prefix` and `Window` are also configuration; `Padding` and `Explicit` contain tensors.
+`Causal`, `Bidirectional`, `Prefix` and `Window` are also configuration, as is `ByLayer`, a list of them; `Padding` and
+`Explicit` contain tensors.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Literal
+from functools import lru_cache, reduce
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import torch
 from jaxtyping import Bool
-from pydantic import BeforeValidator, Field, InstanceOf, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, TypeAdapter, ValidationError
 from torch import Tensor
 
 from vitral.core.checked import checked
@@ -51,6 +52,10 @@ class Mask(ABC):
     def first_target(self) -> int | None:
         """The first position that cannot see its own next token; None if every position can."""
         return 0
+
+    def of(self, layer: int) -> "Mask":
+        """The mask of one block: this one, the same for every block."""
+        return self
 
     def __and__(self, other: "Mask") -> "Mask":
         """The intersection: allowed by both."""
@@ -264,6 +269,7 @@ def _later(first: int | None, second: int | None) -> int | None:
 
 
 _NAMES = ("causal", "bidirectional", "prefix", "window")
+BY_LAYER = "by-layer"
 
 
 class OwnMask(OwnPart, Mask):
@@ -274,7 +280,8 @@ class OwnMask(OwnPart, Mask):
     """
 
     kinds = ("mask",)
-    built_in = _NAMES
+    built_in = (*_NAMES, BY_LAYER)
+    taken_later = (BY_LAYER,)
 
     @property
     def sees_itself(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -385,11 +392,79 @@ def _as_table(spec: Any) -> Any:
     return {"name": read} if isinstance(read, str) else read
 
 
-MaskConfig = Annotated[
+def _built_in(spec: Any) -> Any:
+    """A mask of a list.
+
+    Raises:
+        ValueError: it is one of the user's.
+    """
+    table = _as_table(spec)
+    if isinstance(table, OwnMask):
+        raise ValueError(_("{name!r} is a mask of your own; a list has Vitral's only", name=table.name))
+    return table
+
+
+class ByLayer(Config, Mask):
+    """A mask for each block: the list is repeated over the blocks (GPT-Neo alternates causal and window).
+
+    As one mask it allows what any block allows; `of` has the mask of one block.
+    """
+
+    sees_itself: ClassVar[bool] = True
+
+    name: Literal["by-layer"] = BY_LAYER
+    masks: Annotated[
+        tuple[
+            Annotated[
+                Annotated[Causal | Bidirectional | Prefix | Window, Field(discriminator="name")],
+                BeforeValidator(_built_in),
+            ],
+            ...,
+        ],
+        Field(min_length=1, strict=False),
+    ]
+
+    def of(self, layer: int) -> Mask:
+        """The mask of one block, counted from 0."""
+        return self.masks[layer % len(self.masks)]
+
+    def allowed(self, time: int, source: int, device: torch.device | None = None) -> Bool[Tensor, "time source"]:
+        """Allowed by the mask of any block."""
+        return reduce(Mask.__or__, self.masks).allowed(time, source, device)
+
+    def joint_prefix(self) -> int | None:
+        """The largest of all blocks; None if it is None of one."""
+        return reduce(Mask.__or__, self.masks).joint_prefix()
+
+    def first_target(self) -> int | None:
+        """The largest of all blocks; None if it is None of one."""
+        return reduce(Mask.__or__, self.masks).first_target()
+
+
+def _as_tables(spec: Any) -> Any:
+    """A list is one mask for each block."""
+    return {"name": BY_LAYER, "masks": cast("list[Any]", spec)} if isinstance(spec, list | tuple) else _as_table(spec)
+
+
+def _shortest(mask: Any) -> Any:
+    """A list without its repetitions; of equal masks, that mask."""
+    if not isinstance(mask, ByLayer):
+        return mask
+    masks, count = mask.masks, len(mask.masks)
+    period = next(size for size in range(1, count + 1) if count % size == 0 and masks == masks[:size] * (count // size))
+    return masks[0] if period == 1 else ByLayer(masks=masks[:period])
+
+
+_OneMask = Annotated[
     Annotated[Causal | Bidirectional | Prefix | Window, Field(discriminator="name")] | InstanceOf[OwnMask],
     BeforeValidator(_as_table),
 ]
-_ADAPTER: TypeAdapter[Causal | Bidirectional | Prefix | Window | OwnMask] = TypeAdapter(MaskConfig)
+_ADAPTER: TypeAdapter[Causal | Bidirectional | Prefix | Window | OwnMask] = TypeAdapter(_OneMask)
+MaskConfig = Annotated[
+    Annotated[Causal | Bidirectional | Prefix | Window | ByLayer, Field(discriminator="name")] | InstanceOf[OwnMask],
+    BeforeValidator(_as_tables),
+    AfterValidator(_shortest),
+]
 
 
 def as_mask(spec: "Mask | Bool[Tensor, '*any time source'] | str | Mapping[str, Any] | None") -> Mask:

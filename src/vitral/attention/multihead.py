@@ -39,25 +39,37 @@ class MultiHeadAttention(CheckedModule):
         num_heads: Count,
         *,
         num_kv_heads: Count | None = None,
+        d_head: Count | None = None,
         mask: Mask,
         scale: ScaleConfig = "sqrt",
-        bias: bool = True,
+        bias: bool | tuple[bool, bool] = True,
         dropout: Share = 0.0,
     ) -> None:
         """Make the projections.
+
+        Args:
+            d_model: width of the stream.
+            num_heads: of queries.
+            num_kv_heads: of keys and values; `num_heads` if None.
+            d_head: width of a head; d_model / num_heads if None.
+            mask: which keys a query may attend to.
+            scale: of the scores.
+            bias: whether the projections have biases; a pair says it of `in_proj` and of `out_proj`.
+            dropout: of the attention weights.
 
         Raises:
             UsageError: the heads do not divide d_model, or the key-value heads do not divide the heads.
         """
         super().__init__()
         num_kv_heads = num_kv_heads or num_heads
-        check_heads(d_model, num_heads, num_kv_heads)
+        check_heads(d_model, num_heads, num_kv_heads, d_head)
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
-        self.d_head = d_model // num_heads
+        self.d_head = d_head or d_model // num_heads
         self.widths = tuple(heads * self.d_head for heads in (num_heads, num_kv_heads, num_kv_heads))
         self.mask, self.dropout = mask.mask if isinstance(mask, OwnMask) else mask, dropout
-        self.in_proj = nn.Linear(d_model, (num_heads + 2 * num_kv_heads) * self.d_head, bias=bias)
-        self.out_proj = nn.Linear(d_model, d_model, bias=bias)
+        in_bias, out_bias = bias if isinstance(bias, tuple) else (bias, bias)
+        self.in_proj = nn.Linear(d_model, (num_heads + 2 * num_kv_heads) * self.d_head, bias=in_bias)
+        self.out_proj = nn.Linear(num_heads * self.d_head, d_model, bias=out_bias)
         self.scale = build_scale(scale, num_heads, self.d_head)
 
     def project(self, x: Float[Tensor, "batch time d_model"]) -> tuple[Tensor, Tensor, Tensor]:
@@ -102,13 +114,13 @@ class MultiHeadAttention(CheckedModule):
         return tap("out", self.out_proj(steps.merge_heads(tap("z", z))))
 
 
-def check_heads(d_model: int, num_heads: int, num_kv_heads: int) -> None:
-    """Refuse head counts that do not divide.
+def check_heads(d_model: int, num_heads: int, num_kv_heads: int, d_head: int | None = None) -> None:
+    """Refuse head counts that do not divide; with a width of their own, heads need not divide d_model.
 
     Raises:
         UsageError: a count does not divide; names both numbers.
     """
-    if d_model % num_heads:
+    if d_head is None and d_model % num_heads:
         raise UsageError(
             "num_heads: {num_heads} heads do not divide d_model = {d_model} into equal widths",
             num_heads=num_heads,

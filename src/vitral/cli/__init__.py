@@ -21,8 +21,10 @@ from vitral.cli import (
     evaluate,
     exercise,
     explain,
+    export,
     generate,
     grade,
+    import_model,
     resume,
     session,
     study,
@@ -110,10 +112,14 @@ for command in (
     check.check,
     grade.grade,
     study.study,
+    import_model.import_model,
+    export.export,
     doctor.doctor,
 ):
     told = _carrying(command) if command in WITHOUT_A_MODEL else with_parts(_carrying(command))
-    app.command({"continue_run": "continue"}.get(command.__name__), cls=Command)(with_language(told))
+    app.command({"continue_run": "continue", "import_model": "import"}.get(command.__name__), cls=Command)(
+        with_language(told)
+    )
 app.command("list", cls=Command)(with_language(_carrying(list_command.list_names)))
 
 

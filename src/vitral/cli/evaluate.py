@@ -4,12 +4,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vitral.cli.completion import complete_text
 from vitral.cli.options import (
     DeviceName,
     DeviceOption,
     DtypeOption,
     Precision,
     RecordedCorpusOption,
+    ReplaceOption,
     RunArgument,
     TableFormat,
     TableFormatOption,
@@ -19,11 +21,19 @@ from vitral.cli.options import (
 from vitral.core.language import in_language
 
 if TYPE_CHECKING:
-    from vitral.lab import Measures
+    from vitral.lab import Measures, TextMeasures
 
 
 def evaluate(
     run: RunArgument,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            help="Measure the loss on this text: a file, a folder or a name.  [default: the run's own text]",
+            autocompletion=complete_text,
+        ),
+    ] = None,
+    replace: ReplaceOption = None,
     corpus: RecordedCorpusOption = None,
     checkpoint: WhichOption = Which.best,
     device: DeviceOption = DeviceName.cpu,
@@ -35,13 +45,13 @@ def evaluate(
 ) -> None:
     """Measure a run: loss, perplexity, bits, copying.
 
-    The n-gram baselines of the same text are listed beside them.
+    The n-gram baselines of the same text are listed beside them. With --text, any run is measured on any text.
     """
     from vitral.cli.screen import print_form, print_json
     from vitral.lab import Run
 
     loaded = Run(run, checkpoint.value, device=device.value, dtype=dtype.value, corpus=corpus)
-    measures = loaded.measure(copying=copying)
+    measures = loaded.measure(copying=copying) if text is None else loaded.measure_text(text, replace=replace)
     if format is TableFormat.json:
         with in_language("en"):  # data has no other language
             print_json(measures.plain())
@@ -51,7 +61,7 @@ def evaluate(
         print_form(measures.table(), format.value)
 
 
-def print_measures(measures: "Measures") -> None:
+def print_measures(measures: "Measures | TextMeasures") -> None:
     """Print the losses on whole splits, the n-gram baselines, and how much a sample copies."""
     from vitral.cli.screen import print_sections
 

@@ -3,9 +3,10 @@
 from vitral.data.alphabet import PAD, UnseenCharacter
 from vitral.data.batches import Batches, Split, count_windows, windows
 from vitral.data.byte_pairs import BPETokenizer
-from vitral.data.config import BPEConfig, ByteConfig, CharConfig, CorpusConfig, TokenizerConfig
+from vitral.data.config import BPEConfig, ByteConfig, CharConfig, CorpusConfig, FileConfig, TokenizerConfig
 from vitral.data.corpora import SOURCES, Corpus, Source, cache_folder, corpus_names, load_corpus
 from vitral.data.dataset import Dataset, encode_splits, prepare, prepare_recorded
+from vitral.data.file_tokenizer import FileTokenizer
 from vitral.data.recorded import RecordedText
 from vitral.data.report import CharacterCount, CorpusReport, Duplicates, LineStatistics, corpus_report
 from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks, split_text
@@ -40,6 +41,8 @@ __all__ = [
     "Dataset",
     "DeclaringTokenizer",
     "Duplicates",
+    "FileConfig",
+    "FileTokenizer",
     "LineStatistics",
     "LongText",
     "RecordedText",

@@ -58,7 +58,7 @@ class BPETokenizer:
     def _engine(self) -> "tokenizers.Tokenizer":
         from tokenizers import models
 
-        letters = _byte_letters()
+        letters = byte_letters()
         spelled = ["".join(letters[byte] for byte in token) for token in self._tokens]
         merges = [(spelled[left], spelled[right]) for left, right in self.merges]
         return _engine(models.BPE(vocab={word: index for index, word in enumerate(spelled)}, merges=merges))
@@ -140,7 +140,7 @@ def learn_merges(blocks: Sequence[str], vocab_size: int) -> Merges:
         vocab_size=vocab_size,
         min_frequency=_MIN_FREQUENCY,
         show_progress=False,
-        initial_alphabet=_byte_letters(),
+        initial_alphabet=byte_letters(),
         max_token_length=MAX_TOKEN_BYTES,
     )
     engine.train_from_iterator(blocks, trainer)
@@ -153,7 +153,7 @@ def numbered_merges(spelled: Iterable[Sequence[str]]) -> Merges:
     >>> numbered_merges([("t", "h"), ("th", "e")])
     ((116, 104), (256, 101))
     """
-    ids = {letter: byte for byte, letter in enumerate(_byte_letters())}
+    ids = {letter: byte for byte, letter in enumerate(byte_letters())}
     merges = []
     for left, right in spelled:
         merges.append((ids[left], ids[right]))
@@ -194,7 +194,7 @@ def _engine(model: Any) -> "tokenizers.Tokenizer":
     return engine
 
 
-def _byte_letters() -> list[str]:
+def byte_letters() -> list[str]:
     """The printable character that the package uses for each byte: GPT-2's `bytes_to_unicode`.
 
     Visible Latin-1 characters represent themselves; the other bytes become U+0100, U+0101 and so on.

@@ -31,8 +31,14 @@ class BPEConfig(Config):
     vocab_size: int = Field(default=512, ge=256, le=1_000_000)
 
 
+class FileConfig(Config):
+    """The tokenizer of an imported model, from its `tokenizer.json`; only a run that begins from that model has it."""
+
+    name: Literal["file"] = "file"
+
+
 # Tags start with a capital, so that errors name the user's key and not the member of the union.
-_TAGS = {"char": "Char", "byte": "Byte", "bpe": "Bpe"}
+_TAGS = {"char": "Char", "byte": "Byte", "bpe": "Bpe", "file": "File"}
 
 
 def _tag(value: Any) -> str | None:
@@ -53,7 +59,10 @@ def _named(word: str) -> dict[str, Any]:
 
 
 TokenizerConfig = Annotated[
-    Annotated[CharConfig, Tag("Char")] | Annotated[ByteConfig, Tag("Byte")] | Annotated[BPEConfig, Tag("Bpe")],
+    Annotated[CharConfig, Tag("Char")]
+    | Annotated[ByteConfig, Tag("Byte")]
+    | Annotated[BPEConfig, Tag("Bpe")]
+    | Annotated[FileConfig, Tag("File")],
     Discriminator(_tag),
 ]
 
@@ -279,7 +288,7 @@ class CorpusConfig(Config):
                         hint=nearest(str(table["name"]), _TAGS),
                     )
                 )
-        elif not isinstance(table, CharConfig | ByteConfig | BPEConfig):
+        elif not isinstance(table, CharConfig | ByteConfig | BPEConfig | FileConfig):
             raise ValueError(
                 _(
                     "expected the name of a tokenizer or a table, not {value!r}, {hint}",

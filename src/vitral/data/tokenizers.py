@@ -1,4 +1,4 @@
-"""Tokenizers with one protocol: characters, bytes, and byte-pair encoding; saved as plain data.
+"""Tokenizers with one protocol: characters, bytes, byte-pair encoding, and files of others; saved as plain data.
 
 For each of them `decode(encode(text)) == text` for every text that it accepts. Special tokens that a corpus declares
 (`DeclaringTokenizer`) are strings with one token each; `Tokenizer.specials` are ids without text, such as `<PAD>`.
@@ -27,7 +27,8 @@ from vitral.data.alphabet import (
     utf8,
 )
 from vitral.data.byte_pairs import BPETokenizer, learn_merges
-from vitral.data.config import MOST_SPECIAL, BPEConfig, CorpusConfig
+from vitral.data.config import MOST_SPECIAL, BPEConfig, CorpusConfig, FileConfig
+from vitral.data.file_tokenizer import FileTokenizer
 from vitral.data.special_tokens import alphabet_counts, between_special_tokens, special_pattern
 from vitral.data.texts import Text
 
@@ -43,7 +44,7 @@ class Tokenizer(Protocol):
 
     @property
     def name(self) -> str:
-        """The kind: `"char"`, `"byte"` or `"bpe"`."""
+        """The kind: `"char"`, `"byte"`, `"bpe"` or `"file"`."""
         ...
 
     @property
@@ -398,6 +399,11 @@ def build_tokenizer(config: CorpusConfig, text: Text, training_blocks: Sequence[
     if isinstance(kind, BPEConfig):
         learned_from = list(between_special_tokens(training_blocks, specials))
         return with_special_tokens(BPETokenizer(learn_merges(learned_from, kind.vocab_size)), specials)
+    if isinstance(kind, FileConfig):
+        raise UsageError(
+            "corpus.tokenizer: a tokenizer of another library comes with its model; start from an imported run "
+            "(--init-from)"
+        )
     if kind.name == "byte":
         return with_special_tokens(ByteTokenizer(), specials)
     alphabet = alphabet_counts([text], specials) or alphabet_counts([text], ())
@@ -444,4 +450,5 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Tokenizer]] = {
     "char": _read_char,
     "byte": lambda plain: ByteTokenizer(),
     "bpe": BPETokenizer.from_plain,
+    "file": FileTokenizer.from_plain,
 }

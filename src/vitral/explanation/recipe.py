@@ -34,6 +34,7 @@ from vitral.explanation.operations import (
     Weigh,
 )
 from vitral.explanation.sheet import SheetQuantity, Values
+from vitral.model.settings import ROTARY, RotaryConfig
 
 HEADS = ("heads", "time", "d_head")
 SQUARE = ("heads", "time", "source")
@@ -51,12 +52,14 @@ class Architecture:
         norm: "pre", "post" or "none"; None for attention alone.
         sublayers: of the block; "attn" and "mlp".
         residual: whether the block has residual connections.
+        parallel: whether the feed-forward reads the stream before attention.
         mask: None if unknown.
         scale: its name, or a number; None if unknown.
         num_heads: query heads.
         d_k: width of a head, for computations that begin after q and k.
         bias: position bias of the scores, [heads, time, source].
-        frequencies: of rotary positions, radians per position, [d_head / 2].
+        frequencies: of rotary positions, radians per position, one for each pair.
+        rotation: of rotary positions.
         activation: of the feed-forward.
         norm_type: "layernorm" or "rmsnorm".
         epsilon: of the norms.
@@ -75,12 +78,14 @@ class Architecture:
     norm: str | None = None
     sublayers: tuple[str, ...] = ("attn", "mlp")
     residual: bool = True
+    parallel: bool = False
     mask: Mask | None = None
     scale: str | float | None = None
     num_heads: int = 1
     d_k: int | None = None
     bias: Tensor | None = None
     frequencies: Tensor | None = None
+    rotation: RotaryConfig = ROTARY
     activation: str = "relu"
     norm_type: str = "layernorm"
     epsilon: float = 1e-5
@@ -189,7 +194,7 @@ def recipe(architecture: Architecture, values: dict[str, Tensor]) -> Iterator[Re
     if parts.tied:
         yield RecipeLine("logits", LOGITS, (last, "embedding"), lambda _: Linear("E", last, tied=True))
     else:
-        yield RecipeLine("logits", LOGITS, (last, "w_u"), lambda _: Linear("U", last))
+        yield RecipeLine("logits", LOGITS, (last, "w_u"), lambda _: Linear("U", last), ("b_u",))
     yield RecipeLine("probabilities", LOGITS, ("logits",), lambda _: Softmax("logits", parts.softmax_base))
 
 
@@ -221,8 +226,9 @@ def _block(parts: Architecture, values: dict[str, Tensor]) -> Iterator[RecipeLin
     elif stream in values:
         values.setdefault("resid_mid", values[stream])
     if "mlp" in parts.sublayers:
-        source = "mlp_norm" if parts.norm == "pre" else "resid_mid"
-        yield from _norm(parts, values, "mlp_norm", "resid_mid") if parts.norm == "pre" else ()
+        read = stream if parts.parallel else "resid_mid"
+        source = "mlp_norm" if parts.norm == "pre" else read
+        yield from _norm(parts, values, "mlp_norm", read) if parts.norm == "pre" else ()
         yield from _feed_forward(parts, source)
         yield from _after(parts, values, "mlp", ("resid_mid", "mlp.out", "resid_post"))
     if parts.final_norm:
@@ -262,7 +268,7 @@ def _attention(parts: Architecture, values: dict[str, Tensor], source: str) -> I
         project = Project(name.upper(), origin)
         yield RecipeLine(projected, axes, (origin, f"w_{name}"), lambda _, made=project: made, (f"b_{name}",))
         if parts.frequencies is not None and rotates:
-            rotate = Rotate(name, parts.frequencies)
+            rotate = Rotate(name, parts.frequencies, parts.rotation)
             yield RecipeLine(name, HEADS, (projected,), lambda _, made=rotate: made)
     yield RecipeLine("scores", SQUARE, ("q", "k"), lambda _: Score())
     # Without a scale, or without a mask, the computation ends before it.

@@ -25,6 +25,7 @@ from vitral.explanation.sheet import Sheet
 from vitral.model import ModelConfig, Transformer
 from vitral.model.block import Block
 from vitral.model.positions import Rotary
+from vitral.model.settings import ROTARY
 
 NUM_BEAMS, BEAM_LENGTH = 3, 4
 """Of the beam search in the last chapter."""
@@ -101,6 +102,7 @@ def trace_text(
         architecture,
         bias=None if bias is None else _exact(bias),
         frequencies=_exact(model.positions.frequencies) if isinstance(model.positions, Rotary) else None,
+        rotation=model.config.rotary or ROTARY,
     )
     blocks = tuple(_block(empty, of_blocks, layer, block, kept) for layer, block in enumerate(model.blocks))
     ending = _ending(model, empty, architecture, kept, _choices(rules, beam))
@@ -137,11 +139,13 @@ def _architecture(config: ModelConfig) -> Architecture:
         stream="resid_pre",
         norm=config.norm,
         residual=config.residual,
+        parallel=bool(config.parallel),
         mask=None if attention == "none" else attention.mask,
         scale=scale,
         num_heads=config.num_heads,
         activation=str(config.feed_forward),
         norm_type=str(config.norm_type),
+        epsilon=config.epsilon,
         tied=config.tie_head,
     )
 
@@ -177,7 +181,8 @@ def _block(empty: Sheet, architecture: Architecture, layer: int, block: nn.Modul
     for name in ("up", "gate", "down"):
         given |= _linear(name, getattr(block.mlp, name, None))
     sublayers = tuple(name for name, part in (("attn", block.attn), ("mlp", block.mlp)) if part is not None)
-    return _sheet(empty, replace(architecture, sublayers=sublayers), given, recorded)
+    mask = None if architecture.mask is None else architecture.mask.of(layer)
+    return _sheet(empty, replace(architecture, sublayers=sublayers, mask=mask), given, recorded)
 
 
 def _norm(name: str, module: nn.Module | None) -> dict[str, Tensor]:
@@ -234,5 +239,6 @@ def _ending(
     final_norm = _norm("final_norm", model.final_norm)
     matrix = _exact(model.head_weight)
     head = {"embedding": matrix} if architecture.tied else {"w_u": matrix.T}
+    head |= {} if model.head_bias is None else {"b_u": _exact(model.head_bias)}
     of_end = replace(architecture, sublayers=(), final_norm=bool(final_norm))
     return _sheet(empty, of_end, {"resid_post": kept[last], **final_norm, **head}, kept, *choices)

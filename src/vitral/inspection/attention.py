@@ -209,55 +209,85 @@ def head_patterns(
     visible = model.mask.allowed(time, time)
     queries, even = patient_queries(visible), uniform_weights(visible)
     shares, layers = _mean_patterns(model, landmarks(tokenizer), tokens, visible, most_bytes)
-    uniform = {kind: None if each is None else each[0] for kind, each in shares.items()}
     found = []
     for means in layers:
-        heads = []
+        heads, uniform = [], _of_one_head(means["uniform"])
         for head, (distance, entropy) in enumerate(zip(means["distance"], means["entropy"], strict=True)):
             own = {kind: None if each is None else each[head] for kind, each in means["share"].items()}
             heads.append({"name": name_of(own, uniform), "share": own, "distance": distance, "entropy": entropy})
         found.append({"overlap": means["overlap"], "heads": heads})
-    return {"uniform": uniform, "uniform_distance": float(attended_distance(even, queries)[0]), "layers": found}
+    distance = float(attended_distance(even, queries)[0])
+    return {"uniform": _of_one_head(shares), "uniform_distance": distance, "layers": found}
 
 
 Shares = dict[str, list[float] | None]
+Means = dict[str, RunningMean]
+
+
+def _of_one_head(shares: Shares) -> dict[str, float | None]:
+    return {kind: None if each is None else each[0] for kind, each in shares.items()}
+
+
+def visible_by_layer(model: Transformer, time: int) -> list[Bool[Tensor, "time time"]]:
+    """Which keys (columns) each query (row) may see in each block; blocks of one mask have one tensor."""
+    assert model.mask is not None
+    masks = [model.mask.of(layer) for layer in range(model.config.num_layers)]
+    made = {mask: mask.allowed(time, time) for mask in masks}
+    return [made[mask] for mask in masks]
 
 
 def _mean_patterns(
     model: Transformer, marks: Landmarks, tokens: Tensor, visible: Tensor, most_bytes: int
 ) -> tuple[Shares, list[dict[str, Any]]]:
-    """Means over the windows, a few windows at a time: shares of uniform attention, and lists over heads by layer."""
-    queries, even = patient_queries(visible), uniform_weights(visible)
-    names = weight_names(model)
-    uniform: dict[str, RunningMean] = defaultdict(RunningMean)
-    layers: list[dict[str, RunningMean]] = [defaultdict(RunningMean) for _ in names]
+    """Means over the windows, a few windows at a time: shares of uniform attention, and lists over heads by layer.
+
+    Each layer also has the shares of uniform attention under its own mask.
+    """
+    names, views = weight_names(model), visible_by_layer(model, tokens.shape[1])
+    whole = visible if any(not torch.equal(view, visible) for view in views) or not views else views[0]
+    uniform: dict[int, Means] = {id(view): defaultdict(RunningMean) for view in (whole, *views)}
+    layers: list[Means] = [defaultdict(RunningMean) for _ in names]
     for few in tokens.split(_windows_at_once(model, most_bytes)):
-        keys = kind_masks(few.cpu(), marks, visible)
         recorder = Recorder(names)
         with torch.inference_mode():
             model(few, tap=recorder)
-        seen = [recorder.kept[name].cpu() for name in names]
-        for into, weights in [(uniform, even), *zip(layers, seen, strict=True)]:
-            for kind, where in keys.items():
-                share = attended_share(weights, where, queries)
-                if share is not None:
-                    into[kind].add(share, seeing_queries(where, queries))
-        for into, weights in zip(layers, seen, strict=True):
-            into["distance"].add(attended_distance(weights, queries), len(few))
-            into["entropy"].add(mean_entropy_share(weights, visible, queries), len(few))
-            alike = overlap(weights, queries)
-            if alike is not None:
-                into["overlap"].add(torch.tensor(alike, dtype=torch.float64), len(few))
+        for view in {id(view): view for view in (whole, *views)}.values():
+            keys = kind_masks(few.cpu(), marks, view)
+            _add_shares(uniform[id(view)], uniform_weights(view), keys, patient_queries(view))
+            for into, name, own in zip(layers, names, views, strict=True):
+                if own is view:
+                    weights = recorder.kept[name].cpu()
+                    _add_shares(into, weights, keys, patient_queries(view))
+                    _add_spread(into, weights, view)
 
-    def listed(means: dict[str, RunningMean], name: str) -> Any:
+    def listed(means: Means, name: str) -> Any:
         return means[name].value.tolist() if name in means else None
+
+    def by_kind(means: Means) -> Shares:
+        return {kind: listed(means, kind) for kind in KINDS}
 
     found = [
         {name: listed(means, name) for name in ("distance", "entropy", "overlap")}
-        | {"share": {kind: listed(means, kind) for kind in KINDS}}
-        for means in layers
+        | {"share": by_kind(means), "uniform": by_kind(uniform[id(view)])}
+        for means, view in zip(layers, views, strict=True)
     ]
-    return {kind: listed(uniform, kind) for kind in KINDS}, found
+    return by_kind(uniform[id(whole)]), found
+
+
+def _add_shares(into: Means, weights: Tensor, keys: Mapping[str, Tensor], queries: Tensor) -> None:
+    for kind, where in keys.items():
+        share = attended_share(weights, where, queries)
+        if share is not None:
+            into[kind].add(share, seeing_queries(where, queries))
+
+
+def _add_spread(into: Means, weights: Tensor, visible: Tensor) -> None:
+    queries = patient_queries(visible)
+    into["distance"].add(attended_distance(weights, queries), len(weights))
+    into["entropy"].add(mean_entropy_share(weights, visible, queries), len(weights))
+    alike = overlap(weights, queries)
+    if alike is not None:
+        into["overlap"].add(torch.tensor(alike, dtype=torch.float64), len(weights))
 
 
 def _windows_at_once(model: Transformer, most_bytes: int) -> int:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional
 
 from vitral.core.checked import Count, checked
 from vitral.data import Tokenizer
@@ -44,11 +43,11 @@ def contribution_points(config: ModelConfig) -> list[str]:
 def lens_logits(model: Transformer, stream: Float[Tensor, "batch time d_model"]) -> Float[Tensor, "batch time vocab"]:
     """Logits read off the stream at any point: W_head · final_norm(x) (logit lens, nostalgebraist 2020).
 
-    At the last point these are the model's logits. A model without a final norm (post-norm, or no norm) applies the
-    head alone.
+    At the last point these are the model's logits. A model without a final norm (usually post-norm, or no norm) applies
+    the head alone.
     """
     with torch.inference_mode():
-        return functional.linear(model.final_norm(stream), model.head_weight)
+        return model.unembed(model.final_norm(stream))
 
 
 class Predicted(NamedTuple):

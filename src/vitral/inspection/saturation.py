@@ -13,6 +13,7 @@ from vitral.attention import Causal, Mask
 from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.core.taps import Recorder
+from vitral.inspection.attention import visible_by_layer
 from vitral.inspection.softmax import entropy_share, jacobian_norm, mutual_information, saturated
 from vitral.model import Transformer, first_target, next_token_loss
 
@@ -68,7 +69,7 @@ def attention_saturation(
         UsageError: the model has no blocks, or no position attends to two others.
     """
     layers, time = len(model.blocks), inputs.shape[1]
-    mask, allowed = _mask_of(model, time)
+    mask, allowed = _masks_of(model, time)
     names = {layer: [f"blocks.{layer}.attn.{step}" for step in STEPS] for layer in range(layers)}
     sums: list[dict[str, Tensor]] = [{} for _ in range(layers)]
     nats, num_targets = 0.0, targets[:, first_target(mask) :].numel()
@@ -81,7 +82,7 @@ def attention_saturation(
         nats += loss.item()
         for layer, gradient in enumerate(gradients):
             kept = {name.rpartition(".")[2]: recorder.kept[name] for name in names[layer]}
-            for name, value in _head_sums(kept, gradient, allowed).items():
+            for name, value in _head_sums(kept, gradient, allowed[layer]).items():
                 sums[layer][name] = sums[layer].get(name, torch.zeros_like(value)) + value
     found = [_finished(numbers) for numbers in sums]
     return {"loss": nats / num_targets, "layers": [numbers | _factors(model, at) for at, numbers in enumerate(found)]}
@@ -166,13 +167,13 @@ def _head_sums(
     return found
 
 
-def _mask_of(model: Transformer, time: int) -> tuple[Mask, Bool[Tensor, "time source"]]:
-    """The model's mask and the pairs it allows; refuses a model in which no query sees two keys."""
+def _masks_of(model: Transformer, time: int) -> tuple[Mask, list[Bool[Tensor, "time source"]]]:
+    """The model's mask and the pairs each block allows; refuses a model with a block where no query sees two keys."""
     if not len(model.blocks):
         raise UsageError("a model without blocks has no attention")
     mask = model.mask
-    allowed = None if mask is None else mask.allowed(time, time)
-    if mask is None or allowed is None or not bool((allowed.sum(dim=-1) > 1).any()):
+    allowed = [] if mask is None else visible_by_layer(model, time)
+    if mask is None or not all(bool((each.sum(dim=-1) > 1).any()) for each in allowed):
         raise UsageError("in this model no position attends to two others, so its attention cannot saturate")
     return mask, allowed
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from vitral.attention.masks import ByLayer
 from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
@@ -11,7 +12,7 @@ from vitral.inspection.ablation import ablations
 from vitral.inspection.attention import attention_maps, head_kinds
 from vitral.inspection.lens import logit_lens, residual_norms
 from vitral.inspection.targets import text_targets, text_tokens, window_targets
-from vitral.model import Transformer
+from vitral.model import ModelConfig, Transformer
 
 SCHEMA = 1
 """Version of what `inspect_text` returns; `docs/inspect.md` documents it."""
@@ -70,7 +71,7 @@ def inspect_text(
             "norm": config.norm,
             "residual": config.residual,
             "positions": plain["positions"],
-            "mask": None if config.attention == "none" else config.attention.mask.model_dump(),
+            "mask": None if config.attention == "none" else config.attention.mask.plain(),
         },
         "tokens": [{"id": token, "label": tokenizer.label(token)} for token in tokens[0].tolist()],
         "measured_on": {"what": "text" if drawn is None else "windows", "rows": len(read), "length": read.shape[1]},
@@ -102,14 +103,7 @@ def notes(model: Transformer, masking: Masking | None, *, has_targets: bool) -> 
         found.append(sentence.format(n=mask.first_target()))
     if not has_targets:
         found.append(N_("The text has no token to predict: no loss and no ablation. Give a longer text, or windows."))
-    if config.norm == "post":
-        found.append(
-            N_(
-                "Post-norm: each sublayer ends with its own norm and there is no final norm, so the lens applies the "
-                "head alone, the norms of the stream follow from the norm's gain, and an ablated sublayer keeps its "
-                "norm."
-            )
-        )
+    found += _notes_on_wiring(config)
     if not config.residual:
         found.append(
             N_(
@@ -123,4 +117,40 @@ def notes(model: Transformer, masking: Masking | None, *, has_targets: bool) -> 
         )
     elif config.attention == "none":
         found.append(N_("No attention: no maps and no heads; each position predicts from its own token."))
+    return found
+
+
+def _notes_on_wiring(config: ModelConfig) -> list[str]:
+    found: list[str] = []
+    if config.norm == "post" and not config.has_final_norm:
+        found.append(
+            N_(
+                "Post-norm: each sublayer ends with its own norm and there is no final norm, so the lens applies the "
+                "head alone, the norms of the stream follow from the norm's gain, and an ablated sublayer keeps its "
+                "norm."
+            )
+        )
+    elif config.norm == "post":
+        found.append(
+            N_(
+                "Post-norm: each sublayer ends with its own norm. The lens applies the final norm too, the norms of "
+                "the stream follow from the norm's gain, and an ablated sublayer keeps its norm."
+            )
+        )
+    elif config.norm == "pre" and not config.has_final_norm:
+        found.append(N_("No final norm: the lens applies the head alone."))
+    if config.parallel:
+        found.append(
+            N_(
+                "Parallel sublayers: attention and feed-forward read the same stream. The point between them is that "
+                "stream plus the output of attention; nothing reads it."
+            )
+        )
+    if config.attention != "none" and isinstance(config.attention.mask, ByLayer):
+        found.append(
+            N_(
+                "The blocks have different masks: the kinds of a head are told against uniform attention under its own "
+                "mask; the numbers of uniform attention in the table are of all keys that any block sees."
+            )
+        )
     return found

@@ -17,6 +17,8 @@ from vitral.lab.configuration import Preset, configure, presets
 from vitral.lab.experiments import DemoPage, demo, study
 from vitral.lab.grading import grade
 from vitral.lab.inspected import Inspection
+from vitral.lab.interchange import export, import_
+from vitral.lab.measured_text import TextMeasures
 from vitral.lab.measures import Measures
 from vitral.lab.names import Names, list_examples, list_presets, list_studies, list_texts
 from vitral.lab.new_runs import continue_, continue_run, free_folder, resume, train
@@ -50,6 +52,7 @@ __all__ = [
     "StudyPage",
     "StudyPlan",
     "Survey",
+    "TextMeasures",
     "check",
     "compare",
     "configure",
@@ -61,9 +64,11 @@ __all__ = [
     "evaluate",
     "exercise",
     "explain",
+    "export",
     "free_folder",
     "generate",
     "grade",
+    "import_",
     "inspect",
     "list_examples",
     "list_presets",

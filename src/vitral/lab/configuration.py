@@ -27,7 +27,7 @@ DEFAULT_PRESET = "fast"
 DEFAULT_MINUTES = 2.0
 """Training time where a bare text is given and nothing else."""
 
-SIZE = ("model.d_model", "model.num_layers", "model.num_heads", "model.num_kv_heads", "model.d_ff")
+SIZE = ("model.d_model", "model.num_layers", "model.num_heads", "model.num_kv_heads", "model.d_head", "model.d_ff")
 PRECISION = ("training.dtype", "training.compile")
 SIZED = (*SIZE, *PRECISION, "training.optimizer", "training.schedule")
 """Keys that training chooses together, by measured speed, where the user has chosen none of them."""

@@ -32,6 +32,7 @@ from vitral.evaluation import (
 from vitral.explanation import RunView, Walkthrough, walk_run
 from vitral.figures.notebook import Shown, page_of
 from vitral.inspection import inspect_text
+from vitral.lab.measured_text import TextMeasures, loss_on_text
 from vitral.lab.measures import NOVEL_LENGTH, Copying, Measures
 from vitral.model import ParameterRow, parameter_table
 from vitral.model.selfcheck import check_device
@@ -254,6 +255,20 @@ class Run(Shown):
                 for part in chosen
             }
 
+    def measure_text(self, text: str | Path, *, replace: str | None = None) -> TextMeasures:
+        """The loss on the whole of any text, in nats per token, bits per character and bits per byte.
+
+        Args:
+            text: a file, a folder or a name, as of a corpus.
+            replace: a character in place of those that the model has no token for, which are refused if None.
+
+        Raises:
+            UsageError: the text cannot be read, or a character has no token.
+        """
+        with precision(*self._precision):
+            name, loss = loss_on_text(self.model, self.tokenizer, text, self._masking, replace)
+        return TextMeasures(str(self.path), self.step, name, loss)
+
     def measure(self, *, copying: bool = True) -> Measures:
         """Losses on the whole validation and test splits, and how much one sample copies from the training text.
 
@@ -300,6 +315,7 @@ class Run(Shown):
         Raises:
             UsageError: it cannot be found, or has changed since.
         """
+        self.sealed.require_text()
         return prepare_recorded(
             self.sealed.config.corpus,
             self.sealed.document("corpus"),

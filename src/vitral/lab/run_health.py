@@ -213,6 +213,9 @@ def _replay(sealed: SealedRun, whole: list[Checkpoint], events: list[dict[str, A
 
 
 def _remaining(path: Path, sealed: SealedRun, last: Checkpoint) -> HealthCheck:
+    if sealed.imported is not None:
+        found = N_("imported from {source}; there is no training to finish")
+        return HealthCheck("ok", N_("progress"), found.format(source=sealed.imported.get("source")))
     left = sealed.config.training.steps - last.step
     if left <= 0:
         return HealthCheck("ok", N_("progress"), N_("finished at step {step:,}").format(step=last.step))

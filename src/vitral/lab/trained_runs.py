@@ -7,6 +7,7 @@ from vitral.core.checked import Count, checked
 from vitral.core.devices import DtypeName
 from vitral.core.errors import UsageError
 from vitral.lab.inspected import Inspection
+from vitral.lab.measured_text import TextMeasures
 from vitral.lab.measures import Measures
 from vitral.lab.opened import opened
 from vitral.lab.run import SAMPLE_TEMPERATURE, Run, Which
@@ -20,16 +21,21 @@ MAX_TOKENS = 400
 def evaluate(
     run: str | Path | Run,
     *,
+    text: str | Path | None = None,
+    replace: str | None = None,
     copying: bool = True,
     corpus: str | Path | None = None,
     checkpoint: Which | None = None,
     device: str | None = None,
     dtype: DtypeName | None = None,
-) -> Measures:
+) -> Measures | TextMeasures:
     """Measure a run: loss, perplexity and bits on whole splits, beside the n-gram baselines; and copying.
 
     Args:
         run: a folder, or a loaded run, which is measured as it is unless one of the last four is given.
+        text: measure the loss on this text instead: a file, a folder or a name; the other arguments up to `corpus` are
+            for the run's own text, except the next.
+        replace: of `text`, a character in place of those that the model has no token for.
         copying: whether to measure how much of a sample is copied from the training text.
         corpus: the run's text, if it is no longer where it was: a file, a folder or a name.
         checkpoint: "best" or "last".
@@ -39,7 +45,8 @@ def evaluate(
     Raises:
         UsageError: not a run, or its text cannot be found or has changed.
     """
-    return opened(run, checkpoint, device, dtype, corpus).measure(copying=copying)
+    loaded = opened(run, checkpoint, device, dtype, corpus)
+    return loaded.measure(copying=copying) if text is None else loaded.measure_text(text, replace=replace)
 
 
 @checked(first=True)

@@ -9,7 +9,7 @@ from vitral.attention.multihead import MultiHeadAttention, Past, Rotation
 from vitral.core.taps import SILENT, Tap
 from vitral.model.config import ModelConfig
 from vitral.model.feedforward import FeedForward, SwiGLU, build_feed_forward
-from vitral.model.norms import WIRINGS, build_norm, with_residual, without_residual
+from vitral.model.norms import WIRINGS, norm_of, with_residual, without_residual
 from vitral.model.recurrence import Carry, Recurrence
 
 
@@ -19,12 +19,13 @@ class Block(nn.Module):
     Omitting a sublayer also omits its norm.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
-        """Build the sublayers that `config` asks for."""
+    def __init__(self, config: ModelConfig, layer: int = 0) -> None:
+        """Build the sublayers that `config` asks for; blocks differ in their mask only."""
         super().__init__()
         self.wire = WIRINGS[config.norm]
         self.combine = with_residual if config.residual else without_residual
-        self.attn = build_attention(config)
+        self.parallel = bool(config.parallel)
+        self.attn = build_attention(config, layer)
         self.attn_norm = _norm_of(config) if self.attn is not None else None
         self.recurrence = None if config.recurrence is None else Recurrence(config)
         self.recurrence_norm = None if config.recurrence is None else _norm_of(config)
@@ -44,7 +45,7 @@ class Block(nn.Module):
         tap: Tap = SILENT,
     ) -> Float[Tensor, "batch time d_model"]:
         """The residual stream after this block; arguments as `MultiHeadAttention.forward` and `Recurrence.forward`."""
-        x = tap("resid_pre", x)
+        x = before = tap("resid_pre", x)
         if self.attn is not None and self.attn_norm is not None:
             attend = partial(self.attn, rotate=rotate, bias=bias, past=past, tap=tap.within("attn"))
             x = self.wire(x, self.attn_norm, lambda y: self.attn_dropout(attend(y)), self.combine, tap, "attn")
@@ -56,7 +57,10 @@ class Block(nn.Module):
         if self.mlp is not None and self.mlp_norm is not None:
             part, inside = self.mlp, tap.within("mlp")
             mlp = partial(part, tap=inside) if has_taps(part) else lambda y: inside("out", part(y))
-            x = self.wire(x, self.mlp_norm, lambda y: self.mlp_dropout(mlp(y)), self.combine, tap, "mlp")
+            read = before if self.parallel else x
+            wire, stream = self.wire, x
+            combine = (lambda _, output: self.combine(stream, output)) if self.parallel else self.combine
+            x = wire(read, self.mlp_norm, lambda y: self.mlp_dropout(mlp(y)), combine, tap, "mlp")
         return tap("resid_post", x)
 
 
@@ -65,22 +69,21 @@ def has_taps(feed_forward: object) -> bool:
     return type(feed_forward) in (FeedForward, SwiGLU)
 
 
-def build_attention(config: ModelConfig) -> MultiHeadAttention | None:
-    """The attention that `config.attention` describes; None if there is none."""
+def build_attention(config: ModelConfig, layer: int = 0) -> MultiHeadAttention | None:
+    """The attention that `config.attention` describes for one block; None if there is none."""
     if config.attention == "none":
         return None
     return MultiHeadAttention(
         config.d_model,
         config.num_heads,
         num_kv_heads=config.kv_heads,
-        mask=config.attention.mask,
+        d_head=config.d_head,
+        mask=config.attention.mask.of(layer),
         scale=config.attention.scale,
-        bias=config.bias,
+        bias=(config.biases.qkv, config.biases.output),
         dropout=config.dropout.weights,
     )
 
 
 def _norm_of(config: ModelConfig) -> nn.Module:
-    if config.norm == "none":
-        return nn.Identity()
-    return build_norm(config.norm_type, config.d_model, bias=config.bias)
+    return nn.Identity() if config.norm == "none" else norm_of(config)

@@ -1,21 +1,32 @@
 """The configuration of a model."""
 
-from typing import Annotated, Any, Literal, get_args
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, cast, get_args
 
-from pydantic import BeforeValidator, Field, InstanceOf, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    InstanceOf,
+    WrapValidator,
+    model_serializer,
+    model_validator,
+)
 
-from vitral.attention.masks import Causal, MaskConfig
+from vitral.attention.masks import ByLayer, Causal, MaskConfig
 from vitral.attention.multihead import check_heads
 from vitral.attention.scales import ScaleConfig
 from vitral.core.config import Config
 from vitral.core.language import _
 from vitral.core.parts import OwnPart
+from vitral.model.settings import ROTARY, Bias, BiasConfig, RotaryConfig, biases_of, plain_rotary, rotary_table
 
 Count = Annotated[int, Field(ge=1, le=2**24)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
 NormType = Literal["layernorm", "rmsnorm"]
 PositionsName = Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"]
-FeedForwardName = Literal["gelu", "relu", "squared_relu", "swiglu", "none"]
+FeedForwardName = Literal["gelu", "gelu_tanh", "relu", "squared_relu", "swiglu", "none"]
+NORM_EPSILON = 1e-5
 
 
 class OwnNorm(OwnPart):
@@ -37,6 +48,7 @@ class OwnFeedForward(OwnPart):
 
     kinds = ("feed_forward", "activation")
     built_in = get_args(FeedForwardName)
+    taken_later = ("gelu_tanh",)
 
 
 def _place(place: Any) -> Any:
@@ -49,11 +61,26 @@ def _place(place: Any) -> Any:
     return place
 
 
+def _positions(value: Any) -> Any:
+    """A table of rotary positions stays one; every other kind is a name."""
+    return value if rotary_table(value) else OwnPositions.choose(value)
+
+
+def _unless(default: object) -> AfterValidator:
+    """A default that is written out is left out."""
+    return AfterValidator(lambda value: None if value == default else value)
+
+
+def _none_until_known(value: Any, validate: Callable[[Any], Any]) -> Any:
+    return None if value is None else validate(value)
+
+
 class AttentionConfig(Config):
     """Mask and scale of attention.
 
     Attributes:
-        mask: "causal", "bidirectional", {name = "prefix", length = n} or {name = "window", size = n}; or an own one.
+        mask: "causal", "bidirectional", {name = "prefix", length = n} or {name = "window", size = n}; an own one; or a
+            list of Vitral's masks, repeated over the blocks.
         scale: "none", "sqrt" (1/√d_k), "linear" (1/d_k), "adaptive", "learned", "learned-per-head", or a number; or an
             own one.
     """
@@ -111,18 +138,24 @@ class ModelConfig(Config):
         num_layers: number of blocks.
         num_heads: query heads; they must divide d_model.
         num_kv_heads: key-value heads; they must divide num_heads. Default: num_heads.
+        d_head: width of one head, d_k. Default: d_model / num_heads.
         d_ff: width of the feed-forward's hidden layer. Default: 4 d_model, or 8/3 d_model for swiglu.
         norm: "pre" (with a final norm), "post", or "none".
         norm_type: "layernorm", "rmsnorm" or an own one.
-        positions: "learned", "sinusoidal", "rotary", "alibi", "relative", "none" or an own one.
+        norm_epsilon: added to the variance or the mean square in every norm. Default: 1e-5.
+        final_norm: whether a norm follows the last block. Default: only with norm = "pre".
+        positions: "learned", "sinusoidal", "rotary", "alibi", "relative", "none" or an own one; rotary with settings is
+            a table of `RotaryConfig`.
         attention: its mask and scale, or "none" for blocks without attention.
         recurrence: "lstm" for an LSTM layer of width d_model in the place of attention, which must then be "none".
             Default: none.
-        feed_forward: the activation, "gelu", "relu", "squared_relu", "swiglu" or an own one; "none"; or an own
-            feed-forward.
+        feed_forward: the activation, "gelu", "gelu_tanh", "relu", "squared_relu", "swiglu" or an own one; "none"; or an
+            own feed-forward.
         residual: whether a sublayer's output is added to its input or replaces it.
+        parallel: whether attention and feed-forward read the same stream, x + attn(norm(x)) + mlp(norm(x)), each with
+            its own norm (GPT-NeoX), instead of one after the other. Default: false.
         tie_head: whether the head's matrix is the token embedding's.
-        bias: whether projections and norms have biases. The head never has one.
+        bias: whether projections and norms have biases, or a table of `BiasConfig`; only there the head may have one.
         dropout: one rate for every place, or a table of `DropoutConfig`.
         initialisation: "gpt2", "wide" or "pytorch"; see `vitral.model.initialisation`.
         parametrisation: {name = "mup", base_width = n}: initial values and AdamW's learning rates change with the width
@@ -134,18 +167,27 @@ class ModelConfig(Config):
     num_layers: Annotated[int, Field(ge=0, le=10_000)] = 2
     num_heads: Count = 2
     num_kv_heads: Count | None = None
+    # Unset until `_heads_fit` knows d_model and num_heads; a number afterwards.
+    d_head: Annotated[Count, WrapValidator(_none_until_known)] = cast("int", None)
     d_ff: Count | None = None
     norm: Annotated[Literal["pre", "post", "none"], BeforeValidator(_place)] = "pre"
     norm_type: Annotated[NormType | InstanceOf[OwnNorm], BeforeValidator(OwnNorm.choose)] = "layernorm"
-    positions: Annotated[PositionsName | InstanceOf[OwnPositions], BeforeValidator(OwnPositions.choose)] = "learned"
+    norm_epsilon: Annotated[Annotated[float, Field(gt=0, le=1)] | None, _unless(NORM_EPSILON)] = None
+    final_norm: bool | None = None
+    positions: Annotated[
+        PositionsName | RotaryConfig | InstanceOf[OwnPositions],
+        BeforeValidator(_positions),
+        AfterValidator(plain_rotary),
+    ] = "learned"
     attention: AttentionConfig | Literal["none"] = AttentionConfig()
     recurrence: Literal["lstm"] | None = None
     feed_forward: Annotated[FeedForwardName | InstanceOf[OwnFeedForward], BeforeValidator(OwnFeedForward.choose)] = (
         "gelu"
     )
     residual: bool = True
+    parallel: Annotated[bool | None, _unless(False)] = None
     tie_head: bool = False
-    bias: bool = True
+    bias: Bias = True
     dropout: Annotated[DropoutConfig, BeforeValidator(_everywhere)] = DropoutConfig()
     initialisation: Literal["gpt2", "wide", "pytorch"] = "gpt2"
     parametrisation: MaximalUpdate | None = None
@@ -168,12 +210,84 @@ class ModelConfig(Config):
 
     @model_validator(mode="after")
     def _heads_fit(self) -> "ModelConfig":
-        check_heads(self.d_model, self.num_heads, self.kv_heads)
-        if self.positions == "rotary" and self.d_head % 2:
+        given = cast("int | None", self.d_head)
+        check_heads(self.d_model, self.num_heads, self.kv_heads, given)
+        object.__setattr__(self, "d_head", given or self.d_model // self.num_heads)
+        turning = 2 if self.rotary is None else self.rotary.width(self.d_head)
+        if turning == self.d_head and turning % 2:
             raise ValueError(
                 _("positions: rotary rotates pairs, so d_model / num_heads = {d_head} must be even", d_head=self.d_head)
             )
+        if turning % 2 or not turning:
+            raise ValueError(
+                _(
+                    "positions: rotary rotates pairs, so the fraction of the {d_head} features of a head must be an "
+                    "even number of them, not {turning}",
+                    d_head=self.d_head,
+                    turning=turning,
+                )
+            )
         return self
+
+    @model_validator(mode="after")
+    def _norms_are_there(self) -> "ModelConfig":
+        if self.norm_epsilon is not None and (self.norm == "none" or isinstance(self.norm_type, OwnNorm)):
+            raise ValueError(_("norm_epsilon: is of layernorm and rmsnorm; this model has neither"))
+        if self.final_norm and self.norm == "none":
+            raise ValueError(_('final_norm: a model with norm = "none" has no norms; leave it out'))
+        if self.final_norm == (self.norm == "pre"):
+            object.__setattr__(self, "final_norm", None)
+        return self
+
+    @model_validator(mode="after")
+    def _sublayers_are_side_by_side(self) -> "ModelConfig":
+        if self.parallel and (self.attention == "none" or self.feed_forward == "none"):
+            raise ValueError(_("parallel: needs attention and a feed-forward; leave it out"))
+        if self.parallel and (self.norm == "post" or not self.residual):
+            raise ValueError(
+                _('parallel: both outputs are added to the stream; set residual = true and norm = "pre" or "none"')
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _biases_have_a_place(self) -> "ModelConfig":
+        if self.biases.head and self.tie_head:
+            raise ValueError(_("bias.head: a head that is the token embedding has no bias; set tie_head = false"))
+        if isinstance(self.bias, BiasConfig) and self.recurrence is not None:
+            raise ValueError(_("bias: with an LSTM it is true or false, not a table"))
+        return self
+
+    @model_validator(mode="after")
+    def _every_mask_has_a_block(self) -> "ModelConfig":
+        mask = None if self.attention == "none" else self.attention.mask
+        if isinstance(mask, ByLayer) and len(mask.masks) > self.num_layers:
+            raise ValueError(
+                _(
+                    "attention.mask: {count} masks for num_layers = {layers}; a list is repeated over the blocks, so "
+                    "it has at most one mask for each",
+                    count=len(mask.masks),
+                    layers=self.num_layers,
+                )
+            )
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_the_usual_width(self, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        plain = handler(self)
+        if self._has_usual_heads:
+            plain.pop("d_head", None)
+        return plain
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> "ModelConfig":
+        """A copy with other values; a d_head that follows from d_model and num_heads follows from the new ones."""
+        made = super().model_copy(update=update, deep=deep)
+        if self._has_usual_heads and "d_head" not in (update or {}):
+            object.__setattr__(made, "d_head", made.d_model // made.num_heads)
+        return made
+
+    @property
+    def _has_usual_heads(self) -> bool:
+        return self.d_head * self.num_heads == self.d_model
 
     @property
     def kv_heads(self) -> int:
@@ -181,9 +295,26 @@ class ModelConfig(Config):
         return self.num_kv_heads or self.num_heads
 
     @property
-    def d_head(self) -> int:
-        """Width of one head, d_k."""
-        return self.d_model // self.num_heads
+    def epsilon(self) -> float:
+        """The ε of every norm."""
+        return NORM_EPSILON if self.norm_epsilon is None else self.norm_epsilon
+
+    @property
+    def has_final_norm(self) -> bool:
+        """Whether a norm follows the last block."""
+        return self.norm == "pre" if self.final_norm is None else self.final_norm
+
+    @property
+    def biases(self) -> BiasConfig:
+        """Which projections and norms have biases."""
+        return biases_of(self.bias)
+
+    @property
+    def rotary(self) -> RotaryConfig | None:
+        """The settings of rotary positions; None if the positions are of another kind."""
+        if isinstance(self.positions, RotaryConfig):
+            return self.positions
+        return ROTARY if self.positions == "rotary" else None
 
     @property
     def hidden_width(self) -> int:

@@ -82,10 +82,11 @@ def parameter_table(config: ModelConfig, vocab_size: Count) -> list[ParameterRow
         rows += _attention_rows(config, f"blocks.{layer}")
         rows += _recurrence_rows(config, f"blocks.{layer}")
         rows += _feed_forward_rows(config, f"blocks.{layer}")
-    if config.norm == "pre":
+    if config.has_final_norm:
         rows += _norm_rows(config, "final norm", "final_norm")
     if not config.tie_head:
-        rows.append(_row("head", "head.weight", (vocab_size, config.d_model), "vocab · d_model"))
+        shape = vocab_size, config.d_model
+        rows += _linear_rows("head", "head", shape, ("vocab", "d_model"), bias=config.biases.head)
     return rows
 
 
@@ -106,17 +107,17 @@ def cost(
     """Operations per token and bytes, in float32.
 
     A multiplication and an addition are two operations. Forward, per token: 2 for each entry of each matrix (Kaplan et
-    al. 2020, table 1), those of own parts included, and 4 context_length · d_model per layer for scores and weighting,
-    since the full square is computed. An LSTM multiplies each of its matrices with one vector a token, so that its
-    operations are those of its entries. Backward: twice the forward pass.
+    al. 2020, table 1), those of own parts included, and 4 context_length · num_heads · d_head per layer for scores and
+    weighting, since the full square is computed. An LSTM multiplies each of its matrices with one vector a token, so
+    that its operations are those of its entries. Backward: twice the forward pass.
     """
     rows = parameter_table(config, vocab_size)
     parameters = sum(row.count for row in rows)
     inside = sum(row.count for row in rows if is_block_matrix(row))
-    matrices = inside + sum(row.count for row in rows if row.part == "head")
+    matrices = inside + sum(row.count for row in rows if row.name == "head.weight")
     tied = vocab_size * config.d_model if config.tie_head else 0
     attends = config.attention != "none"
-    square = 4 * config.context_length * config.d_model * config.num_layers if attends else 0
+    square = 4 * config.context_length * config.num_heads * config.d_head * config.num_layers if attends else 0
     forward = 2 * (matrices + tied) + square
     cached = 2 * config.num_layers * config.kv_heads * config.d_head * config.context_length if attends else 0
     if config.recurrence is not None:
@@ -146,30 +147,41 @@ def kept_per_token(config: ModelConfig) -> int:
     state, its tanh and the hidden state; the feed-forward keeps the stream, its norm, and the hidden layer before and
     after the activation (only after it for relu, and both factors too for swiglu); an own feed-forward is taken to keep
     as much as gelu. Without norms, stream and norm are one. Dropout keeps one mask per output and, on attention
-    weights, num_heads · context_length numbers twice. The end of the model: stream and norm.
+    weights, num_heads · context_length numbers twice. Parallel sublayers read one stream. The end of the model: stream
+    and norm.
     """
     d, dropout, block = config.d_model, config.dropout, 0
     inputs = d if config.norm == "none" else 2 * d
     if config.attention != "none":
         weights = 2 * config.num_heads * config.context_length if dropout.weights else 0
-        block += inputs + 2 * d + 2 * config.kv_heads * config.d_head + weights + (d if dropout.attention else 0)
+        block += (
+            inputs
+            + 2 * config.num_heads * config.d_head
+            + 2 * config.kv_heads * config.d_head
+            + weights
+            + (d if dropout.attention else 0)
+        )
     if config.recurrence is not None:
         block += inputs + LSTM_KEEPS * d + (d if dropout.attention else 0)
     if config.feed_forward != "none":
         hidden = {"relu": 1, "swiglu": 4}.get(str(config.feed_forward), 2) * config.hidden_width
         block += inputs + hidden + (d if dropout.feed_forward else 0)
-    end = 2 * d if config.norm == "pre" else d
+    block -= d if config.parallel else 0
+    end = 2 * d if config.has_final_norm else d
     return end + (d if dropout.embedding else 0) + config.num_layers * block
 
 
 def _attention_rows(config: ModelConfig, block: str) -> list[ParameterRow]:
     if config.attention == "none":
         return []
-    d, d_kv = config.d_model, config.kv_heads * config.d_head
-    wide = "3 d_model" if d_kv == d else "(d_model + 2 num_kv_heads · d_head)"
+    d, d_q, d_kv = config.d_model, config.num_heads * config.d_head, config.kv_heads * config.d_head
+    narrow, wide = "d_model", "3 d_model" if d_kv == d else "(d_model + 2 num_kv_heads · d_head)"
+    if d_q != d:
+        narrow, wide = "num_heads · d_head", "(num_heads + 2 num_kv_heads) · d_head"
     rows = _norm_rows(config, "norm", f"{block}.attn_norm") if config.norm != "none" else []
-    rows += _linear_rows(config, "attention", f"{block}.attn.in_proj", (d + 2 * d_kv, d), (wide, "d_model"))
-    rows += _linear_rows(config, "attention", f"{block}.attn.out_proj", (d, d), ("d_model", "d_model"))
+    name, biases = f"{block}.attn", config.biases
+    rows += _linear_rows("attention", f"{name}.in_proj", (d_q + 2 * d_kv, d), (wide, "d_model"), bias=biases.qkv)
+    rows += _linear_rows("attention", f"{name}.out_proj", (d, d_q), ("d_model", narrow), bias=biases.output)
     learned = {"learned": (1, "1"), "learned-per-head": (config.num_heads, "num_heads")}
     if isinstance(config.attention.scale, OwnScale):
         rows += _own_rows("scale", f"{block}.attn.scale", config.attention.scale, config.num_heads, config.d_head)
@@ -186,7 +198,7 @@ def _recurrence_rows(config: ModelConfig, block: str) -> list[ParameterRow]:
     name, wide, formula = f"{block}.recurrence.lstm", GATES * config.d_model, f"{GATES} d_model"
     for of in ("ih", "hh"):
         rows.append(_row("recurrence", f"{name}.weight_{of}_l0", (wide, config.d_model), f"{formula} · d_model"))
-    if config.bias:
+    if config.bias is True:
         rows += [_row("recurrence", f"{name}.bias_{of}_l0", (wide,), formula) for of in ("ih", "hh")]
     return rows
 
@@ -194,7 +206,7 @@ def _recurrence_rows(config: ModelConfig, block: str) -> list[ParameterRow]:
 def _feed_forward_rows(config: ModelConfig, block: str) -> list[ParameterRow]:
     if config.feed_forward == "none":
         return []
-    d, d_ff = config.d_model, config.hidden_width
+    d, d_ff, bias = config.d_model, config.hidden_width, config.biases.feed_forward
     rows = _norm_rows(config, "norm", f"{block}.mlp_norm") if config.norm != "none" else []
     own = config.feed_forward
     if isinstance(own, OwnFeedForward) and own.part.kind == "feed_forward":
@@ -202,23 +214,23 @@ def _feed_forward_rows(config: ModelConfig, block: str) -> list[ParameterRow]:
     if isinstance(own, OwnFeedForward):
         rows += _own_rows("feed-forward", f"{block}.mlp.activation", own)
     if config.feed_forward == "swiglu":
-        rows += _linear_rows(config, "feed-forward", f"{block}.mlp.gate", (d_ff, d), ("d_ff", "d_model"))
-    rows += _linear_rows(config, "feed-forward", f"{block}.mlp.up", (d_ff, d), ("d_ff", "d_model"))
-    return rows + _linear_rows(config, "feed-forward", f"{block}.mlp.down", (d, d_ff), ("d_model", "d_ff"))
+        rows += _linear_rows("feed-forward", f"{block}.mlp.gate", (d_ff, d), ("d_ff", "d_model"), bias=bias)
+    rows += _linear_rows("feed-forward", f"{block}.mlp.up", (d_ff, d), ("d_ff", "d_model"), bias=bias)
+    return rows + _linear_rows("feed-forward", f"{block}.mlp.down", (d, d_ff), ("d_model", "d_ff"), bias=bias)
 
 
 def _linear_rows(
-    config: ModelConfig, part: str, name: str, shape: tuple[int, int], axes: tuple[str, str]
+    part: str, name: str, shape: tuple[int, int], axes: tuple[str, str], *, bias: bool
 ) -> list[ParameterRow]:
     rows = [_row(part, f"{name}.weight", shape, f"{axes[0]} · {axes[1]}")]
-    return [*rows, _row(part, f"{name}.bias", shape[:1], axes[0])] if config.bias else rows
+    return [*rows, _row(part, f"{name}.bias", shape[:1], axes[0])] if bias else rows
 
 
 def _norm_rows(config: ModelConfig, part: str, name: str) -> list[ParameterRow]:
     if isinstance(config.norm_type, OwnNorm):
         return _own_rows(part, name, config.norm_type, config.d_model)
     rows = [_row(part, f"{name}.weight", (config.d_model,), "d_model")]
-    has_bias = config.bias and config.norm_type == "layernorm"
+    has_bias = config.biases.norm and config.norm_type == "layernorm"
     return [*rows, _row(part, f"{name}.bias", (config.d_model,), "d_model")] if has_bias else rows
 
 

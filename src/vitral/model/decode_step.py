@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from vitral.attention.masks import Bidirectional, Causal, Prefix, Window
+from vitral.attention.masks import Bidirectional, ByLayer, Causal, Prefix, Window
 from vitral.attention.multihead import MultiHeadAttention
 from vitral.attention.scales import GivenScale, LearnedScale
 from vitral.model.block import Block, has_taps
@@ -44,7 +44,7 @@ def can_decode_step(model: Transformer, batch: int) -> bool:
     """Whether `DecodeStep` supports this model and is faster for this batch size."""
     attention = model.config.attention
     known = attention == "none" or (
-        isinstance(attention.mask, Causal | Bidirectional | Prefix | Window) and attention.scale != "adaptive"
+        isinstance(attention.mask, Causal | Bidirectional | Prefix | Window | ByLayer) and attention.scale != "adaptive"
     )
     # A replaced forward pass, or one with hooks, must be called.
     plain = type(model) is Transformer and all(
@@ -67,7 +67,7 @@ class DecodeStep:
         self._model = model
         self._blocks = [_block(model, layer, block) for layer, block in enumerate(model.blocks)]
         self._final_norm = _norm(model.final_norm)
-        self._head = linear(model.head_weight, None)
+        self._head = linear(model.head_weight, model.head_bias)
 
     def __call__(self, tokens: Int[Tensor, " batch"], cache: KVCache) -> Float[Tensor, "batch vocab"]:
         """The logits after one more token per row; the token is added to the cache.
@@ -91,7 +91,7 @@ class DecodeStep:
 def _block(model: Transformer, layer: int, block: nn.Module) -> Callable[[Tensor, KVCache], Tensor]:
     """One block as a function of the residual stream [batch, d_model] and the cache."""
     assert isinstance(block, Block)
-    post, residual = model.config.norm == "post", model.config.residual
+    post, residual, parallel = model.config.norm == "post", model.config.residual, block.parallel
     sublayers: list[tuple[Map, Callable[[Tensor, KVCache], Tensor]]] = []
     if block.attn is not None and block.attn_norm is not None:
         sublayers.append((_norm(block.attn_norm), _attention(model, layer, block.attn)))
@@ -101,8 +101,9 @@ def _block(model: Transformer, layer: int, block: nn.Module) -> Callable[[Tensor
         sublayers.append((_norm(block.mlp_norm), lambda x, _: feed_forward(x)))
 
     def run(x: Tensor, cache: KVCache) -> Tensor:
+        before = x
         for norm, sublayer in sublayers:
-            output = sublayer(x if post else norm(x), cache)
+            output = sublayer(x if post else norm(before if parallel else x), cache)
             x = x + output if residual else output
             x = norm(x) if post else x
         return x
@@ -120,15 +121,16 @@ def _attention(model: Transformer, layer: int, attention: MultiHeadAttention) ->
     kv_heads, width, groups = attention.num_kv_heads, attention.d_head, attention.num_heads // attention.num_kv_heads
     reach = attention.mask.size if isinstance(attention.mask, Window) else None
     positions = model.positions
-    turns = positions.turns.to(weight.dtype) if isinstance(positions, Rotary) else None
+    rotary = positions if isinstance(positions, Rotary) else None
+    turns = None if rotary is None else rotary.turns.to(weight.dtype)
 
     def attend(x: Tensor, cache: KVCache) -> Tensor:
         now, heads = cache.length, len(x) * kv_heads
         y = project(x)
         q = y[:, :to_keys].reshape(heads, groups, width)
         k, v = y[:, to_keys:to_values].reshape(heads, width), y[:, to_values:].reshape(heads, width)
-        if turns is not None:
-            q, k = _rotated(q, turns[:, now]), _rotated(k, turns[:, now])
+        if rotary is not None and turns is not None:
+            q, k = _rotated(rotary, q, turns[:, now]), _rotated(rotary, k, turns[:, now])
         keys, values = (kept[layer].view(heads, -1, width) for kept in (cache.keys, cache.values))
         keys[:, now], values[:, now] = k, v
         first = 0 if reach is None else max(0, now + 1 - reach)
@@ -152,9 +154,11 @@ def _factors(attention: MultiHeadAttention) -> Float[Tensor, " width"]:
     return factors
 
 
-def _rotated(x: Float[Tensor, "*any d_head"], turn: Float[Tensor, "2 d_head"]) -> Tensor:
+def _rotated(rotary: Rotary, x: Float[Tensor, "*any d_head"], turn: Float[Tensor, "2 d_head"]) -> Tensor:
     """`Rotary.rotate` for one position."""
-    return torch.addcmul(x * turn[0], x.roll(x.shape[-1] // 2, dims=-1), turn[1])
+    # Of one position, rolling is faster than the two halves of `Rotary.swapped`.
+    swapped = x.roll(x.shape[-1] // 2, dims=-1) if rotary.partner is None else rotary.swapped(x)
+    return torch.addcmul(x * turn[0], swapped, turn[1])
 
 
 def _feed_forward(part: FeedForward | SwiGLU) -> Map:

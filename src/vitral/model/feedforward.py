@@ -18,8 +18,14 @@ def squared_relu(x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
     return functional.relu(x).square()
 
 
+def gelu_tanh(x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
+    """x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))), GELU approximately (Hendrycks & Gimpel 2016, §2), as in GPT-2."""
+    return functional.gelu(x, approximate="tanh")
+
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": functional.gelu,
+    "gelu_tanh": gelu_tanh,
     "relu": functional.relu,
     "squared_relu": squared_relu,
 }
@@ -32,8 +38,8 @@ class FeedForward(nn.Module):
         """Build the two projections."""
         super().__init__()
         self.activation = _activation(config.feed_forward)
-        self.up = nn.Linear(config.d_model, config.hidden_width, bias=config.bias)
-        self.down = nn.Linear(config.hidden_width, config.d_model, bias=config.bias)
+        self.up = nn.Linear(config.d_model, config.hidden_width, bias=config.biases.feed_forward)
+        self.down = nn.Linear(config.hidden_width, config.d_model, bias=config.biases.feed_forward)
 
     def forward(self, x: Float[Tensor, "batch time d_model"], tap: Tap = SILENT) -> Float[Tensor, "batch time d_model"]:
         """The output at every position; taps: `pre` (before the activation), `hidden` (after it), `out`."""
@@ -46,9 +52,9 @@ class SwiGLU(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         """Build the three projections."""
         super().__init__()
-        self.gate = nn.Linear(config.d_model, config.hidden_width, bias=config.bias)
-        self.up = nn.Linear(config.d_model, config.hidden_width, bias=config.bias)
-        self.down = nn.Linear(config.hidden_width, config.d_model, bias=config.bias)
+        self.gate = nn.Linear(config.d_model, config.hidden_width, bias=config.biases.feed_forward)
+        self.up = nn.Linear(config.d_model, config.hidden_width, bias=config.biases.feed_forward)
+        self.down = nn.Linear(config.hidden_width, config.d_model, bias=config.biases.feed_forward)
 
     def forward(self, x: Float[Tensor, "batch time d_model"], tap: Tap = SILENT) -> Float[Tensor, "batch time d_model"]:
         """The output at every position; taps: `gate` and `pre` (the projections), `hidden` (their product), `out`."""

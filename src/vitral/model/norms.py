@@ -4,6 +4,7 @@ LayerNorm  g · (x - mean(x)) / √(var(x) + ε) + b       Ba et al. 2016, eq. 4
 RMSNorm    g · x / √(mean(x²) + ε)                     Zhang & Sennrich 2019, eq. 4
 pre-norm   x + f(norm(x))                              Xiong et al. 2020
 post-norm  norm(x + f(x))                              Vaswani et al. 2017, §3.1
+parallel   x + f(norm(x)) + g(norm(x)), in `model/block.py` (Wang & Komatsuzaki 2021)
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from vitral.core.modules import own_module
 from vitral.core.parts import OwnPart
 from vitral.core.taps import SILENT, Tap
+from vitral.model.config import NORM_EPSILON, ModelConfig
 
 Stream = Float[Tensor, "batch time d_model"]
 Sublayer = Callable[[Tensor], Tensor]
@@ -23,13 +25,18 @@ Wiring = Callable[[Tensor, Sublayer, Sublayer, Combine, Tap, str], Tensor]
 """Arguments: the stream, the norm, the sublayer, the residual rule, a tap, the sublayer's name ("attn" or "mlp")."""
 
 
-def build_norm(norm_type: str | OwnPart, width: int, *, bias: bool) -> nn.Module:
-    """A LayerNorm (ε = 1e-5) or RMSNorm (ε = 1e-5) of `width`, or a registered norm; RMSNorm has no bias."""
+def build_norm(norm_type: str | OwnPart, width: int, *, bias: bool, epsilon: float = NORM_EPSILON) -> nn.Module:
+    """A LayerNorm or RMSNorm of `width`, or a registered norm; RMSNorm has no bias."""
     if isinstance(norm_type, OwnPart):
         return own_module(norm_type, norm_type.make(width))
     if norm_type == "rmsnorm":
-        return nn.RMSNorm(width, eps=1e-5)
-    return nn.LayerNorm(width, bias=bias)
+        return nn.RMSNorm(width, eps=epsilon)
+    return nn.LayerNorm(width, eps=epsilon, bias=bias)
+
+
+def norm_of(config: ModelConfig) -> nn.Module:
+    """A norm of the stream as the configuration describes it."""
+    return build_norm(config.norm_type, config.d_model, bias=config.biases.norm, epsilon=config.epsilon)
 
 
 def pre_norm(

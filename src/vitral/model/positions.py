@@ -4,6 +4,8 @@ Each kind uses one of three places: a vector added to the token embeddings, a ro
 added to the scaled scores. The other two do nothing.
 """
 
+import math
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -12,6 +14,7 @@ from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.core.modules import own_module
 from vitral.model.config import ModelConfig, OwnPositions
+from vitral.model.settings import ROTARY, LinearScaling, Llama3Scaling, RotaryConfig
 
 
 class Positions(nn.Module):
@@ -78,30 +81,45 @@ class Sinusoidal(Positions):
 class Rotary(Positions):
     """Rotation of queries and keys in pairs, by an angle proportional to position (Su et al. 2021, eq. 34).
 
-    Pair i of a head rotates by p · 10000^(-2i/d_head), so q·k depends on positions only through their difference.
-    Pairs are (i, i + d_head/2).
+    Pair i of w rotating features turns by p · base^(-2i/w), so q·k depends on positions only through their difference.
+    Pairs are (i, i + w/2), or (2i, 2i + 1) if they are interleaved; features after the first w stay as they are.
     """
 
     def __init__(self, config: ModelConfig) -> None:
         """Compute the rotations up to the context length."""
         super().__init__()
-        self.register_buffer("turns", turns(0, config.context_length, config.d_head), persistent=False)
+        self.rotation = config.rotary or ROTARY
+        self.register_buffer("turns", turns(0, config.context_length, config.d_head, self.rotation), persistent=False)
+        partner = partners(config.d_head, self.rotation)
+        is_roll = torch.equal(partner, torch.arange(config.d_head).roll(config.d_head // 2))
+        self.register_buffer("partner", None if is_roll else partner, persistent=False)
 
     turns: Tensor
+    partner: Tensor | None
+    """Of each feature the other of its pair; None if it is half a head further, for all."""
 
     @property
     def frequencies(self) -> Float[Tensor, " half"]:
         """The rotation of each pair from one position to the next, in radians."""
-        return frequencies(self.turns.shape[-1])
+        return frequencies(self.rotation.width(self.turns.shape[-1]), self.rotation)
 
     def rotate(
         self, x: Float[Tensor, "batch heads time d_head"], start: int
     ) -> Float[Tensor, "batch heads time d_head"]:
         """(a, b) → (a cos φ - b sin φ, a sin φ + b cos φ)."""
         end, width = start + x.shape[-2], x.shape[-1]
-        known = self.turns[:, start:end] if end <= self.turns.shape[1] else turns(start, end, width).to(self.turns)
+        known = self.turns[:, start:end]
+        if end > self.turns.shape[1]:
+            known = turns(start, end, width, self.rotation).to(self.turns)
         cos, sin = known.to(x.dtype)
-        return torch.addcmul(x * cos, x.roll(width // 2, dims=-1), sin)
+        return torch.addcmul(x * cos, self.swapped(x), sin)
+
+    def swapped(self, x: Float[Tensor, "*any d_head"]) -> Float[Tensor, "*any d_head"]:
+        """Every feature replaced by the other of its pair; features that stay are kept."""
+        if self.partner is None:
+            first, second = x.chunk(2, dim=-1)
+            return torch.cat((second, first), dim=-1)
+        return x.index_select(-1, self.partner)
 
 
 class ALiBi(Positions):
@@ -141,19 +159,51 @@ class Relative(Positions):
         return self.by_distance[:, distance + self.reach]
 
 
-def frequencies(width: int) -> Float[Tensor, " half"]:
-    """10000^(-2i/width), i = 0 … width/2 - 1, in float64."""
-    return 10_000.0 ** (-torch.arange(width // 2, dtype=torch.float64) / (width // 2))
+def frequencies(width: int, rotation: RotaryConfig = ROTARY) -> Float[Tensor, " half"]:
+    """base^(-2i/width), i = 0 … width/2 - 1, scaled, in float64."""
+    rates = rotation.base ** (-torch.arange(width // 2, dtype=torch.float64) / (width // 2))
+    scaling = rotation.scaling
+    if isinstance(scaling, LinearScaling):
+        return rates / scaling.factor
+    if isinstance(scaling, Llama3Scaling):
+        made = scaling.original_context_length * rates / (2 * math.pi)  # turns within the original context
+        low, high = scaling.low_frequency_factor, scaling.high_frequency_factor
+        kept = ((made - low) / (high - low)).clamp(0, 1)
+        return rates * ((1 - kept) / scaling.factor + kept)
+    return rates
 
 
-def turns(start: int, end: int, width: int) -> Float[Tensor, "2 time width"]:
+def pairs(width: int, rotation: RotaryConfig) -> tuple[Int[Tensor, " half"], Int[Tensor, " half"]]:
+    """The first and the second features of the pairs, of `width` that rotate."""
+    if rotation.pairing == "halves":
+        first, second = torch.arange(width).chunk(2)
+    else:
+        first, second = torch.arange(0, width, 2), torch.arange(1, width, 2)
+    return first, second
+
+
+def partners(d_head: int, rotation: RotaryConfig) -> Int[Tensor, " d_head"]:
+    """Of each feature of a head the other of its pair; itself, if it stays."""
+    first, second = pairs(rotation.width(d_head), rotation)
+    partner = torch.arange(d_head)
+    partner[first], partner[second] = second, first
+    return partner
+
+
+def turns(start: int, end: int, d_head: int, rotation: RotaryConfig = ROTARY) -> Float[Tensor, "2 time d_head"]:
     """The rotations of all pairs: (cos φ, cos φ) and (-sin φ, sin φ) at positions start … end - 1, in float64.
 
-    They rotate (a, b) to (a, b) · (cos, cos) + (b, a) · (-sin, sin).
+    They rotate (a, b) to (a, b) · (cos, cos) + (b, a) · (-sin, sin). Features that stay have 1 and 0.
     """
-    angles = torch.outer(torch.arange(start, end, dtype=torch.float64), frequencies(width))
+    width = rotation.width(d_head)
+    first, second = pairs(width, rotation)
+    angles = torch.outer(torch.arange(start, end, dtype=torch.float64), frequencies(width, rotation))
     cos, sin = angles.cos(), angles.sin()
-    return torch.stack((torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)))
+    both = torch.zeros(2, end - start, d_head, dtype=torch.float64)
+    both[0] = 1.0
+    both[0][:, first], both[0][:, second] = cos, cos
+    both[1][:, first], both[1][:, second] = -sin, sin
+    return both
 
 
 def sinusoids(length: int, width: int) -> Float[Tensor, "length width"]:
@@ -187,7 +237,8 @@ def build_positions(config: ModelConfig) -> Positions:
     """The configured position encoding."""
     own = config.positions
     if not isinstance(own, OwnPositions):
-        return _KINDS[own](config) if own in _KINDS else Positions()
+        kind = own.name if isinstance(own, RotaryConfig) else own
+        return _KINDS[kind](config) if kind in _KINDS else Positions()
     made = own_module(own, own.make(config))
     if not isinstance(made, Positions):
         raise own.wrong(_("its factory returns {kind}, not vitral.model.Positions", kind=type(made).__name__))

@@ -30,7 +30,7 @@ class Recurrence(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         """Make the layer."""
         super().__init__()
-        self.lstm = nn.LSTM(config.d_model, config.d_model, batch_first=True, bias=config.bias)
+        self.lstm = nn.LSTM(config.d_model, config.d_model, batch_first=True, bias=config.bias is True)
 
     def forward(
         self, x: Float[Tensor, "batch time d_model"], *, carry: Carry | None = None, tap: Tap = SILENT

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -22,7 +22,7 @@ from vitral.model.block import Block, has_taps
 from vitral.model.cache import KVCache
 from vitral.model.config import ModelConfig
 from vitral.model.initialisation import DRAWS, EMBEDDING_STD, calm_tied_head, initialise
-from vitral.model.norms import build_norm
+from vitral.model.norms import norm_of
 from vitral.model.own_parts import try_own_parts
 from vitral.model.parametrisation import parametrise
 from vitral.model.positions import Positions, build_positions
@@ -52,16 +52,14 @@ class Transformer(CheckedModule):
             self.token_embedding = nn.Embedding(vocab_size, config.d_model)
             self.positions = build_positions(config)
             self.dropout = nn.Dropout(config.dropout.embedding)
-            self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
-            has_final_norm = config.norm == "pre"
-            self.final_norm = (
-                build_norm(config.norm_type, config.d_model, bias=config.bias) if has_final_norm else nn.Identity()
-            )
-            self.head = None if config.tie_head else nn.Linear(config.d_model, vocab_size, bias=False)
+            self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.num_layers))
+            self.final_norm = norm_of(config) if config.has_final_norm else nn.Identity()
+            self.head = None if config.tie_head else nn.Linear(config.d_model, vocab_size, bias=config.biases.head)
         initialise(self, DRAWS[config.initialisation], num_layers=config.num_layers, seed=seed)
         if self.head is None:
             std = EMBEDDING_STD[config.initialisation]
-            added = {"learned": std**2, **dict.fromkeys(ADD_NOTHING, 0.0)}.get(str(config.positions), 0.5)
+            kind = "rotary" if config.rotary is not None else str(config.positions)
+            added = {"learned": std**2, **dict.fromkeys(ADD_NOTHING, 0.0)}.get(kind, 0.5)
             calm_tied_head(self.token_embedding.weight, std, self._last_norm, added)
         parametrise(self, config)
         if has_own_parts:
@@ -69,7 +67,10 @@ class Transformer(CheckedModule):
 
     @property
     def mask(self) -> Mask | None:
-        """The attention mask; None without attention, when a position sees only itself and an LSTM's past."""
+        """The attention mask; None without attention, when a position sees only itself and an LSTM's past.
+
+        Where the blocks have masks of their own, it allows what any of them allows; `mask.of(layer)` is one of them.
+        """
         return None if self.config.attention == "none" else self.config.attention.mask
 
     def forward(
@@ -100,7 +101,7 @@ class Transformer(CheckedModule):
         if cache is not None:
             cache.advance(time)
         x = tap("final_norm", self.final_norm(x))
-        return tap("logits", functional.linear(x, self.head_weight))
+        return tap("logits", self.unembed(x))
 
     def complaint(self, *args: Any, **kwargs: Any) -> str | None:
         """Token ids outside the vocabulary."""
@@ -115,6 +116,15 @@ class Transformer(CheckedModule):
             token=str(outside[0]),
             vocab_size=self.vocab_size,
         )
+
+    def unembed(self, x: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any vocab"]:
+        """The logits of normalised vectors of the stream: the head."""
+        return functional.linear(x, self.head_weight, self.head_bias)
+
+    @property
+    def head_bias(self) -> Float[Tensor, " vocab"] | None:
+        """The head's bias, if it has one."""
+        return None if self.head is None else cast("Tensor | None", self.head.bias)
 
     @property
     def head_weight(self) -> Float[Tensor, "vocab d_model"]:
@@ -157,9 +167,9 @@ class Transformer(CheckedModule):
     @property
     def _last_norm(self) -> nn.Module | None:
         """The norm before the head; None if there is none."""
-        if self.config.norm == "pre":
+        if self.config.has_final_norm:
             return self.final_norm
-        if self.config.norm == "none" or not self.blocks:
+        if self.config.norm != "post" or not self.blocks:
             return None
         last: Any = self.blocks[-1]
         norms = (last.mlp_norm, last.recurrence_norm, last.attn_norm)

@@ -134,7 +134,7 @@ def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
         (
             _("forward"),
             _("{flops:,} FLOPs per token", flops=costs.forward_flops),
-            _("2 per matrix entry, 4 · context · d_model per attention layer"),
+            _("2 per matrix entry, 4 · context · num_heads · d_head per attention layer"),
         ),
         (_("backward"), _("{flops:,} FLOPs per token", flops=costs.backward_flops), _("twice the forward pass")),
         (

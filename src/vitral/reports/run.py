@@ -128,6 +128,10 @@ def loss_sections(run: SealedRun, baselines: NgramBaselines | None, report: Repo
     if not evaluations or baselines is None:
         caption = _("Training loss of single steps, with dropout.")
         told = [report.figure(drawn, "losses", caption, _("The training loss."))] if drawn is not None else []
+        origin = run.imported
+        if origin is not None:
+            where = {"source": origin.get("source"), "form": origin.get("form")}
+            return [Paragraph(_("Imported from {source} ({form}); it was not trained here.", **where)), *told]
         return [Paragraph(_("There is no evaluation yet.")), *told]
     last, best = evaluations[-1], _best(evaluations)
     found = _("After {steps:,} steps the test loss is {loss:.3f} {unit}.", **_place(best), unit=unit)

@@ -45,6 +45,8 @@ MOST_CONFIG = 1 << 20
 MOST_BORN = 1 << 22
 """Maximum bytes of run.json: the configuration and some hashes."""
 CONFIG, RUN = "config.toml", "run.json"
+IMPORTED = "imported"
+"""The source of the text of an imported model, and the key of corpus.json that says where the model comes from."""
 _OURS = re.compile(
     r"config\.toml|metrics\.jsonl|best|last|\.lock|(run|environment|corpus|tokenizer|ngrams)\.json|steps"
     r"|steps/(\.tmp-\d{1,10}-)?step-\d{8,9}(/(model\.safetensors|optimizer\.safetensors|(state|history|MANIFEST)\.json))?"

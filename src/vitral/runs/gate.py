@@ -27,7 +27,7 @@ from vitral.core.language import _
 from vitral.data.tokenizers import Tokenizer, tokenizer_from_plain
 from vitral.runs.checkpoint import Checkpoint, list_checkpoints, load_state
 from vitral.runs.config import RunConfig, comparable
-from vitral.runs.folder import CONFIG, MOST_DOCUMENT, RunFolder, log_seal, most_bytes
+from vitral.runs.folder import CONFIG, IMPORTED, MOST_DOCUMENT, RunFolder, log_seal, most_bytes
 from vitral.runs.identity import Identity, run_id
 from vitral.runs.keys import FREE
 
@@ -77,6 +77,32 @@ class SealedRun:
     def sealed(self) -> Mapping[str, Any]:
         """The identity as plain data; empty in format 1."""
         return self.identity.plain() if self.format > 1 else {}
+
+    @property
+    def imported(self) -> dict[str, Any] | None:
+        """Where an imported model comes from, as plain data; None of a run that was trained here.
+
+        Raises:
+            UsageError: corpus.json is damaged.
+        """
+        if self.identity.config.corpus.source != IMPORTED:
+            return None
+        return self.document("corpus").get(IMPORTED)
+
+    def require_text(self) -> None:
+        """Refuse an imported model where the text that a run was trained on is needed.
+
+        Raises:
+            UsageError: the run is one.
+        """
+        origin = self.imported
+        if origin is not None:
+            raise UsageError(
+                "{path}: imported from {source}, so it has no text and no training of its own; vitral evaluate {path} "
+                "--text FILE measures it on any text, vitral train FILE --init-from {path} trains it further",
+                path=self.folder.path,
+                source=origin.get("source"),
+            )
 
     def document(self, name: str) -> dict[str, Any]:
         """A JSON file of the run, verified: "corpus", "environment".

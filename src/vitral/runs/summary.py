@@ -21,7 +21,7 @@ from vitral.core.files import as_json, sha256
 from vitral.core.guarded import GuardedFolder
 from vitral.core.language import N_, _, in_language
 from vitral.runs.checkpoint import MANIFEST, Checkpoint, count_weights, list_checkpoints, load_state, step_name
-from vitral.runs.folder import CONFIG, MOST_CONFIG, RunFolder, log_seal, most_bytes
+from vitral.runs.folder import CONFIG, IMPORTED, MOST_CONFIG, RunFolder, log_seal, most_bytes
 from vitral.runs.keys import FREE
 from vitral.runs.lock import is_held
 
@@ -60,7 +60,7 @@ class RunSummary:
         format: 1 (before the seal) or 2.
         run: its identity, in hexadecimal.
         text: name of the text.
-        tokenizer: "char", "byte" or "bpe".
+        tokenizer: "char", "byte", "bpe" or "file".
         vocab_size: number of tokens in the vocabulary.
         parameters: learned numbers.
         layers: number of blocks.
@@ -247,6 +247,8 @@ def _summary(folder: RunFolder, summary: RunSummary) -> RunSummary:
         baselines=_baselines(folder, sealed, corpus, damage),
         when=_when(folder, newest, events),
     )
+    if IMPORTED in corpus:  # it was not trained here: there is nothing to finish
+        summary = replace(summary, steps=0)
     return _judged(summary, newest, events, damage, is_running=is_running)
 
 
@@ -263,7 +265,11 @@ def _judged(
         return replace(summary, state="running")
     if damage:
         return replace(summary, state="damaged", why=_reason(damage[0], summary.path))
-    if newest is not None and newest.step >= (summary.steps or math.inf) and not newest.state.get("pending"):
+    if (
+        newest is not None
+        and newest.step >= (math.inf if summary.steps is None else summary.steps)
+        and not newest.state.get("pending")
+    ):
         return replace(summary, state="finished")
     reasons = [str(event.get("reason", "")) for event in events if event["event"] == "stopped"]
     return replace(summary, state="stopped", why=_reason(reasons[-1], summary.path) if reasons else "")

@@ -6,7 +6,7 @@ where it fails, nothing is compared. A failure of any other arm is a result.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -369,7 +369,8 @@ def _floors(result: StudyResult) -> tuple[Check, ...]:
 def _floor_of(result: StudyResult, arm: ArmResult) -> list[tuple[float, str]]:
     """The floor in the study's unit, and what it is; none where the study has not measured it."""
     factor = result.arms[0].factor
-    if arm.config["model"]["positions"] in IN_ATTENTION:
+    positions = arm.config["model"]["positions"]
+    if (positions["name"] if isinstance(positions, Mapping) else positions) in IN_ATTENTION:
         meaning = _("the bigram entropy of the test text, since each position sees one token")
         return [(result.baselines.test_bigram_entropy * factor, meaning)]
     measured = result.measured.get(ONE_TOKEN)

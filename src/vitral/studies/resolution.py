@@ -1,6 +1,7 @@
 """Arms with their whole configurations: changes merged into the base, widths and steps matched, operations counted."""
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
@@ -242,7 +243,8 @@ def matched_width(model: ModelConfig, target: int, vocab_size: int, key: Literal
     Raises:
         UsageError: the width changes nothing, or none of WIDEST units or less reaches the target.
     """
-    unit = 1 if key == "d_ff" else model.num_heads * (2 if model.positions == "rotary" else 1)
+    pairs = 1 if model.rotary is None else math.ceil(2 / model.rotary.fraction)
+    unit = 1 if key == "d_ff" or "d_head" in model.plain() else model.num_heads * pairs
 
     def count(width: int) -> int:
         return count_parameters(ModelConfig.parse(model.plain() | {key: unit * width}), vocab_size)

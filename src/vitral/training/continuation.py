@@ -72,6 +72,7 @@ def continue_run(
 
     with only_training():
         sealed = enter(path, note)
+        sealed.require_text()
         checkpoint = _finished(sealed, note)
         require_same_parts(sealed.config, str(path))
         threads = threads or identity_of(sealed, checkpoint).current_threads

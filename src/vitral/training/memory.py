@@ -95,6 +95,7 @@ def _activations(config: RunConfig, vocab_size: int, rows: list[ParameterRow]) -
         return tokens * kept * (8 if training.dtype == "float64" else 4)
     # Norms read a stream in float32, matrices are copied, and short contexts are attended to by plain products.
     norms = sum(row.part in ("norm", "final norm") and row.name.endswith("weight") for row in rows) * model.residual
+    norms -= model.num_layers if model.parallel and model.norm == "pre" else 0  # both norms read one stream
     kept += norms * model.d_model
     if on_cpu and model.attention != "none" and model.context_length <= PLAIN_UP_TO:
         kept += model.num_layers * model.num_heads * model.context_length

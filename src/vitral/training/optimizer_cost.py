@@ -87,7 +87,7 @@ def matrices(model: ModelConfig, moved: Sequence[ParameterRow]) -> Iterator[tupl
     for row in moved:
         height, width = row.shape
         if row.name.endswith("in_proj.weight"):
-            parts = (model.d_model, d_kv, d_kv)
+            parts = (model.num_heads * model.d_head, d_kv, d_kv)
         else:
             parts = (model.d_model,) * GATES if row.part == "recurrence" else (height,)
         for part in parts:

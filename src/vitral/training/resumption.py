@@ -70,6 +70,7 @@ def resume(
     with only_writer(path), only_training():
         RunFolder.open(path).sweep()
         sealed = enter(path, warn)
+        sealed.require_text()
         _refuse_changes(sealed)
         _compare_machines(sealed, warn, strict=strict)
         sources = accepted_changes(sealed.config, str(path), accept=changed_parts)

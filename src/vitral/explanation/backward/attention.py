@@ -66,17 +66,18 @@ def _project(operation: Project, use: Use, place: int) -> Contribution:
 
 @contribution.register
 def _rotate(operation: Rotate, use: Use, place: int) -> Contribution:
-    half = len(operation.frequencies)
-
     def stages(index: Index) -> Stages:
         head, row, column = index
-        low = column % half
-        angle = row * float(operation.frequencies[low])
-        values = [Number(float(use.gradient[head, row, part])) for part in (low, low + half)]
-        names = [use.d(row, part) for part in (low, low + half)]
+        pair = operation.pair(column)
+        if pair is None:
+            return use.d(row, column), Number(float(use.gradient[index]))
+        place, one, other = pair
+        angle = row * float(operation.frequencies[place])
+        values = [Number(float(use.gradient[head, row, part])) for part in (one, other)]
+        names = [use.d(row, part) for part in (one, other)]
         cos, sin = Apply("cos", (Number(angle),)), Apply("sin", (Number(angle),))
         numbers = Number(math.cos(angle)), Number(math.sin(angle))
-        if column < half:
+        if column == one:
             rule = Sum((Product((names[0], cos)), Product((names[1], sin))))
             return rule, Sum((Product((values[0], numbers[0])), Product((values[1], numbers[1]))))
         rule = Difference(Product((names[1], cos)), Product((names[0], sin)))

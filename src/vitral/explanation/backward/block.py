@@ -17,7 +17,8 @@ from vitral.explanation.formulas.notation import (
     Sum,
 )
 from vitral.explanation.operations import Activate, Add, Index, Linear, Lookup, Normalise, Operation, Replace
-from vitral.explanation.operations.base import dot
+from vitral.explanation.operations.base import TWO, dot
+from vitral.explanation.operations.block import CUBIC, ONE, tanh_argument
 
 
 @contribution.register(Add)
@@ -144,6 +145,11 @@ def _slope(kind: str, entry: float) -> Expression:
         share = 0.5 * (1 + math.erf(entry / math.sqrt(2)))
         density = math.exp(-entry * entry / 2) / math.sqrt(2 * math.pi)
         return Sum((Number(share), Product((Number(entry), Number(density)))))
+    if kind == "gelu_tanh":
+        bent = Number(math.tanh(tanh_argument(entry)))
+        inner = Number(math.sqrt(2 / math.pi) * (1 + 3 * CUBIC * entry**2))
+        rest = Product((Fraction(Number(entry), TWO), Difference(ONE, Power(bent, TWO)), inner))
+        return Sum((Fraction(Sum((ONE, bent)), TWO), rest))
     if kind == "squared_relu":
         return Product((Number(2, exact=True), Number(max(0.0, entry))))
     return Number(1 if entry > 0 else 0, exact=True)

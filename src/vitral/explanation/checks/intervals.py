@@ -98,9 +98,9 @@ def step(operation: Operation, inputs: Sequence[Interval], size: float) -> Inter
     middles = [each.middle for each in inputs]
     if isinstance(operation, Scale) and operation.kind == "sqrt" and not is_whole(1 / operation.factor, size):
         return made.wider(made.middle.abs().nan_to_num(posinf=0.0) * size / 2 * operation.factor)
-    if isinstance(operation, Activate) and operation.kind in ("gelu", "swiglu"):
+    if isinstance(operation, Activate) and operation.kind in ("gelu", "gelu_tanh", "swiglu"):
         made = made.wider(torch.stack([middle.abs() for middle in middles]).prod(dim=0) * size / 2)
-        if operation.kind == "gelu":  # the usual approximation with tanh
+        if operation.kind != "swiglu":  # the exact one or the usual approximation with tanh
             off = (functional.gelu(middles[0], approximate="tanh") - functional.gelu(middles[0])).abs()
             made = made.wider(off)
         return made

@@ -67,6 +67,7 @@ AXES = {
     "final_norm_bias": ("d_model",),
     "final_norm": ("time", "d_model"),
     "w_u": ("d_model", "vocab"),
+    "b_u": ("vocab",),
     "logits": ("time", "vocab"),
     "probabilities": ("time", "vocab"),
     "next": ("vocab", "vocab"),
@@ -135,7 +136,7 @@ class Head(Config):
     heads: Annotated[int, Field(ge=1, le=1024)] | None = None
     decimals: Annotated[int, Field(ge=0, le=MOST_DECIMALS)] | None = None
     block: Literal["pre", "post"] | None = None
-    activation: Literal["relu", "gelu", "squared_relu", "swiglu"] = "relu"
+    activation: Literal["relu", "gelu", "gelu_tanh", "squared_relu", "swiglu"] = "relu"
     norm_type: Literal["layernorm", "rmsnorm"] = "layernorm"
     epsilon: Annotated[float, Field(ge=0, le=1)] = 1e-5
     final_norm: bool = False

@@ -40,6 +40,7 @@ _TEX = {
     "ε": r"\varepsilon ",
     "Φ": r"\Phi ",
     "θ": r"\theta ",
+    "π": r"\pi ",
     "…": r"\ldots ",
     "²": "^2",
     "√": r"\sqrt",

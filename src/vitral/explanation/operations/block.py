@@ -44,6 +44,9 @@ from vitral.model.positions import sinusoids
 
 FROM_ONE = N_("position p is counted from 1, column 2i from 0")
 FROM_ZERO = N_("p and 2i are counted from 0")
+ONE = Number(1, exact=True)
+CUBIC = 0.044715
+"""The coefficient of x³ in GELU by tanh."""
 
 
 @dataclass(frozen=True)
@@ -321,16 +324,27 @@ class Normalise:
         return Fraction(Difference(cell, MEAN), Root(Sum((VARIANCE, Name("ε")))))
 
 
+def tanh_argument(x: float) -> float:
+    """The number whose tanh GELU by tanh takes: √(2/π) · (x + 0.044715 x³)."""
+    return math.sqrt(2 / math.pi) * (x + CUBIC * x**3)
+
+
 @dataclass(frozen=True)
 class Activate:
-    """The feed-forward's activation: ReLU, its square, GELU; for SwiGLU the product silu(gate) · pre.
+    """The feed-forward's activation: ReLU, its square, GELU, GELU by tanh; for SwiGLU the product silu(gate) · pre.
 
     Attributes:
         kind: as `model.feed_forward` names it.
     """
 
     kind: str
-    written: ClassVar[dict[str, str]] = {"relu": "ReLU", "gelu": "GELU", "squared_relu": "ReLU²", "swiglu": "SiLU"}
+    written: ClassVar[dict[str, str]] = {
+        "relu": "ReLU",
+        "gelu": "GELU",
+        "gelu_tanh": "TanhGELU",
+        "squared_relu": "ReLU²",
+        "swiglu": "SiLU",
+    }
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         """The same shape."""
@@ -346,6 +360,11 @@ class Activate:
             return Call("multiply", (Call("silu", tuple(gate)), pre))
         if self.kind == "squared_relu":
             return Call("power", (Call("relu", (pre,)), Constant(2.0)))
+        if self.kind == "gelu_tanh":
+            cube = Call("multiply", (Constant(CUBIC), Call("power", (pre, Constant(3.0)))))
+            inner = Call("multiply", (Constant(math.sqrt(2 / math.pi)), Call("add", (pre, cube))))
+            half = Call("divide", (pre, Constant(2.0)))
+            return Call("multiply", (half, Call("add", (Constant(1.0), Call("tanh", (inner,))))))
         return Call(self.kind, (pre,))
 
     def formula(self) -> Expression:
@@ -374,11 +393,18 @@ class Activate:
         if self.kind == "gelu":
             share = 0.5 * (1 + math.erf(entry.value / math.sqrt(2)))
             return (rule, self._function(entry), Product((entry, Number(share))))
+        if self.kind == "gelu_tanh":
+            bent = Number(math.tanh(tanh_argument(entry.value)))
+            return (rule, self._function(entry), Product((Fraction(entry, TWO), Sum((ONE, bent)))))
         return (rule, self._function(entry))
 
     def _function(self, x: Expression) -> Expression:
         if self.kind == "gelu":
             return Product((x, Apply("Φ", (x,))))
+        if self.kind == "gelu_tanh":
+            cube = Product((Number(CUBIC, exact=True), Power(x, Number(3, exact=True))))
+            inner = Product((Root(Fraction(TWO, Name("π"))), Sum((x, cube))))
+            return Product((Fraction(x, TWO), Sum((ONE, Apply("tanh", (inner,))))))
         if self.kind == "swiglu":
             opposite = Number(-x.value) if isinstance(x, Number) else Name("−x")
             return Fraction(x, Sum((Number(1, exact=True), Power(Name("e"), opposite))))

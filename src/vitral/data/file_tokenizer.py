@@ -1,0 +1,199 @@
+"""A tokenizer of another library, from its `tokenizer.json`: the file is kept whole and decides every id."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vitral.core.checked import checked
+from vitral.core.errors import UsageError
+from vitral.data.alphabet import label_bytes, token_ids, utf8
+from vitral.data.byte_pairs import byte_letters
+
+if TYPE_CHECKING:
+    import tokenizers
+
+MOST_TOKENS = 2**24
+SPACE = "▁"
+"""SentencePiece's letter for a space."""
+
+
+@checked(first=["__init__"])
+@dataclass(frozen=True)
+class FileTokenizer:
+    """A tokenizer that the `tokenizers` package reads from a `tokenizer.json`.
+
+    Special tokens are written as they are in the file (`<|endoftext|>`), in texts and prompts; none is added to a text.
+    A model may have more rows than the file has tokens: the ids without a token are never generated.
+
+    Attributes:
+        document: the file's content.
+        vocab_size: number of ids, those without a token included.
+        start: the id that replaces an empty prompt.
+    """
+
+    document: str
+    vocab_size: int
+    start: int
+    name = "file"
+
+    def __post_init__(self) -> None:
+        """Read the file.
+
+        Raises:
+            UsageError: the package cannot read it, or an id is not below `vocab_size`.
+        """
+        largest = max(self._texts, default=-1)
+        if not 0 <= largest < self.vocab_size <= MOST_TOKENS or not 0 <= self.start < self.vocab_size:
+            raise UsageError(
+                "tokenizer: its ids go up to {largest:,}, but the model has {vocab_size:,} tokens",
+                largest=max(largest, self.start),
+                vocab_size=self.vocab_size,
+            )
+
+    @cached_property
+    def _engine(self) -> "tokenizers.Tokenizer":
+        engine = read_engine(self.document)
+        engine.no_truncation()
+        engine.no_padding()
+        return engine
+
+    @cached_property
+    def _texts(self) -> dict[int, str]:
+        """The tokens as the file spells them, by id."""
+        return {token: text for text, token in self._engine.get_vocab(with_added_tokens=True).items()}
+
+    @cached_property
+    def _added(self) -> frozenset[int]:
+        return frozenset(self._engine.get_added_tokens_decoder())
+
+    @cached_property
+    def _spell(self) -> Callable[[str], bytes]:
+        return _spelling(json.loads(self.document).get("decoder"))
+
+    @cached_property
+    def _prepends_a_space(self) -> bool:
+        """Whether every text begins with a space that it does not have (SentencePiece)."""
+        ids = self._engine.encode("a", add_special_tokens=False).ids
+        return bool(ids) and self.token_bytes(ids[0]).startswith(b" ")
+
+    @property
+    def specials(self) -> tuple[int, ...]:
+        """The ids without a token."""
+        return tuple(token for token in range(self.vocab_size) if token not in self._texts)
+
+    def encode(self, text: str, *, replacement: str | None = None) -> np.ndarray:
+        """The text's tokens, 1-d int64; nothing is added to them.
+
+        Args:
+            text: any text.
+            replacement: a character to use for lone surrogates, which have no UTF-8.
+
+        Raises:
+            UsageError: a character has no token, and the file has none for unknown ones.
+        """
+        valid = utf8(text, replacement).decode("utf-8")
+        try:
+            found = self._engine.encode(valid, add_special_tokens=False).ids
+        except Exception as error:  # the package raises this class itself
+            raise UsageError("tokenizer: it cannot encode this text ({error})", error=error) from None
+        return np.asarray(found, dtype=np.int64)
+
+    def decode(self, ids: Iterable[Any]) -> str:
+        """The text of these tokens, special tokens as they are written; invalid UTF-8 becomes U+FFFD.
+
+        Raises:
+            UsageError: a value is not an id of this vocabulary.
+        """
+        text = b"".join(map(self.token_bytes, token_ids(ids, self.vocab_size).tolist())).decode("utf-8", "replace")
+        return text.removeprefix(" ") if self._prepends_a_space else text
+
+    def token_bytes(self, token: int) -> bytes:
+        """UTF-8 bytes of one token, empty for an id without a token."""
+        index = int(token_ids([token], self.vocab_size)[0])
+        text = self._texts.get(index, "")
+        return text.encode("utf-8") if index in self._added else self._spell(text)
+
+    def label(self, token: int) -> str:
+        r"""The visible token: `␣the`, `\n`, `<|endoftext|>`."""
+        return label_bytes(self.token_bytes(token)) or f"<{token}>"
+
+    def plain(self) -> dict[str, Any]:
+        """Name, size, start and the whole file."""
+        return {
+            "name": self.name,
+            "vocab_size": self.vocab_size,
+            "start": self.start,
+            "document": self.document,
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "FileTokenizer":
+        """The tokenizer from the data returned by `plain`.
+
+        Raises:
+            UsageError: an entry is missing or malformed.
+        """
+        size, start, document = plain.get("vocab_size"), plain.get("start"), plain.get("document")
+        if type(size) is not int or type(start) is not int or not isinstance(document, str):
+            raise UsageError("tokenizer: expected vocab_size, start and the document, the content of a tokenizer.json")
+        return cls(document, size, start)
+
+
+def read_engine(document: str) -> "tokenizers.Tokenizer":
+    """The tokenizer of the package.
+
+    Raises:
+        UsageError: the document is not a tokenizer.json.
+    """
+    from tokenizers import Tokenizer
+
+    try:
+        return Tokenizer.from_str(document)
+    except Exception as error:
+        said = str(error)[:200]
+    except BaseException as error:  # the package's own fault is no Exception
+        if type(error).__name__ != "PanicException":
+            raise
+        said = str(error)[:200]
+    raise UsageError("tokenizer: not a tokenizer.json that can be read ({error})", error=said)
+
+
+def _spelling(decoder: Mapping[str, Any] | None) -> Callable[[str], bytes]:
+    """How a token's spelling in the file becomes bytes of a text."""
+    parts = list(_parts(decoder))
+    kinds = {part.get("type") for part in parts}
+    if "ByteLevel" in kinds:
+        letters = {letter: byte for byte, letter in enumerate(byte_letters())}
+        return lambda text: b"".join(
+            bytes([letters[letter]]) if letter in letters else letter.encode("utf-8") for letter in text
+        )
+    if "WordPiece" in kinds:
+        prefix = next(part.get("prefix", "##") for part in parts if part.get("type") == "WordPiece")
+        return lambda text: (text[len(prefix) :] if text.startswith(prefix) else f" {text}").encode("utf-8")
+    if "BPEDecoder" in kinds:
+        suffix = next(part.get("suffix", "</w>") for part in parts if part.get("type") == "BPEDecoder")
+        return lambda text: text.replace(suffix, " ").encode("utf-8")
+    if decoder is None:  # the package joins the tokens by spaces
+        return lambda text: f" {text}".encode() if text else b""
+    return lambda text: _byte(text) or text.replace(SPACE, " ").encode("utf-8")
+
+
+def _parts(decoder: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
+    if isinstance(decoder, Mapping):
+        yield decoder
+        for inner in decoder.get("decoders") or ():
+            yield from _parts(inner)
+
+
+def _byte(text: str) -> bytes | None:
+    """The byte of a token such as `<0x0A>`."""
+    if len(text) == 6 and text.startswith("<0x") and text.endswith(">"):
+        try:
+            return bytes([int(text[3:5], 16)])
+        except ValueError:
+            return None
+    return None

@@ -1,0 +1,123 @@
+"""The model card of an export: the text, the losses beside the baselines, how to use the model and make it again."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vitral.core.errors import UsageError
+from vitral.data import SOURCES
+from vitral.evaluation import NgramBaselines
+from vitral.interop.proof import Proof
+from vitral.model import count_parameters
+from vitral.runs import LoadedRun
+
+LICENCES = {"sample": "CC0 1.0", "sample-pt": "public domain"}
+GUTENBERG = "public domain in the United States (Project Gutenberg {number})"
+UNKNOWN = "not known to Vitral; write it here before you publish this folder"
+ORDERS = (1, 2, 3, 4, 5)
+
+
+def card(run: LoadedRun, form: str, proof: Proof | None, command: str) -> str:
+    """README.md of an export, in English as the hub's other cards."""
+    config, record = run.model.config, run.sealed.document("corpus")
+    parameters = count_parameters(config, run.model.vocab_size)
+    origin = run.sealed.imported
+    lines = [
+        "---",
+        "library_name: transformers",
+        "pipeline_tag: text-generation",
+        "tags: [vitral]",
+        "---",
+        "",
+        f"# {run.folder.path.name}",
+        "",
+        f"A small language model exported from Vitral in the form `{form}`: "
+        f"{config.num_layers} blocks, {config.num_heads} heads, width {config.d_model}, context "
+        f"{config.context_length} tokens, {run.model.vocab_size:,} tokens ({run.tokenizer.name}), "
+        f"{parameters:,} parameters. It is a base model: it continues a text and follows no instructions.",
+        "",
+        "## Text",
+        "",
+        *(_of_text(record) if origin is None else _of_origin(origin)),
+        "",
+        *([] if origin is not None else [*_losses(run), ""]),
+        "## Proof",
+        "",
+        *_proof(proof),
+        "",
+        "## Use",
+        "",
+        "```python",
+        "from transformers import AutoModelForCausalLM, AutoTokenizer",
+        "",
+        'model, tokenizer = AutoModelForCausalLM.from_pretrained("."), AutoTokenizer.from_pretrained(".")',
+        'ids = tokenizer("A prompt", return_tensors="pt", add_special_tokens=False).input_ids',
+        "print(tokenizer.decode(model.generate(ids, do_sample=True)[0]))",
+        "```",
+        "",
+        f"Generation ends at the context, {config.context_length} tokens."
+        + (" A character that the text did not have is refused." if run.tokenizer.name == "char" else ""),
+        "",
+        "## Made with",
+        "",
+        "```",
+        command or f"vitral export {run.folder.path.name} --to {form} --out FOLDER",
+        "```",
+        "",
+        f"Run `{run.sealed.identity.run}`, step {run.step:,}.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _of_text(record: Mapping[str, Any]) -> list[str]:
+    name = str(record.get("name", record.get("source", "")))
+    return [
+        f"Trained on `{name}`: {record.get('characters', 0):,} characters, SHA-256 `{record.get('sha256')}`.",
+        f"Licence of the text: {licence(name)}.",
+    ]
+
+
+def licence(name: str) -> str:
+    """The licence of a text by its name, where Vitral knows it."""
+    source = SOURCES.get(name)
+    if source is not None and source.gutenberg is not None:
+        return GUTENBERG.format(number=source.gutenberg)
+    return LICENCES.get(name, UNKNOWN)
+
+
+def _of_origin(origin: Mapping[str, Any]) -> list[str]:
+    # A path of this machine is nobody's business.
+    name = origin.get("hub") or Path(str(origin.get("source"))).name
+    revision = f", revision `{origin['revision']}`" if "revision" in origin else ""
+    told = "not trained further. Its text and its licence are those of that model."
+    return [f"Imported from `{name}`{revision}; {told}"]
+
+
+def _losses(run: LoadedRun) -> list[str]:
+    """The losses of the exported checkpoint beside the n-gram baselines of the same text."""
+    evaluations = [event for event in run.folder.metrics("evaluation") if event["step"] == run.step]
+    if not evaluations:
+        return ["## Losses", "", "This checkpoint was not evaluated."]
+    found = evaluations[-1]
+    rows = [("this model, validation split", found["validation_loss"]), ("this model, test split", found["test_loss"])]
+    try:
+        counted = run.sealed.ngrams()
+    except UsageError:
+        counted = None
+    if counted is not None:
+        orders = NgramBaselines.from_plain(counted).orders
+        rows += [(f"{order}-gram, test split", orders[order]) for order in ORDERS if order in orders]
+    table = [f"| {name} | {loss:.4f} |" for name, loss in rows]
+    return ["## Losses", "", "| | nats per token |", "|---|---|", *table]
+
+
+def _proof(proof: Proof | None) -> list[str]:
+    if proof is None:
+        return ["This export was not opened in transformers (`--no-proof`)."]
+    versions = ", ".join(f"{name} {version}" for name, version in proof.versions.items())
+    greedy = "the same" if proof.equal_text else "not the same (the two most probable tokens are that close)"
+    return [
+        f"`PROOF.json`: opened in transformers, {len(proof.prompts)} prompts, greatest difference of logits "
+        f"{proof.greatest_difference:.2g} ({proof.relative_difference:.1g} of the largest); always taking the most "
+        f"probable token writes {greedy} text. {versions}."
+    ]

@@ -1,0 +1,204 @@
+"""Reading a folder of transformers: configuration and weights. Nothing is executed and nothing unpickled."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from vitral.core.errors import UsageError, reason
+from vitral.core.files import read_capped, sha256
+from vitral.core.language import _
+from vitral.core.machine import require_memory
+from vitral.interop.form import Form
+from vitral.interop.registry import form_of_type
+from vitral.interop.rules import imported
+from vitral.interop.settings import Settings
+from vitral.model import ModelConfig
+from vitral.runs.loading import needed_shapes
+
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+MOST_CONFIG, MOST_INDEX, MOST_WEIGHTS = 1 << 22, 1 << 26, 1 << 37
+_SHARD = re.compile(r"[\w.-]{1,200}\.safetensors")
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """Another library's model, as one of Vitral's.
+
+    Attributes:
+        form: its form.
+        config: our configuration.
+        weights: our tensors, in float32 unless they are float64.
+        vocab_size: rows of the embedding.
+        said: its own configuration.
+        files: SHA-256 of each file that was read, by name.
+    """
+
+    form: Form
+    config: ModelConfig
+    weights: Mapping[str, Tensor]
+    vocab_size: int
+    said: Mapping[str, Any]
+    files: Mapping[str, str]
+
+
+def read_foreign(folder: Path) -> Foreign:
+    """The model in a folder with `config.json` and safetensors.
+
+    Raises:
+        UsageError: a file is missing, damaged or may hold a program; the model is of no known form, or is more or less
+            than it says.
+    """
+    where = str(folder)
+    if not folder.is_dir():
+        raise UsageError("{where}: not a folder with config.json and model.safetensors, nor hf:OWNER/NAME", where=where)
+    raw = _read(folder / CONFIG, MOST_CONFIG)
+    said = read_json(raw, folder / CONFIG)
+    settings = Settings(said, f"{where}/{CONFIG}")
+    form = form_of_type(said.get("model_type"), settings.where)
+    _refuse_other_tasks(said, form, settings)
+    vocab_size = settings.count("vocab_size")
+    tensors, files = _tensors(folder)
+    weights = form.named(tensors, tied=said.get("tie_word_embeddings", form.ties) is True, where=where)
+    if form.prepare is not None:
+        weights = form.prepare(weights, settings)
+    config = form.config(settings)
+    ours = imported(form.rules(config), weights, where)
+    _require_fit(config, vocab_size, ours, where)
+    return Foreign(form, config, ours, vocab_size, said, {CONFIG: sha256(raw), **files})
+
+
+def _refuse_other_tasks(said: Mapping[str, Any], form: Form, settings: Settings) -> None:
+    named = said.get("architectures") or [form.architecture]
+    if named != [form.architecture]:
+        raise settings.refused("architectures", named)
+    if "quantization_config" in said:
+        raise settings.refused("quantization_config", said["quantization_config"])
+
+
+def read_json(raw: bytes, path: Path) -> dict[str, Any]:
+    """A JSON object.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise UsageError("{path}: cannot be read ({error})", path=path, error=ascii(str(error))[1:-1]) from None
+    if not isinstance(found, dict):
+        raise UsageError("{path}: expected a JSON object", path=path)
+    return found
+
+
+def _read(path: Path, most: int) -> bytes:
+    try:
+        return read_capped(path, most)
+    except FileNotFoundError:
+        raise UsageError("{path}: there is no such file", path=path) from None
+    except (OSError, ValueError) as error:
+        said = reason(error) if isinstance(error, OSError) else str(error)
+        raise UsageError("{path}: cannot be read ({reason})", path=path, reason=said) from None
+
+
+def read_if_there(path: Path, most: int) -> bytes | None:
+    """The bytes of a file; None if there is none.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    return _read(path, most) if path.exists() else None
+
+
+def _tensors(folder: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """All tensors of a folder by name, and the SHA-256 of their files.
+
+    Raises:
+        UsageError: there are none, a shard is missing or holds other tensors than the index says.
+    """
+    if (folder / WEIGHTS).exists():
+        tensors, digest = _file(folder / WEIGHTS)
+        return tensors, {WEIGHTS: digest}
+    if not (folder / INDEX).exists():
+        there = sorted(path.name for path in folder.iterdir() if path.suffix in _PICKLES)
+        if there:
+            raise UsageError(
+                "{folder}: its weights are in {name}, which may hold a program; only safetensors are read; on the hub, "
+                "another revision may have them (hf:OWNER/NAME@refs/pr/1)",
+                folder=folder,
+                name=there[0],
+            )
+        raise UsageError("{folder}: no model.safetensors", folder=folder)
+    raw = _read(folder / INDEX, MOST_INDEX)
+    listed = read_json(raw, folder / INDEX).get("weight_map")
+    if not isinstance(listed, dict) or not all(
+        isinstance(name, str) and _SHARD.fullmatch(name) for name in listed.values()
+    ):
+        raise UsageError("{path}: weight_map must name a file of this folder for each tensor", path=folder / INDEX)
+    tensors, files = dict[str, Tensor](), {INDEX: sha256(raw)}
+    for name in sorted(set(listed.values())):
+        held, files[name] = _file(folder / name)
+        expected = {tensor for tensor, file in listed.items() if file == name}
+        if held.keys() != expected:
+            raise UsageError(
+                "{path}: its tensors are not those that {index} says: {name}",
+                path=folder / name,
+                index=INDEX,
+                name=min(held.keys() ^ expected),
+            )
+        tensors |= held
+    return tensors, files
+
+
+def _file(path: Path) -> tuple[dict[str, Tensor], str]:
+    """The tensors of a file as float32 (float64 stays), and its SHA-256."""
+    if path.exists():
+        require_memory(2 * path.stat().st_size, str(path), _("the model"))
+    raw = _read(path, MOST_WEIGHTS)
+    try:
+        tensors = safetensors.torch.load(raw)
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
+        raise UsageError(
+            "{path}: not a safetensors file, or not a whole one ({error})", path=path, error=str(error)[:200]
+        ) from None
+    return {name: _as_float(tensor) for name, tensor in tensors.items()}, sha256(raw)
+
+
+def _as_float(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype in _FLOATS[:2] else tensor
+
+
+def _require_fit(config: ModelConfig, vocab_size: int, weights: Mapping[str, Tensor], where: str) -> None:
+    """Compare names, shapes, types and numbers with what the configuration needs.
+
+    Raises:
+        UsageError: a tensor differs; names the first one.
+    """
+    needed = needed_shapes(config, vocab_size, where)
+    for name in sorted(needed.keys() | weights.keys()):
+        if name not in weights or name not in needed:
+            raise UsageError("{where}: {name} does not belong to this model", where=where, name=name)
+        tensor = weights[name]
+        if tuple(tensor.shape) != needed[name]:
+            raise UsageError(
+                "{where}: {name} has shape {found}, this model needs {needed}",
+                where=where,
+                name=name,
+                found=tuple(tensor.shape),
+                needed=needed[name],
+            )
+        if tensor.dtype not in _FLOATS:
+            raise UsageError("{where}: {name} has numbers of type {dtype}", where=where, name=name, dtype=tensor.dtype)
+        if not torch.isfinite(tensor).all():
+            raise UsageError("{where}: {name} contains numbers that are not finite", where=where, name=name)
+    if len({tensor.dtype for tensor in weights.values()}) > 1:
+        raise UsageError("{where}: its tensors have different types", where=where)

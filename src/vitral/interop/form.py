@@ -1,0 +1,156 @@
+"""A form: another library's model, as far as it is one of Vitral's, in both directions."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from vitral.core.config import shown
+from vitral.core.errors import UsageError
+from vitral.core.language import _
+from vitral.interop.rewrites import Rewrite, Weighted, model_config
+from vitral.interop.rules import Rule
+from vitral.interop.settings import Settings
+from vitral.model import ModelConfig
+
+UNCHANGED = ("norm", "norm_type", "recurrence", "residual")
+"""Keys that no rewrite changes."""
+Prepare = Callable[[dict[str, Tensor], Settings], dict[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class Form:
+    """A foreign model: its configuration, its names, and what of ours it can say.
+
+    Attributes:
+        name: what users type after `--to`.
+        model_type: its name in `config.json`.
+        architecture: its class in transformers.
+        allows: keys of our configuration (`facts`) and the values that it can say.
+        rewrites: changes of our model that keep the function, tried before an export is refused.
+        read: its configuration → ours as plain data; every key is taken.
+        write: ours → its configuration, without the keys common to all forms.
+        rules: the map of names for a configuration.
+        head: the name of its head's matrix.
+        embedding: the name of its token embedding.
+        prefix: that some files leave out of their names.
+        ignored: ends of the names of its constants, which are no weights.
+        aliases: other names of a tensor in files of other versions.
+        prepare: changes its tensors and its configuration before they are read (import only).
+        ties: whether its head is its embedding where `tie_word_embeddings` is not said.
+    """
+
+    name: str
+    model_type: str
+    architecture: str
+    allows: Mapping[str, Sequence[Any]]
+    rewrites: Sequence[Rewrite]
+    read: Callable[[Settings], dict[str, Any]]
+    write: Callable[[ModelConfig], dict[str, Any]]
+    rules: Callable[[ModelConfig], list[Rule]]
+    embedding: str
+    head: str = "lm_head.weight"
+    prefix: str = ""
+    ignored: Sequence[str] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    prepare: Prepare | None = None
+    ties: bool = True
+
+    def config(self, settings: Settings) -> ModelConfig:
+        """Our configuration of a foreign one, every key of which is understood.
+
+        Raises:
+            UsageError: a key is unknown, or its value cannot be said in Vitral.
+        """
+        plain = self.read(settings)
+        settings.end()
+        return model_config(plain, settings.where)
+
+    def said(self, model: Weighted) -> Weighted:
+        """The model in the way that this form can say.
+
+        Raises:
+            UsageError: it cannot; names the key, its value and what the form has.
+        """
+        self._require(model.config, UNCHANGED)
+        for rewrite in self.rewrites:
+            model = rewrite(model)
+        self._require(model.config)
+        return model
+
+    def _require(self, config: ModelConfig, keys: Collection[str] | None = None) -> None:
+        for key, value in facts(config).items():
+            if (keys is None or key in keys) and key in self.allows and value not in self.allows[key]:
+                raise UsageError(
+                    "{form}: {key} = {value} cannot be said in this form, which has {known}",
+                    form=self.name,
+                    key=key,
+                    value=shown(value),
+                    known=_(" or ").join(map(shown, self.allows[key])),
+                )
+
+    def named(self, tensors: Mapping[str, Tensor], *, tied: bool, where: str) -> dict[str, Tensor]:
+        """Its tensors by their full names, without constants and without a second copy of a tied head.
+
+        Raises:
+            UsageError: the head is said to be the embedding, and the file has another one.
+        """
+        weights = {name: tensor for name, tensor in tensors.items() if not name.endswith(tuple(self.ignored))}
+        if self.prefix and not any(name.startswith(self.prefix) for name in weights):
+            weights = {name if name == self.head else self.prefix + name: tensor for name, tensor in weights.items()}
+        weights = {self.aliases.get(name, name): tensor for name, tensor in weights.items()}
+        if tied and self.head in weights:
+            head = weights.pop(self.head)
+            if self.embedding in weights and not head.equal(weights[self.embedding]):
+                raise UsageError(
+                    "{where}: its head is tied to its embedding, but {name} is another matrix",
+                    where=where,
+                    name=self.head,
+                )
+        return weights
+
+
+NORM_EPSILON = 1e-5
+USUAL_WIDTH = "4 d_model"
+
+
+def facts(config: ModelConfig) -> dict[str, Any]:
+    """What of a configuration a form may not be able to say, by key."""
+    attention, biases = config.attention, config.biases
+    layers = range(config.num_layers)
+    masks = [] if attention == "none" else [getattr(attention.mask.of(layer), "name", "own") for layer in layers]
+    rotary = config.rotary
+    return {
+        "norm": "post, final_norm" if config.norm == "post" and config.has_final_norm else config.norm,
+        "norm_type": str(getattr(config.norm_type, "name", config.norm_type)),
+        "norm_epsilon": None if config.epsilon == NORM_EPSILON else config.epsilon,
+        "final_norm": config.has_final_norm,
+        "positions": str(getattr(config.positions, "name", config.positions)),
+        "positions.pairing": None if rotary is None else rotary.pairing,
+        "positions.fraction": None if rotary is None else rotary.fraction,
+        "attention": "none" if attention == "none" else "softmax",
+        "attention.mask": _one_mask(masks),
+        "attention.scale": None if attention == "none" else getattr(attention.scale, "name", attention.scale),
+        "recurrence": config.recurrence,
+        "feed_forward": str(getattr(config.feed_forward, "name", config.feed_forward)),
+        "residual": config.residual,
+        "parallel": bool(config.parallel),
+        "num_kv_heads": config.kv_heads if config.kv_heads != config.num_heads else None,
+        "num_heads": config.num_heads,
+        "d_ff": USUAL_WIDTH if config.hidden_width == 4 * config.d_model else config.hidden_width,
+        "d_head": config.d_head if config.d_head * config.num_heads != config.d_model else None,
+        "bias.qkv": biases.qkv,
+        "bias.output": biases.output,
+        "bias.feed_forward": biases.feed_forward,
+        "bias.norm": biases.norm,
+        "bias.head": biases.head,
+        "tie_head": config.tie_head,
+    }
+
+
+def _one_mask(masks: Sequence[str]) -> str:
+    """The mask of all blocks; "by-layer" where causal and windowed blocks take turns, else the first other one."""
+    if len(set(masks)) <= 1:
+        return next(iter(masks), "causal")
+    return next((mask for mask in masks if mask not in ("causal", "window")), "by-layer")

@@ -1,0 +1,1 @@
+"""The forms that Vitral knows, one file for each."""

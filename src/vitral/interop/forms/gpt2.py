@@ -1,0 +1,125 @@
+"""GPT-2 of transformers: `GPT2LMHeadModel`."""
+
+from typing import Any
+
+from vitral.interop.form import Form
+from vitral.interop.rewrites import (
+    fold_scale,
+    forget_training,
+    positions_as_table,
+    with_attention,
+    with_biases,
+    with_feed_forward,
+    with_own_keys,
+)
+from vitral.interop.rules import Rule, by_layer, same, transposed
+from vitral.interop.settings import Settings
+from vitral.model import ModelConfig
+
+ACTIVATIONS = {
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "relu": "relu",
+    "relu2": "squared_relu",
+}
+THEIRS = {"gelu_tanh": "gelu_new", "gelu": "gelu", "relu": "relu", "squared_relu": "relu2"}
+
+
+def _read(settings: Settings) -> dict[str, Any]:
+    settings.only(scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
+    settings.take("reorder_and_upcast_attn")  # precision of 16 bits only
+    width = settings.count("n_embd", 768)
+    settings.take("n_ctx")
+    return {
+        "context_length": settings.count("n_positions", 1024),
+        "d_model": width,
+        "num_layers": settings.count("n_layer", 12),
+        "num_heads": settings.count("n_head", 12),
+        "d_ff": settings.count("n_inner", 4 * width),
+        "feed_forward": settings.choice("activation_function", ACTIVATIONS, "gelu_new"),
+        "norm_epsilon": settings.real("layer_norm_epsilon", 1e-5),
+        "attention": {"scale": "sqrt" if settings.truth("scale_attn_weights", True) else "none"},
+        "tie_head": settings.truth("tie_word_embeddings", True),
+    }
+
+
+def _write(config: ModelConfig) -> dict[str, Any]:
+    return {
+        "n_positions": config.context_length,
+        "n_embd": config.d_model,
+        "n_layer": config.num_layers,
+        "n_head": config.num_heads,
+        "n_inner": config.hidden_width,
+        "activation_function": THEIRS[str(config.feed_forward)],
+        "layer_norm_epsilon": config.epsilon,
+        "attn_pdrop": 0.0,
+        "embd_pdrop": 0.0,
+        "resid_pdrop": 0.0,
+    }
+
+
+def _rules(config: ModelConfig) -> list[Rule]:
+    def block(layer: int) -> list[Rule]:
+        ours, theirs = f"blocks.{layer}", f"transformer.h.{layer}"
+        rules = []
+        for one, other in (("attn_norm", "ln_1"), ("mlp_norm", "ln_2")):
+            rules += [same(f"{ours}.{one}.{part}", f"{theirs}.{other}.{part}") for part in ("weight", "bias")]
+        for one, other in (
+            ("attn.in_proj", "attn.c_attn"),
+            ("attn.out_proj", "attn.c_proj"),
+            ("mlp.up", "mlp.c_fc"),
+            ("mlp.down", "mlp.c_proj"),
+        ):
+            rules.append(transposed(f"{ours}.{one}.weight", f"{theirs}.{other}.weight"))
+            rules.append(same(f"{ours}.{one}.bias", f"{theirs}.{other}.bias"))
+        return rules
+
+    return [
+        same("token_embedding.weight", "transformer.wte.weight"),
+        same("positions.weight", "transformer.wpe.weight"),
+        *by_layer(config.num_layers, block),
+        same("final_norm.weight", "transformer.ln_f.weight"),
+        same("final_norm.bias", "transformer.ln_f.bias"),
+        *([] if config.tie_head else [same("head.weight", "lm_head.weight")]),
+    ]
+
+
+GPT2 = Form(
+    name="gpt2",
+    model_type="gpt2",
+    architecture="GPT2LMHeadModel",
+    allows={
+        "norm": ("pre",),
+        "norm_type": ("layernorm",),
+        "final_norm": (True,),
+        "positions": ("learned",),
+        "attention": ("softmax",),
+        "attention.mask": ("causal",),
+        "attention.scale": ("sqrt",),
+        "recurrence": (None,),
+        "feed_forward": tuple(THEIRS),
+        "residual": (True,),
+        "parallel": (False,),
+        "num_kv_heads": (None,),
+        "d_head": (None,),
+        "bias.head": (False,),
+    },
+    rewrites=(
+        forget_training,
+        positions_as_table,
+        with_attention,
+        with_feed_forward("gelu"),
+        with_biases(qkv=True, output=True, feed_forward=True, norm=True),
+        with_own_keys,
+        fold_scale("sqrt"),
+    ),
+    read=_read,
+    write=_write,
+    rules=_rules,
+    embedding="transformer.wte.weight",
+    prefix="transformer.",
+    ignored=(".attn.bias", ".attn.masked_bias"),
+)

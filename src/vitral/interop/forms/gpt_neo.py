@@ -1,0 +1,136 @@
+"""GPT-Neo of transformers: scores without a scale, causal and windowed blocks in turn, no biases of q, k and v."""
+
+from itertools import chain
+from typing import Any
+
+from vitral.interop.form import Form
+from vitral.interop.forms.gpt2 import ACTIVATIONS, THEIRS
+from vitral.interop.rewrites import (
+    fold_scale,
+    forget_training,
+    positions_as_table,
+    with_attention,
+    with_biases,
+    with_feed_forward,
+    with_own_keys,
+)
+from vitral.interop.rules import Rule, by_layer, same, split
+from vitral.interop.settings import Settings
+from vitral.model import ModelConfig
+
+
+def _read(settings: Settings) -> dict[str, Any]:
+    width, layers = settings.count("hidden_size", 2048), settings.count("num_layers", 24)
+    window = {"name": "window", "size": settings.count("window_size", 256)}
+    known = {"global": {"name": "causal"}, "local": window}
+    types = settings.take("attention_types", [[["global", "local"], 12]])
+    listed = settings.take("attention_layers")
+    try:
+        kinds = listed or list(chain.from_iterable(names * times for names, times in types))
+        masks = [known[kind] for kind in kinds]
+    except (TypeError, KeyError, ValueError):
+        raise settings.refused("attention_types", types) from None
+    if len(masks) != layers:
+        raise settings.refused("attention_layers", kinds)
+    mask = masks[0] if all(one == masks[0] for one in masks) else {"name": "by-layer", "masks": masks}
+    return {
+        "context_length": settings.count("max_position_embeddings", 2048),
+        "d_model": width,
+        "num_layers": layers,
+        "num_heads": settings.count("num_heads", 16),
+        "d_ff": settings.count("intermediate_size", 4 * width),
+        "feed_forward": settings.choice("activation_function", ACTIVATIONS, "gelu_new"),
+        "norm_epsilon": settings.real("layer_norm_epsilon", 1e-5),
+        "attention": {"mask": mask, "scale": "none"},
+        "bias": {"qkv": False},
+        "tie_head": settings.truth("tie_word_embeddings", True),
+    }
+
+
+def _write(config: ModelConfig) -> dict[str, Any]:
+    attention: Any = config.attention
+    masks = [attention.mask.of(layer) for layer in range(config.num_layers)]
+    kinds = ["local" if mask.name == "window" else "global" for mask in masks]
+    sizes = [mask.size for mask in masks if mask.name == "window"]
+    return {
+        "max_position_embeddings": config.context_length,
+        "hidden_size": config.d_model,
+        "num_layers": config.num_layers,
+        "num_heads": config.num_heads,
+        "intermediate_size": config.hidden_width,
+        "activation_function": THEIRS[str(config.feed_forward)],
+        "layer_norm_epsilon": config.epsilon,
+        "attention_types": [[[kind], 1] for kind in kinds],
+        "attention_layers": kinds,
+        "window_size": sizes[0] if sizes else 256,
+        "attention_dropout": 0.0,
+        "embed_dropout": 0.0,
+        "resid_dropout": 0.0,
+    }
+
+
+def _rules(config: ModelConfig) -> list[Rule]:
+    sizes = [config.d_model] * 3
+
+    def block(layer: int) -> list[Rule]:
+        ours, theirs = f"blocks.{layer}", f"transformer.h.{layer}"
+        names = [f"{theirs}.attn.attention.{letter}_proj.weight" for letter in "qkv"]
+        rules = [split(f"{ours}.attn.in_proj.weight", names, sizes)]
+        for part in ("weight", "bias"):
+            rules += [same(f"{ours}.{one}.{part}", f"{theirs}.{other}.{part}") for one, other in _NAMES.items()]
+        return rules
+
+    return [
+        same("token_embedding.weight", "transformer.wte.weight"),
+        same("positions.weight", "transformer.wpe.weight"),
+        *by_layer(config.num_layers, block),
+        same("final_norm.weight", "transformer.ln_f.weight"),
+        same("final_norm.bias", "transformer.ln_f.bias"),
+        *([] if config.tie_head else [same("head.weight", "lm_head.weight")]),
+    ]
+
+
+_NAMES = {
+    "attn.out_proj": "attn.attention.out_proj",
+    "mlp.up": "mlp.c_fc",
+    "mlp.down": "mlp.c_proj",
+    "attn_norm": "ln_1",
+    "mlp_norm": "ln_2",
+}
+GPT_NEO = Form(
+    name="gpt-neo",
+    model_type="gpt_neo",
+    architecture="GPTNeoForCausalLM",
+    allows={
+        "norm": ("pre",),
+        "norm_type": ("layernorm",),
+        "final_norm": (True,),
+        "positions": ("learned",),
+        "attention": ("softmax",),
+        "attention.mask": ("causal", "window", "by-layer"),
+        "attention.scale": ("none",),
+        "recurrence": (None,),
+        "feed_forward": tuple(THEIRS),
+        "residual": (True,),
+        "parallel": (False,),
+        "num_kv_heads": (None,),
+        "d_head": (None,),
+        "bias.qkv": (False,),
+        "bias.head": (False,),
+    },
+    rewrites=(
+        forget_training,
+        positions_as_table,
+        with_attention,
+        with_feed_forward("gelu"),
+        with_biases(qkv=False, output=True, feed_forward=True, norm=True),
+        with_own_keys,
+        fold_scale("none"),
+    ),
+    read=_read,
+    write=_write,
+    rules=_rules,
+    embedding="transformer.wte.weight",
+    prefix="transformer.",
+    ignored=(".attn.attention.bias", ".attn.attention.masked_bias"),
+)

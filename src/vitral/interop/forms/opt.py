@@ -1,0 +1,144 @@
+"""OPT of transformers: the form of post-norm; its positions begin at row 2."""
+
+from typing import Any
+
+from torch import Tensor
+
+from vitral.interop.form import Form
+from vitral.interop.forms.gpt2 import ACTIVATIONS, THEIRS
+from vitral.interop.rewrites import (
+    fold_scale,
+    forget_training,
+    positions_as_table,
+    with_attention,
+    with_biases,
+    with_feed_forward,
+    with_own_keys,
+)
+from vitral.interop.rules import Rule, by_layer, same, shifted, split
+from vitral.interop.settings import Settings
+from vitral.model import ModelConfig
+
+UNUSED_ROWS = 2
+_ROOT = "model.decoder"
+_EMBEDDING = f"{_ROOT}.embed_tokens.weight"
+
+
+def _prepare(tensors: dict[str, Tensor], settings: Settings) -> dict[str, Tensor]:
+    """Fold the projections between embedding and stream into the embedding and a head of its own (OPT-350M)."""
+    into, out = (tensors.pop(f"{_ROOT}.project_{way}.weight", None) for way in ("in", "out"))
+    settings.take("word_embed_proj_dim")
+    if into is None and out is None:
+        return tensors
+    embedding, head = tensors[_EMBEDDING], tensors.pop("lm_head.weight", tensors[_EMBEDDING])
+    settings.take("tie_word_embeddings")
+    folded = {
+        _EMBEDDING: embedding if into is None else (embedding.double() @ into.double().T).to(embedding.dtype),
+        "lm_head.weight": head.clone() if out is None else (head.double() @ out.double()).to(head.dtype),
+    }
+    settings.add("tie_word_embeddings", False)
+    return tensors | folded
+
+
+def _read(settings: Settings) -> dict[str, Any]:
+    settings.only(enable_bias=True, layer_norm_elementwise_affine=True)
+    settings.take("word_embed_proj_dim")
+    is_pre = settings.truth("do_layer_norm_before", True)
+    has_final_norm = not settings.truth("_remove_final_layer_norm", False) and is_pre
+    return {
+        "context_length": settings.count("max_position_embeddings", 2048),
+        "d_model": settings.count("hidden_size", 768),
+        "num_layers": settings.count("num_hidden_layers", 12),
+        "num_heads": settings.count("num_attention_heads", 12),
+        "d_ff": settings.count("ffn_dim", 3072),
+        "norm": "pre" if is_pre else "post",
+        "final_norm": has_final_norm,
+        "feed_forward": settings.choice("activation_function", ACTIVATIONS, "relu"),
+        "tie_head": settings.truth("tie_word_embeddings", True),
+    }
+
+
+def _write(config: ModelConfig) -> dict[str, Any]:
+    return {
+        "max_position_embeddings": config.context_length,
+        "hidden_size": config.d_model,
+        "word_embed_proj_dim": config.d_model,
+        "num_hidden_layers": config.num_layers,
+        "num_attention_heads": config.num_heads,
+        "ffn_dim": config.hidden_width,
+        "do_layer_norm_before": config.norm == "pre",
+        "_remove_final_layer_norm": config.norm == "pre" and not config.has_final_norm,
+        "activation_function": THEIRS[str(config.feed_forward)],
+        "enable_bias": True,
+        "layer_norm_elementwise_affine": True,
+        "attention_dropout": 0.0,
+        "dropout": 0.0,
+        "layerdrop": 0.0,
+    }
+
+
+def _rules(config: ModelConfig) -> list[Rule]:
+    sizes = [config.d_model] * 3
+
+    def block(layer: int) -> list[Rule]:
+        ours, theirs = f"blocks.{layer}", f"{_ROOT}.layers.{layer}"
+        rules = []
+        for part in ("weight", "bias"):
+            names = [f"{theirs}.self_attn.{letter}_proj.{part}" for letter in "qkv"]
+            rules.append(split(f"{ours}.attn.in_proj.{part}", names, sizes))
+            rules += [same(f"{ours}.{one}.{part}", f"{theirs}.{other}.{part}") for one, other in _NAMES.items()]
+        return rules
+
+    final = [same(f"final_norm.{part}", f"{_ROOT}.final_layer_norm.{part}") for part in ("weight", "bias")]
+    return [
+        same("token_embedding.weight", _EMBEDDING),
+        shifted("positions.weight", f"{_ROOT}.embed_positions.weight", UNUSED_ROWS),
+        *by_layer(config.num_layers, block),
+        *(final if config.has_final_norm else []),
+        *([] if config.tie_head else [same("head.weight", "lm_head.weight")]),
+    ]
+
+
+_NAMES = {
+    "attn.out_proj": "self_attn.out_proj",
+    "mlp.up": "fc1",
+    "mlp.down": "fc2",
+    "attn_norm": "self_attn_layer_norm",
+    "mlp_norm": "final_layer_norm",
+}
+OPT = Form(
+    name="opt",
+    model_type="opt",
+    architecture="OPTForCausalLM",
+    allows={
+        "norm": ("post", "pre"),
+        "norm_type": ("layernorm",),
+        "norm_epsilon": (None,),
+        "positions": ("learned",),
+        "attention": ("softmax",),
+        "attention.mask": ("causal",),
+        "attention.scale": ("sqrt",),
+        "recurrence": (None,),
+        "feed_forward": tuple(THEIRS),
+        "residual": (True,),
+        "parallel": (False,),
+        "num_kv_heads": (None,),
+        "d_head": (None,),
+        "bias.head": (False,),
+    },
+    rewrites=(
+        forget_training,
+        positions_as_table,
+        with_attention,
+        with_feed_forward("gelu"),
+        with_biases(qkv=True, output=True, feed_forward=True, norm=True),
+        with_own_keys,
+        fold_scale("sqrt"),
+    ),
+    read=_read,
+    write=_write,
+    rules=_rules,
+    embedding=_EMBEDDING,
+    prefix="model.",
+    prepare=_prepare,
+)

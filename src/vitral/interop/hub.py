@@ -1,0 +1,69 @@
+"""Models of the Hugging Face hub: only configuration, safetensors and tokenizer files, of one recorded revision."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from vitral.core.errors import UsageError
+
+PREFIX = "hf:"
+WANTED = (
+    "config.json",
+    "generation_config.json",
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "vocab.json",
+    "merges.txt",
+)
+"""Files that are downloaded; nothing that may hold a program is among them."""
+
+
+def is_hub(source: str) -> bool:
+    """Whether a source is a name on the hub."""
+    return source.startswith(PREFIX)
+
+
+def fetched(source: str, hub: Any = None) -> tuple[Path, dict[str, str]]:
+    """The files of a model on the hub, in the hub's own cache, and its name with the exact revision.
+
+    Args:
+        source: `hf:owner/name`, or `hf:owner/name@revision`.
+        hub: the module `huggingface_hub`, or what stands in for it.
+
+    Raises:
+        UsageError: the package is missing, the name is none, or the hub cannot be reached or refuses.
+    """
+    name, _at, revision = source.removeprefix(PREFIX).partition("@")
+    if not name or name.count("/") > 1 or not all(name.split("/")):
+        raise UsageError(
+            "{source}: not a name on the hub; write hf:OWNER/NAME or hf:OWNER/NAME@REVISION", source=source
+        )
+    hub = hub or _package(source)
+    exact = _asked(source, lambda: hub.model_info(name, revision=revision or None).sha)
+    if not isinstance(exact, str) or len(exact) != 40:
+        raise UsageError("{source}: the hub did not say which revision it has", source=source)
+    folder = _asked(source, lambda: hub.snapshot_download(name, revision=exact, allow_patterns=list(WANTED)))
+    return Path(folder), {"hub": name, "revision": exact}
+
+
+def _package(source: str) -> Any:
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise UsageError(
+            "{source}: needs the package huggingface_hub; pip install 'vitral[interop]'", source=source
+        ) from None
+    return huggingface_hub
+
+
+def _asked(source: str, question: Callable[[], Any]) -> Any:
+    try:
+        return question()
+    except Exception as error:  # of the hub's client, of its HTTP library, of the system
+        lines = str(error).strip().splitlines()
+        raise UsageError(
+            "{source}: {error}", source=source, error=lines[0] if lines else type(error).__name__
+        ) from None

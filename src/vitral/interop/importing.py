@@ -1,0 +1,129 @@
+"""A foreign model becomes a run folder, sealed at step 0, which knows where it comes from."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from vitral.core.checked import checked
+from vitral.core.files import sha256
+from vitral.core.process import using_threads
+from vitral.data import CorpusConfig
+from vitral.data.tokenizers import Tokenizer, special_tokens, undeclared
+from vitral.interop.foreign import read_foreign
+from vitral.interop.hub import fetched, is_hub
+from vitral.interop.tokenizers import read_tokenizer
+from vitral.model import ModelConfig
+from vitral.runs import RunConfig, RunFolder, TrainingConfig, refuse_existing
+from vitral.runs.checkpoint import FORMAT, Checkpoint
+from vitral.runs.environment import describe_environment
+from vitral.runs.folder import IMPORTED
+from vitral.runs.identity import document_hash, new_identity
+
+SPECIAL_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model to be made a run.
+
+    Attributes:
+        config: its configuration.
+        weights: its tensors by our names.
+        tokenizer: its tokenizer.
+        origin: where it comes from, as plain data: form, source, files with their SHA-256, its own configuration.
+    """
+
+    config: ModelConfig
+    weights: Mapping[str, Tensor]
+    tokenizer: Tokenizer
+    origin: Mapping[str, Any]
+
+
+@checked(first=True)
+def import_model(source: str | Path, out: Path, *, tokenizer: Path | None = None, hub: Any = None) -> RunFolder:
+    """Make a run folder of another library's model.
+
+    Args:
+        source: a folder of transformers, or `hf:OWNER/NAME[@REVISION]`.
+        out: the run folder to create.
+        tokenizer: a folder or a `tokenizer.json`, where the model's folder has none.
+        hub: stands in for the package `huggingface_hub`.
+
+    Raises:
+        UsageError: the model cannot be read, or cannot be said in Vitral; nothing is left behind.
+        StorageError: the run cannot be written.
+    """
+    refuse_existing(out)
+    return write_run(read_transformers(source, tokenizer=tokenizer, hub=hub), out)
+
+
+def read_transformers(source: str | Path, *, tokenizer: Path | None = None, hub: Any = None) -> Imported:
+    """A model of transformers.
+
+    Raises:
+        UsageError: it cannot be read, or cannot be said in Vitral.
+    """
+    folder, place = fetched(str(source), hub) if is_hub(str(source)) else (Path(source), {})
+    foreign = read_foreign(folder)
+    read, files = read_tokenizer(tokenizer or folder, foreign.vocab_size, foreign.said)
+    origin = {
+        "form": foreign.form.name,
+        "source": str(source),
+        **place,
+        "files": {**foreign.files, **{name: sha256(raw) for name, raw in files.items()}},
+        "config": dict(foreign.said),
+    }
+    return Imported(foreign.config, foreign.weights, read, origin)
+
+
+def write_run(model: Imported, out: Path) -> RunFolder:
+    """The run folder of an imported model, whole or not at all.
+
+    Raises:
+        UsageError: `out` exists.
+        StorageError: it cannot be written.
+    """
+    corpus = CorpusConfig.parse(
+        {
+            "source": IMPORTED,
+            "tokenizer": {"name": model.tokenizer.name} | _size(model.tokenizer),
+            "specials": special_tokens(model.tokenizer),
+        },
+        "corpus",
+    )
+    config = RunConfig(corpus=corpus, model=_whole(model.config), training=TrainingConfig(device="cpu"))
+    record = {
+        "format": FORMAT,
+        "name": Path(str(model.origin["source"])).name,
+        IMPORTED: dict(model.origin),
+        "sha256": hashlib.sha256(json.dumps(model.origin["files"], sort_keys=True).encode()).hexdigest(),
+        "tokenizer": model.tokenizer.name,
+        "vocab_size": model.tokenizer.vocab_size,
+    }
+    environment = describe_environment()
+    documents = {"corpus": record, "tokenizer": model.tokenizer.plain()}
+    with using_threads(1):
+        identity = new_identity(config, record, documents["tokenizer"], documents)
+    state = {**identity.plain(), "best_step": 0, "pending": False, "corpus": record["sha256"]}
+    checkpoint = Checkpoint(0, model.weights, {}, state, {"environment": document_hash(environment)})
+
+    def seal(folder: RunFolder) -> None:
+        folder.save(checkpoint, keep=config.training.keep_checkpoints)
+
+    documents |= {"environment": environment, "run": {"format": FORMAT, **identity.plain()}}
+    return RunFolder.create(out, config.plain(), documents, seal)
+
+
+def _size(tokenizer: Tokenizer) -> dict[str, int]:
+    base, _declared = undeclared(tokenizer)
+    return {"vocab_size": base.vocab_size} if base.name == "bpe" else {}
+
+
+def _whole(config: ModelConfig) -> ModelConfig:
+    """With the widths that follow from others, as every run has them."""
+    return config.model_copy(update={"d_ff": config.hidden_width, "num_kv_heads": config.kv_heads})

@@ -1,0 +1,59 @@
+"""The forms by name, and which of them a model can take."""
+
+from vitral.core.checked import checked
+from vitral.core.config import nearest
+from vitral.core.errors import UsageError
+from vitral.interop.form import Form
+from vitral.interop.forms.gpt2 import GPT2
+from vitral.interop.forms.gpt_neo import GPT_NEO
+from vitral.interop.forms.llama import LLAMA, MISTRAL
+from vitral.interop.forms.mpt import MPT
+from vitral.interop.forms.neox import NEOX
+from vitral.interop.forms.opt import OPT
+from vitral.interop.rewrites import Weighted
+
+ANY = "hf"
+"""Instead of a form: the first that can say the model."""
+
+
+@checked
+def all_forms() -> dict[str, Form]:
+    """The forms of transformers, in the order in which they are tried."""
+    return {form.name: form for form in (GPT2, LLAMA, MISTRAL, NEOX, OPT, GPT_NEO, MPT)}
+
+
+def form_of_type(model_type: object, where: str) -> Form:
+    """The form of a `model_type`.
+
+    Raises:
+        UsageError: there is none.
+    """
+    known = {form.model_type: form for form in all_forms().values()}
+    if not isinstance(model_type, str) or model_type not in known:
+        raise UsageError(
+            "{where}: models of the type {model_type!a:.60} are not known; known are {known}",
+            where=where,
+            model_type=model_type,
+            known=", ".join(known),
+        )
+    return known[model_type]
+
+
+def chosen(name: str, model: Weighted) -> tuple[Form, Weighted]:
+    """A form by its name, or the first that can say the model; and the model as it says it.
+
+    Raises:
+        UsageError: the name is unknown, or the form cannot say the model.
+    """
+    known = all_forms()
+    if name in known:
+        return known[name], known[name].said(model)
+    if name != ANY:
+        raise UsageError("--to {name}: {hint}", name=name, hint=nearest(name, [ANY, *known]))
+    reasons = []
+    for form in known.values():
+        try:
+            return form, form.said(model)
+        except UsageError as error:
+            reasons.append(str(error))
+    raise UsageError("no form can say this model: {reasons}", reasons="; ".join(reasons))

@@ -1,0 +1,152 @@
+"""Rules: how the tensors of Vitral's model are those of another library's, in both directions.
+
+A rule is a bijection between some of our tensors and some of theirs. A map is a list of rules; it must name every
+tensor of both sides once, so that what is imported is whole, and what is exported too.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import torch
+from torch import Tensor
+
+from vitral.core.errors import UsageError
+
+Tensors = Mapping[str, Tensor]
+Change = Callable[[Sequence[Tensor]], Sequence[Tensor]]
+SHOWN = 3
+"""Names that a message lists."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Some of our tensors and the same numbers as theirs.
+
+    Attributes:
+        ours: the names of our tensors.
+        theirs: the names of theirs.
+        export: ours, in order → theirs, in order.
+        take: the inverse of `export`.
+    """
+
+    ours: tuple[str, ...]
+    theirs: tuple[str, ...]
+    export: Change
+    take: Change
+
+
+def same(ours: str, theirs: str) -> Rule:
+    """One tensor under another name."""
+    return Rule((ours,), (theirs,), list, list)
+
+
+def transposed(ours: str, theirs: str) -> Rule:
+    """A matrix that they store as [in, out]."""
+    return Rule((ours,), (theirs,), _transpose, _transpose)
+
+
+def split(ours: str, theirs: Sequence[str], sizes: Sequence[int]) -> Rule:
+    """Rows that we store in one tensor and they in several, such as queries, keys and values."""
+    return Rule(
+        (ours,),
+        tuple(theirs),
+        lambda tensors: tensors[0].split(list(sizes)),
+        lambda tensors: [torch.cat(list(tensors))],
+    )
+
+
+def by_heads(ours: str, theirs: str, heads: int) -> Rule:
+    """Queries, keys and values one after another, which they store head by head."""
+
+    def export(tensors: Sequence[Tensor]) -> list[Tensor]:
+        return [_swapped(tensors[0], 3, heads)]
+
+    def take(tensors: Sequence[Tensor]) -> list[Tensor]:
+        return [_swapped(tensors[0], heads, 3)]
+
+    return Rule((ours,), (theirs,), export, take)
+
+
+def shifted(ours: str, theirs: str, rows: int) -> Rule:
+    """A table that they store below so many unused rows, which are zero in an export."""
+
+    def export(tensors: Sequence[Tensor]) -> list[Tensor]:
+        table = tensors[0]
+        return [torch.cat([table.new_zeros(rows, table.shape[1]), table])]
+
+    return Rule((ours,), (theirs,), export, lambda tensors: [tensors[0][rows:]])
+
+
+def _transpose(tensors: Sequence[Tensor]) -> list[Tensor]:
+    return [tensors[0].T]
+
+
+def _swapped(tensor: Tensor, outer: int, inner: int) -> Tensor:
+    """Rows [outer, inner, …] as [inner, outer, …]."""
+    rest = tensor.shape[1:]
+    return tensor.reshape(outer, inner, -1, *rest).transpose(0, 1).reshape(tensor.shape)
+
+
+def exported(rules: Sequence[Rule], ours: Tensors) -> dict[str, Tensor]:
+    """Their tensors from ours.
+
+    Raises:
+        UsageError: a tensor has no rule, or a rule no tensor.
+    """
+    _require_whole([name for rule in rules for name in rule.ours], ours, "vitral")
+    return _changed([(rule.ours, rule.theirs, rule.export) for rule in rules], ours)
+
+
+def imported(rules: Sequence[Rule], theirs: Tensors, where: str) -> dict[str, Tensor]:
+    """Our tensors from theirs.
+
+    Args:
+        rules: the map.
+        theirs: their tensors, which are not changed.
+        where: the folder, for messages.
+
+    Raises:
+        UsageError: a tensor has no rule, a rule no tensor, or the shapes do not fit a rule.
+    """
+    _require_whole([name for rule in rules for name in rule.theirs], theirs, where)
+    try:
+        return _changed([(rule.theirs, rule.ours, rule.take) for rule in rules], theirs)
+    except (RuntimeError, ValueError) as error:
+        raise UsageError(
+            "{where}: its tensors do not have the shapes of this form ({error})", where=where, error=error
+        ) from None
+
+
+def _changed(steps: Iterable[tuple[Sequence[str], Sequence[str], Change]], tensors: Tensors) -> dict[str, Tensor]:
+    made: dict[str, Tensor] = {}
+    for given, wanted, change in steps:
+        made |= zip(wanted, change([tensors[name] for name in given]), strict=True)
+    return {name: tensor.contiguous() for name, tensor in made.items()}
+
+
+def _require_whole(named: Sequence[str], there: Iterable[str], where: str) -> None:
+    twice = {name for name in named if named.count(name) > 1} if len(set(named)) < len(named) else set()
+    gaps, leftovers = sorted(set(named) - set(there)), sorted(set(there) - set(named))
+    if gaps:
+        raise UsageError("{where}: {names} missing from the weights", where=where, names=_listed(gaps))
+    if leftovers or twice:
+        raise UsageError(
+            "{where}: {names} have no place in this form", where=where, names=_listed(leftovers or sorted(twice))
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" … ({len(names)})" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
+def by_layer(num_layers: int, rules: Callable[[int], Iterable[Rule]]) -> list[Rule]:
+    """The rules of every block."""
+    return list(chain.from_iterable(map(rules, range(num_layers))))
+
+
+def with_biases(rule: Callable[..., Rule], ours: str, theirs: str, *details: object, bias: bool = True) -> list[Rule]:
+    """A rule for `.weight` and, where there is one, for `.bias`."""
+    parts = ("weight", "bias") if bias else ("weight",)
+    return [rule(f"{ours}.{part}", f"{theirs}.{part}", *details) for part in parts]

@@ -1,0 +1,137 @@
+"""Reading another library's configuration: every key is understood, harmless, or refused with the reason."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from vitral.core.config import shown
+from vitral.core.errors import UsageError
+
+HARMLESS = re.compile(
+    r"""
+    _attn_implementation|_attn_implementation_autoset|_commit_hash|_name_or_path|architectures|
+    attention_dropout|attn_pdrop|auto_map|bad_words_ids|begin_suppress_tokens|bos_token_id|
+    chunk_size_feed_forward|classifier_dropout|decoder_start_token_id|diversity_penalty|do_sample|dropout|dtype|
+    early_stopping|emb_pdrop|embd_pdrop|embed_dropout|encoder_no_repeat_ngram_size|eos_token_id|
+    exponential_decay_length_penalty|finetuning_task|forced_bos_token_id|forced_eos_token_id|
+    gradient_checkpointing|hidden_dropout|id2label|init_device|init_std|initializer_range|is_decoder|
+    is_encoder_decoder|is_llama_config|keys_to_ignore_at_inference|label2id|layerdrop|length_penalty|max_length|
+    min_length|model_type|no_repeat_ngram_size|num_beam_groups|num_beams|num_return_sequences|output_attentions|
+    output_hidden_states|output_scores|pad_token_id|prefix|pretraining_tp|problem_type|remove_invalid_values|
+    repetition_penalty|resid_dropout|resid_pdrop|return_dict|return_dict_in_generate|rope_interleaved|
+    sep_token_id|summary_activation|summary_first_dropout|summary_proj_to_labels|summary_type|summary_use_proj|
+    suppress_tokens|task_specific_params|temperature|tf_legacy_loss|tie_encoder_decoder|tokenizer_class|
+    tokens_per_eos|top_k|top_p|torch_dtype|torchscript|transformers_version|typical_p|unk_token_id|use_bfloat16|
+    use_cache
+    """,
+    re.VERBOSE,
+)
+"""Keys that do not enter the computation of the logits outside training."""
+
+
+class Settings:
+    """A `config.json`, from which every key is taken once.
+
+    Attributes:
+        where: the file, for messages.
+    """
+
+    def __init__(self, data: Mapping[str, Any], where: str) -> None:
+        """Begin with all keys."""
+        self._left, self.where = {key: value for key, value in data.items() if not HARMLESS.fullmatch(key)}, where
+
+    def take(self, key: str, default: Any = None) -> Any:
+        """The value of a key; the default where there is none, or null."""
+        found = self._left.pop(key, None)
+        return default if found is None else found
+
+    def add(self, key: str, value: Any) -> None:
+        """Another value for a key that has been taken."""
+        self._left[key] = value
+
+    def count(self, key: str, default: int | None = None) -> int:
+        """A whole number of at least 1.
+
+        Raises:
+            UsageError: it is missing, or no such number.
+        """
+        found = self.take(key, default)
+        if type(found) is not int or not 1 <= found <= 2**24:
+            raise self.refused(key, found)
+        return found
+
+    def real(self, key: str, default: float) -> float:
+        """A positive number.
+
+        Raises:
+            UsageError: it is none.
+        """
+        found = self.take(key, default)
+        if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found < 1e30:
+            raise self.refused(key, found)
+        return float(found)
+
+    def truth(self, key: str, default: bool) -> bool:
+        """True or false.
+
+        Raises:
+            UsageError: it is neither.
+        """
+        found = self.take(key, default)
+        if not isinstance(found, bool):
+            raise self.refused(key, found)
+        return found
+
+    def choice(self, key: str, known: Mapping[str, Any], default: str) -> Any:
+        """What the value of a key is called here.
+
+        Raises:
+            UsageError: the value is not known.
+        """
+        found = self.take(key, default)
+        if not isinstance(found, str) or found not in known:
+            raise self.refused(key, found)
+        return known[found]
+
+    def only(self, **values: Any) -> None:
+        """Keys that must have these values where they are given.
+
+        Raises:
+            UsageError: one has another.
+        """
+        for key, value in values.items():
+            found = self.take(key, value)
+            if found != value or isinstance(found, bool) != isinstance(value, bool):
+                raise self.refused(key, found)
+
+    def inside(self, key: str) -> "Settings":
+        """The table of a key; an empty one where there is none.
+
+        Raises:
+            UsageError: it is no table.
+        """
+        found = self.take(key, {})
+        if not isinstance(found, Mapping):
+            raise self.refused(key, found)
+        return Settings(found, f"{self.where}: {key}")
+
+    def end(self) -> None:
+        """Every key has been taken.
+
+        Raises:
+            UsageError: one is left, which may change the numbers.
+        """
+        for key, value in self._left.items():
+            if value not in (None, False, [], {}):
+                raise UsageError(
+                    "{where}: {key} = {value} is not known here, and may change the numbers",
+                    where=self.where,
+                    key=key,
+                    value=shown(value),
+                )
+
+    def refused(self, key: str, value: Any) -> UsageError:
+        """The error for a value that Vitral's model does not have."""
+        return UsageError(
+            "{where}: {key} = {value} cannot be said in Vitral", where=self.where, key=key, value=shown(value)
+        )

@@ -1,0 +1,57 @@
+"""Models of other libraries: `import_` and `export`, as the commands `vitral import` and `vitral export`."""
+
+import shlex
+from pathlib import Path
+
+from vitral.core.checked import checked
+from vitral.interop import Export, export_run, import_model
+from vitral.lab.new_runs import free_folder
+from vitral.lab.opened import path_of
+from vitral.lab.run import Run, Which
+from vitral.runs import load_run
+
+
+@checked(first=True)
+def import_(source: str | Path, out: str | Path | None = None, *, tokenizer: str | Path | None = None) -> Run:
+    """Make a run of another library's model.
+
+    Args:
+        source: a folder of transformers with safetensors, or `hf:OWNER/NAME[@REVISION]`.
+        out: the run's folder; a free one under `runs/` if None.
+        tokenizer: a `tokenizer.json`, or a folder with one, where the model's folder has none.
+
+    Raises:
+        UsageError: the model cannot be read, or cannot be said in Vitral; nothing is left behind.
+        StorageError: writing to disk failed.
+    """
+    folder = folder_for(source) if out is None else Path(out)
+    return Run(import_model(source, folder, tokenizer=None if tokenizer is None else Path(tokenizer)).path)
+
+
+def folder_for(source: str | Path) -> Path:
+    """A free folder for the run of an imported model."""
+    return free_folder(str(source).partition("@")[0].replace(":", "/"))
+
+
+@checked(first=True)
+def export(
+    run: str | Path | Run, out: str | Path, *, to: str = "hf", proof: bool = True, checkpoint: Which = "best"
+) -> Export:
+    """Write a run as another library's model, and prove it there.
+
+    Args:
+        run: a folder, or a run.
+        out: the folder to create.
+        to: the form: "gpt2", "llama", "mistral", "gpt-neox", "opt", "gpt-neo", "mpt", or "hf" for the first of them
+            that can say the model.
+        proof: whether transformers opens the export and gives the same logits; needs the extra `interop`.
+        checkpoint: "best" or "last".
+
+    Raises:
+        UsageError: no form can say the model, the proof fails or transformers is not installed; nothing is left behind.
+        StorageError: writing to disk failed.
+    """
+    folder = path_of(run)
+    words = ["vitral", "export", folder.name, "--to", to, "--out", Path(out).name]
+    words += [*([] if checkpoint == "best" else ["--checkpoint", checkpoint]), *([] if proof else ["--no-proof"])]
+    return export_run(load_run(folder, checkpoint), Path(out), to=to, proof=proof, command=shlex.join(words))

@@ -1,0 +1,71 @@
+"""Tokenizers of other libraries: the file decides the ids, and a text comes back from them."""
+
+import json
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer as Engine
+from tokenizers import decoders, models, normalizers, pre_tokenizers
+
+from vitral.core.errors import UsageError
+from vitral.data import FileTokenizer, tokenizer_from_plain
+from vitral.data.byte_pairs import byte_letters
+
+TEXT = "the cat<|end|> sat\n on é\t the mat"
+
+
+def byte_level() -> Engine:
+    letters = {letter: 255 - byte for byte, letter in enumerate(byte_letters())}  # another order than ours
+    engine = Engine(models.BPE(vocab={**letters, "th": 256, "the": 257}, merges=[("t", "h"), ("th", "e")]))
+    engine.pre_tokenizer, engine.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    engine.add_special_tokens(["<|end|>"])
+    return engine
+
+
+def sentence_pieces() -> Engine:
+    """As Llama's: a space before every text, bytes where there is no letter."""
+    letters = [f"<0x{byte:02X}>" for byte in range(256)] + ["▁", *"theca"] + ["th"]
+    model = models.BPE(
+        vocab={letter: index for index, letter in enumerate(letters)}, merges=[("t", "h")], byte_fallback=True
+    )
+    engine = Engine(model)
+    engine.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    engine.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    return engine
+
+
+@pytest.mark.parametrize("engine", [byte_level(), sentence_pieces()], ids=["byte level", "sentence pieces"])
+def test_the_ids_are_those_of_the_file_and_the_text_comes_back(engine: Engine) -> None:
+    tokenizer = FileTokenizer(engine.to_str(), engine.get_vocab_size() + 3, 0)
+    ids = tokenizer.encode(TEXT)
+    assert ids.tolist() == engine.encode(TEXT, add_special_tokens=False).ids
+    assert tokenizer.decode(ids) == TEXT
+    assert b"".join(map(tokenizer.token_bytes, ids.tolist())).decode().strip(" ") == TEXT
+    assert tokenizer.specials == tuple(range(engine.get_vocab_size(), engine.get_vocab_size() + 3))
+    read = tokenizer_from_plain(json.loads(json.dumps(tokenizer.plain())))
+    assert read == tokenizer
+    assert all(tokenizer.label(token) for token in range(tokenizer.vocab_size))
+
+
+def test_special_tokens_are_one_token_each() -> None:
+    tokenizer = FileTokenizer(byte_level().to_str(), 259, 258)
+    assert tokenizer.encode("<|end|>").tolist() == [258]
+    assert tokenizer.decode([258]) == "<|end|>"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"document": "{}"}, {"document": 3}, {"vocab_size": 200}, {"vocab_size": "many"}, {"start": -1}, {"start": 259}],
+)
+def test_malformed_data_is_refused(changes: dict[str, Any]) -> None:
+    plain = FileTokenizer(byte_level().to_str(), 259, 258).plain()
+    with pytest.raises(UsageError):
+        tokenizer_from_plain(plain | changes)
+
+
+def test_a_text_without_tokens_is_refused() -> None:
+    words = FileTokenizer(Engine(models.WordLevel({"a": 0}, "?")).to_str(), 1, 0)
+    with pytest.raises(UsageError, match="encode"):
+        words.encode("b")

@@ -1,0 +1,63 @@
+"""Folders of transformers, written without it from Vitral's own models."""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+from torch import Tensor
+
+from vitral.data import ByteTokenizer, Tokenizer
+from vitral.interop import all_forms
+from vitral.interop.rewrites import Weighted
+from vitral.interop.rules import exported
+from vitral.interop.tokenizers import written
+from vitral.model import ModelConfig, Transformer
+
+needs_transformers = pytest.mark.skipif(find_spec("transformers") is None, reason="transformers is not installed")
+
+BASE: dict[str, Any] = {"context_length": 16, "d_model": 16, "num_heads": 2, "num_layers": 2, "d_ff": 32}
+ROTARY: dict[str, Any] = {"norm_type": "rmsnorm", "feed_forward": "swiglu", "bias": False, "positions": "rotary"}
+OF_FORM: dict[str, dict[str, Any]] = {
+    "gpt2": {"feed_forward": "gelu_tanh", "tie_head": True},
+    "llama": {**ROTARY, "num_kv_heads": 1, "norm_epsilon": 1e-6, "d_head": 6},
+    "mistral": {**ROTARY, "num_kv_heads": 2, "attention": {"mask": {"name": "window", "size": 5}}},
+    "gpt-neox": {"positions": {"name": "rotary", "fraction": 0.25}, "parallel": True},
+    "opt": {"norm": "post", "feed_forward": "relu", "tie_head": True},
+    "gpt-neo": {
+        "attention": {"mask": ["causal", {"name": "window", "size": 4}], "scale": "none"},
+        "bias": {"qkv": False},
+    },
+    "mpt": {"positions": "alibi", "bias": False, "d_ff": 64},
+}
+"""A model that each form says as it is."""
+
+
+def of_form(form: str, vocab_size: int = 256) -> Transformer:
+    """A small model whose parameters are all large and distinct."""
+    from variants import enlarged
+
+    return enlarged(Transformer(ModelConfig.parse(BASE | OF_FORM[form]), vocab_size).eval())
+
+
+def write_source(
+    folder: Path, form: str, model: Transformer, tokenizer: Tokenizer | None = None, **changes: Any
+) -> dict[str, Tensor]:
+    """Write a model as transformers would; `changes` are keys of config.json. Returns the tensors."""
+    kind = all_forms()[form]
+    said = kind.said(Weighted(model.config, model.state_dict()))
+    tensors = exported(kind.rules(said.config), said.weights)
+    config = {
+        "architectures": [kind.architecture],
+        "model_type": kind.model_type,
+        "vocab_size": model.vocab_size,
+        "tie_word_embeddings": said.config.tie_head,
+        **kind.write(said.config),
+    }
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(config | changes))
+    (folder / "tokenizer.json").write_text(written(tokenizer or ByteTokenizer()))
+    safetensors.torch.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    return tensors

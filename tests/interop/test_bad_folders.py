@@ -1,0 +1,213 @@
+"""Folders that are damaged, lie or are of another kind: one line, and nothing is left behind."""
+
+import json
+import pickle
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from foreign import of_form, write_source
+
+from vitral.core.errors import UsageError
+from vitral.interop import export_run, import_model
+from vitral.runs import load_run
+
+WEIGHTS = "model.safetensors"
+
+
+def change_config(folder: Path, **changes: Any) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def truncate(folder: Path) -> None:
+    raw = (folder / WEIGHTS).read_bytes()
+    (folder / WEIGHTS).write_bytes(raw[: len(raw) // 2])
+
+
+def lie(folder: Path) -> None:
+    """A header that promises more than the file has."""
+    raw = (folder / WEIGHTS).read_bytes()
+    (folder / WEIGHTS).write_bytes(struct.pack("<Q", 1 << 40) + raw[8:])
+
+
+def unpickle(folder: Path) -> None:
+    (folder / WEIGHTS).write_bytes(pickle.dumps({"a": 1}))
+
+
+def only_pickle(folder: Path) -> None:
+    (folder / WEIGHTS).rename(folder / "pytorch_model.bin")
+
+
+def tensors(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    held = safetensors.torch.load_file(folder / WEIGHTS)
+    change(held)
+    safetensors.torch.save_file(held, folder / WEIGHTS)
+
+
+FIRST = "transformer.h.0.ln_1.weight"
+DAMAGES: dict[str, Callable[[Path], Any]] = {
+    "truncated": truncate,
+    "lying header": lie,
+    "a pickle under another name": unpickle,
+    "only a pickle": only_pickle,
+    "no weights": lambda folder: (folder / WEIGHTS).unlink(),
+    "a tensor missing": lambda folder: tensors(folder, lambda held: held.pop(FIRST)),
+    "a tensor too many": lambda folder: tensors(folder, lambda held: held.update(extra=torch.ones(2))),
+    "a wrong shape": lambda folder: tensors(folder, lambda held: held.update({FIRST: torch.ones(3)})),
+    "whole numbers": lambda folder: tensors(folder, lambda held: held.update({FIRST: held[FIRST].int()})),
+    "not finite": lambda folder: tensors(folder, lambda held: held[FIRST].fill_(torch.nan)),
+    "another head than the embedding": lambda folder: tensors(
+        folder, lambda held: held.update({"lm_head.weight": held["transformer.wte.weight"] + 1})
+    ),
+    "no configuration": lambda folder: (folder / "config.json").unlink(),
+    "no JSON": lambda folder: (folder / "config.json").write_text("{"),
+    "a list": lambda folder: (folder / "config.json").write_text("[]"),
+    "an unknown type": lambda folder: change_config(folder, model_type="bert"),
+    "no type": lambda folder: change_config(folder, model_type=None),
+    "another architecture": lambda folder: change_config(folder, architectures=["GPT2ForSequenceClassification"]),
+    "an unknown key": lambda folder: change_config(folder, secret_scale=2.0),
+    "an unknown activation": lambda folder: change_config(folder, activation_function="mish"),
+    "a scale by layer": lambda folder: change_config(folder, scale_attn_by_inverse_layer_idx=True),
+    "a text as width": lambda folder: change_config(folder, n_embd="16"),
+    "more rows": lambda folder: change_config(folder, vocab_size=300),
+    "an enormous width": lambda folder: change_config(folder, n_embd=2**23),
+    "heads that do not divide": lambda folder: change_config(folder, n_head=3),
+    "quantised": lambda folder: change_config(folder, quantization_config={"bits": 4}),
+    "no tokenizer": lambda folder: (folder / "tokenizer.json").unlink(),
+    "a broken tokenizer": lambda folder: (folder / "tokenizer.json").write_text('{"model": 3}'),
+    "a tokenizer of more tokens": lambda folder: (folder / "tokenizer.json").write_text(
+        json.dumps(
+            {"version": "1.0", "model": {"type": "WordLevel", "vocab": {"a": 0, "b": 900}, "unk_token": "a"}}
+            | dict.fromkeys(("truncation", "padding", "normalizer", "pre_tokenizer", "post_processor", "decoder"))
+            | {"added_tokens": []}
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_folder_is_refused_in_one_line_and_leaves_nothing(damage: str, tmp_path: Path) -> None:
+    source, out = tmp_path / "source", tmp_path / "runs" / "run"
+    write_source(source, "gpt2", of_form("gpt2"))
+    DAMAGES[damage](source)
+    with pytest.raises(UsageError) as refused:
+        import_model(source, out)
+    assert "\n" not in str(refused.value)
+    assert not out.exists()
+    assert not out.parent.exists() or not list(out.parent.iterdir())
+
+
+@pytest.mark.parametrize("source", ["nowhere", "hf:", "hf:a/b/c", "hf:/name"])
+def test_a_path_that_is_none_is_refused(source: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        import_model(source, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def sharded(folder: Path) -> dict[str, str]:
+    """Split the weights into two files with an index."""
+    held = safetensors.torch.load_file(folder / WEIGHTS)
+    (folder / WEIGHTS).unlink()
+    names = sorted(held)
+    parts = {"model-1.safetensors": names[::2], "model-2.safetensors": names[1::2]}
+    for file, some in parts.items():
+        safetensors.torch.save_file({name: held[name] for name in some}, folder / file)
+    listed = {name: file for file, some in parts.items() for name in some}
+    (folder / f"{WEIGHTS}.index.json").write_text(json.dumps({"metadata": {}, "weight_map": listed}))
+    return listed
+
+
+def test_sharded_weights_are_read_by_their_index(tmp_path: Path) -> None:
+    model = of_form("gpt2")
+    write_source(tmp_path / "source", "gpt2", model)
+    sharded(tmp_path / "source")
+    found = load_run(import_model(tmp_path / "source", tmp_path / "run").path).model.state_dict()
+    assert all(found[name].equal(tensor) for name, tensor in model.state_dict().items())
+
+
+@pytest.mark.parametrize("wrong", ["moved", "missing", "outside", "no map"])
+def test_an_index_that_lies_is_refused(wrong: str, tmp_path: Path) -> None:
+    write_source(tmp_path / "source", "gpt2", of_form("gpt2"))
+    listed = sharded(tmp_path / "source")
+    name = min(listed)
+    listed |= {name: {"moved": "model-2.safetensors", "outside": "../model-1.safetensors"}.get(wrong, listed[name])}
+    index = {"weight_map": None if wrong == "no map" else listed}
+    (tmp_path / "source" / f"{WEIGHTS}.index.json").write_text(json.dumps(index))
+    if wrong == "missing":
+        (tmp_path / "source" / "model-2.safetensors").unlink()
+    with pytest.raises(UsageError):
+        import_model(tmp_path / "source", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_names_without_the_prefix_and_constants_are_understood(tmp_path: Path) -> None:
+    model = of_form("gpt2")
+    write_source(tmp_path / "source", "gpt2", model)
+
+    def as_on_the_hub(held: dict[str, Any]) -> None:
+        for name in list(held):
+            held[name.removeprefix("transformer.")] = held.pop(name)
+        held["h.0.attn.bias"] = torch.ones(1, 1, 16, 16)
+
+    tensors(tmp_path / "source", as_on_the_hub)
+    found = load_run(import_model(tmp_path / "source", tmp_path / "run").path).model.state_dict()
+    assert all(found[name].equal(tensor) for name, tensor in model.state_dict().items())
+
+
+class FakeHub:
+    """A hub that is a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.asked = folder, list[Any]()
+
+    def model_info(self, name: str, revision: str | None) -> Any:
+        self.asked.append((name, revision))
+        return SimpleNamespace(sha="0123456789" * 4)
+
+    def snapshot_download(self, name: str, revision: str, allow_patterns: list[str]) -> str:
+        self.asked.append((name, revision))
+        assert not any(pattern.endswith((".py", ".bin", "*")) for pattern in allow_patterns)
+        return str(self.folder)
+
+
+def test_a_model_of_the_hub_is_read_at_a_revision_that_the_run_records(tmp_path: Path) -> None:
+    write_source(tmp_path / "source", "gpt2", of_form("gpt2"))
+    hub = FakeHub(tmp_path / "source")
+    folder = import_model("hf:someone/something@refs/pr/1", tmp_path / "run", hub=hub)
+    assert hub.asked == [("someone/something", "refs/pr/1"), ("someone/something", "0123456789" * 4)]
+    origin = load_run(folder.path).sealed.imported
+    assert origin is not None
+    assert (origin["hub"], origin["revision"]) == ("someone/something", "0123456789" * 4)
+
+
+def test_a_hub_that_fails_says_so_in_one_line(tmp_path: Path) -> None:
+    class Offline:
+        def model_info(self, name: str, revision: str | None) -> Any:
+            raise OSError("no network\nat all")
+
+    with pytest.raises(UsageError, match=r"no network$"):
+        import_model("hf:someone/something", tmp_path / "run", hub=Offline())
+
+
+def test_a_failed_export_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vitral.interop import exporting
+
+    write_source(tmp_path / "source", "gpt2", of_form("gpt2"))
+    run = load_run(import_model(tmp_path / "source", tmp_path / "run").path)
+
+    def fail(*given: Any) -> str:
+        raise UsageError("no card")
+
+    monkeypatch.setattr(exporting, "card", fail)
+    with pytest.raises(UsageError, match="no card"):
+        export_run(run, tmp_path / "out" / "model", proof=False)
+    assert not list((tmp_path / "out").iterdir())
+    (tmp_path / "out" / "model").mkdir()
+    with pytest.raises(UsageError, match="exists"):
+        export_run(run, tmp_path / "out" / "model", proof=False)

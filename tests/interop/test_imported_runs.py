@@ -1,0 +1,148 @@
+"""An imported run is a run: generate, explain, inspect, measure, fine-tune, compare; what needs a text says so."""
+
+import json
+from pathlib import Path
+
+import pytest
+from foreign import of_form, write_source
+
+import vitral
+from vitral.cli import run as cli
+from vitral.core.errors import UsageError
+from vitral.data import CharTokenizer
+from vitral.interop import import_model
+from vitral.model import ModelConfig, Transformer
+from vitral.runs import enter, summarize_run
+
+TEXT = "the cat sat on the mat. " * 400
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("imported")
+    write_source(folder / "source", "gpt2", of_form("gpt2"))
+    return import_model(folder / "source", folder / "run").path
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "cat.txt"
+    path.write_text(TEXT)
+    return path
+
+
+def test_it_is_sealed_and_knows_where_it_comes_from(imported: Path) -> None:
+    complaints: list[str] = []
+    sealed = enter(imported, complaints.append)
+    assert not complaints
+    assert sealed.imported is not None
+    assert sealed.imported["form"] == "gpt2"
+    assert set(sealed.imported["files"]) == {"config.json", "model.safetensors", "tokenizer.json"}
+    summary = summarize_run(imported)
+    assert (summary.state, summary.step, summary.text) == ("finished", 0, "source")
+
+
+def test_equal_sources_are_equal_runs_and_other_weights_another(imported: Path, tmp_path: Path) -> None:
+    again = import_model(imported.parent / "source", tmp_path / "again")
+    assert enter(again.path, print).identity.run == enter(imported, print).identity.run
+    other = Transformer(of_form("gpt2").config, 256, seed=5)
+    write_source(tmp_path / "other", "gpt2", other)
+    assert (
+        enter(import_model(tmp_path / "other", tmp_path / "o").path, print).identity.run
+        != enter(imported, print).identity.run
+    )
+
+
+def test_every_instrument_works_on_it(imported: Path) -> None:
+    run = vitral.load(imported)
+    assert run.generate("the", max_tokens=5, temperature=0).startswith("the")
+    assert run.explain("the cat").chapters
+    assert run.inspect("the cat")["run"] == str(imported)
+    assert "blocks.1.attn.weights" in run.trace("the cat")
+    assert run.write_report().is_file()
+    assert "gpt2" in run._repr_html_()
+    assert vitral.doctor(imported).healthy
+
+
+def test_it_is_measured_on_any_text(imported: Path, text: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli(["evaluate", str(imported), "--text", str(text), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["num_bytes"] == len(TEXT) - 1  # every byte but the first is predicted
+    assert found["bits_per_byte"] == pytest.approx(found["loss"] / 0.6931471805599453)
+
+
+def test_what_needs_its_text_says_so_in_one_line(imported: Path) -> None:
+    run = vitral.load(imported)
+    for question in (run.measure, run.dataset, run.ngram_baselines):
+        with pytest.raises(UsageError, match="--init-from"):
+            question()
+    with pytest.raises(UsageError, match="--init-from"):
+        vitral.resume(imported)
+    with pytest.raises(UsageError, match="--init-from"):
+        vitral.continue_(imported, imported.parent / "more", steps=3)
+    assert not (imported.parent / "more").exists()
+
+
+def test_it_is_fine_tuned_measured_and_compared(imported: Path, text: Path, tmp_path: Path) -> None:
+    tuned = vitral.train(
+        text, tmp_path / "tuned", init_from=imported, training={"steps": 30, "batch_size": 8}, progress=False
+    )
+    before = vitral.load(imported).measure_text(text).loss.bits_per_byte
+    assert tuned.measure_text(text).loss.bits_per_byte < before
+    parent = tuned.sealed.identity.parent
+    assert parent is not None
+    assert parent.run == enter(imported, print).identity.run
+    assert len(vitral.compare(imported, tuned.path, losses=False, max_tokens=5).runs) == 2
+    made = vitral.export(tuned, tmp_path / "out", proof=False)
+    assert made.form == "gpt2"
+    assert "cat.txt" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_a_character_model_travels_back_as_one_and_learns_new_characters(tmp_path: Path) -> None:
+    tokenizer = CharTokenizer(" .acehmnost")
+    model = Transformer(ModelConfig(context_length=16, d_model=16, d_ff=32), tokenizer.vocab_size)
+    write_source(tmp_path / "source", "gpt2", model, tokenizer)
+    run = vitral.import_(tmp_path / "source", tmp_path / "run")
+    assert run.tokenizer == tokenizer
+    (tmp_path / "more.txt").write_text("the bird sat on the mat. " * 300)
+    grown = vitral.train(
+        tmp_path / "more.txt", tmp_path / "grown", init_from=run, training={"steps": 2}, progress=False
+    )
+    assert grown.tokenizer.vocab_size == tokenizer.vocab_size + 4
+
+
+def test_a_text_of_characters_that_it_never_saw_is_refused_or_replaced(tmp_path: Path) -> None:
+    tokenizer = CharTokenizer(" .acehmnost")
+    model = Transformer(ModelConfig(context_length=16, d_model=16, d_ff=32), tokenizer.vocab_size)
+    write_source(tmp_path / "source", "gpt2", model, tokenizer)
+    run = vitral.import_(tmp_path / "source", tmp_path / "run")
+    (tmp_path / "bird.txt").write_text("the bird sat on the mat. " * 30)
+    with pytest.raises(UsageError, match="U\\+0062"):
+        run.measure_text(tmp_path / "bird.txt")
+    assert run.measure_text(tmp_path / "bird.txt", replace=".").loss.num_targets == 25 * 30 - 1
+
+
+def test_the_commands_import_and_export(imported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli(["import", str(imported.parent / "source"), "--out", str(tmp_path / "run")]) == 0
+    out = tmp_path / "model"
+    assert cli(["export", str(tmp_path / "run"), "--to", "gpt2", "--out", str(out), "--no-proof"]) == 0
+    assert {path.name for path in out.iterdir()} == {
+        "README.md",
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    }
+    one, other = ((folder / "model.safetensors").read_bytes() for folder in (out, imported.parent / "source"))
+    import safetensors.torch
+
+    before, after = safetensors.torch.load(other), safetensors.torch.load(one)
+    assert before.keys() == after.keys()
+    assert all(after[name].equal(tensor) for name, tensor in before.items())
+    assert json.loads((out / "generation_config.json").read_text())["max_length"] == 16
+    capsys.readouterr()
+    assert cli(["export", str(tmp_path / "run"), "--to", "mpt", "--out", str(tmp_path / "no"), "--no-proof"]) == 2
+    assert "positions" in capsys.readouterr().err
+    assert cli(["export", str(tmp_path / "run"), "--to", "gpt3", "--out", str(tmp_path / "no"), "--no-proof"]) == 2
+    assert not (tmp_path / "no").exists()

@@ -1,0 +1,122 @@
+"""The real library opens what is exported, and what it writes is imported: logits, text, tokens."""
+
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from foreign import OF_FORM, needs_transformers, of_form
+from variants import TOKENIZER, VARIANTS, made
+
+from vitral.core.errors import UsageError
+from vitral.data import BPETokenizer, ByteTokenizer, CharTokenizer, DeclaringTokenizer, Tokenizer
+from vitral.interop import all_forms, export_run, import_model
+from vitral.interop.importing import Imported, write_run
+from vitral.interop.tokenizers import read_tokenizer, settings_of, written
+from vitral.model import Transformer
+from vitral.runs import load_run
+
+pytestmark = needs_transformers
+
+
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def run_of(model: Transformer, folder: Path, tokenizer: Tokenizer | None = None) -> Path:
+    origin = {"form": "gpt2", "source": "a test", "files": {"of": str(model.config)}, "config": {}}
+    return write_run(Imported(model.config, model.state_dict(), tokenizer or ByteTokenizer(), origin), folder).path
+
+
+@pytest.mark.parametrize("name", OF_FORM)
+def test_an_export_is_proved_and_what_the_library_writes_again_is_the_same_run(name: str, tmp_path: Path) -> None:
+    import transformers
+
+    model = of_form(name)
+    made_export = export_run(load_run(run_of(model, tmp_path / "run")), tmp_path / "out", to=name)
+    assert made_export.proof is not None
+    assert made_export.proof.relative_difference < 1e-5
+    assert made_export.proof.equal_text
+    assert json.loads((tmp_path / "out" / "PROOF.json").read_text())["equal_greedy_text"] is True
+    theirs: Any = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype="auto").eval()
+    assert type(theirs).__name__ == all_forms()[name].architecture
+    tokens = torch.arange(14)[None] * 7 % 256
+    with torch.inference_mode():
+        assert theirs.generate(tokens[:, :5], do_sample=False, pad_token_id=0).shape[1] <= 16  # ends at the context
+        theirs.save_pretrained(tmp_path / "again", safe_serialization=True)
+        expected = theirs(tokens).logits
+    tokenizer = tmp_path / "out" / "tokenizer.json"
+    again = load_run(import_model(tmp_path / "again", tmp_path / "back", tokenizer=tokenizer).path)
+    with torch.inference_mode():
+        found = again.model(tokens)
+    assert float((found - expected).abs().max() / expected.abs().max()) < 1e-5
+    state = model.state_dict()
+    assert all(tensor.equal(state[key]) for key, tensor in again.model.state_dict().items())
+
+
+# A bidirectional model cannot be a run of its own, only a masked one.
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if name != "bidirectional"])
+def test_every_variant_that_a_form_says_has_the_same_logits_in_the_library(variant: str, tmp_path: Path) -> None:
+    run = load_run(run_of(made(variant), tmp_path / "run", TOKENIZER))
+    refused, reason = 0, ""
+    for name in all_forms():
+        try:
+            proof = export_run(run, tmp_path / name, to=name).proof
+        except UsageError as error:
+            proof, reason = None, str(error)
+        if proof is None:
+            assert not reason.startswith("proof")
+            assert not (tmp_path / name).exists()
+            refused += 1
+            continue
+        assert proof.relative_difference < 1e-5
+    assert refused == len(all_forms()) - len(list(tmp_path.iterdir())) + 1
+
+
+TEXT = "  two  spaces , and ' s don't \n\n\n end .\t<PAD> <|endoftext|> x  é"
+TOKENIZERS = {
+    "char": CharTokenizer("".join(sorted(set(TEXT)))),
+    "byte": ByteTokenizer(),
+    "bpe": BPETokenizer(((116, 104), (256, 101), (32, 32), (101, 110))),
+}
+SPECIALS = {"none": (), "inside and after": (("<|endoftext|>", 3), ("  ", None))}
+
+
+def tokenizers_of(kind: str, specials: str) -> Tokenizer:
+    base = TOKENIZERS[kind]
+    declared = SPECIALS[specials]
+    last = base.vocab_size + len(declared) - 1
+    return (
+        DeclaringTokenizer(base, tuple((text, last if at is None else at) for text, at in declared))
+        if declared
+        else base
+    )
+
+
+@pytest.mark.parametrize("specials", SPECIALS)
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_tokenizer_has_equal_ids_in_the_library(kind: str, specials: str, alone: bool, tmp_path: Path) -> None:
+    import transformers
+
+    tokenizer = tokenizers_of(kind, specials)
+    (tmp_path / "tokenizer.json").write_text(written(tokenizer))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings_of(tokenizer, 32)))
+    if not alone:
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "vocab_size": tokenizer.vocab_size}))
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    ids = tokenizer.encode(TEXT).tolist()
+    assert theirs(TEXT).input_ids == ids
+    assert theirs.decode(ids) == TEXT
+    assert len(theirs) == tokenizer.vocab_size
+    back, _files = read_tokenizer(tmp_path, tokenizer.vocab_size, {})
+    assert back == tokenizer
+    assert np.array_equal(back.encode(TEXT), ids)

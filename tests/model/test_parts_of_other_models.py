@@ -1,0 +1,397 @@
+"""The parts that other models have: each against its formula, and all together in every execution."""
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from browser import NODE, run_graphs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
+
+from vitral.core.errors import UsageError
+from vitral.core.graphs import OPERATIONS, graph_of
+from vitral.core.taps import Recorder
+from vitral.model import ModelConfig, Transformer, cost, count_parameters, parameter_table
+from vitral.model.decode_step import DecodeStep, can_decode_step
+from vitral.model.feedforward import build_feed_forward
+from vitral.model.norms import build_norm
+from vitral.model.positions import build_positions
+
+VOCAB, TIME = 13, 11
+SIZES: dict[str, Any] = {"context_length": TIME, "d_model": 15, "num_layers": 3, "num_heads": 3, "d_ff": 7}
+WINDOW = {"name": "window", "size": 3}
+LLAMA3 = {"name": "llama3", "factor": 8.0, "original_context_length": 23}
+ROTARY = {"name": "rotary", "base": 100.0}
+
+
+def config(**chosen: Any) -> ModelConfig:
+    return ModelConfig.parse({**SIZES, **chosen})
+
+
+def made(chosen: ModelConfig, seed: int = 3) -> Transformer:
+    """A float64 model in which every number matters."""
+    model = Transformer(chosen, VOCAB, seed=seed).double().eval()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * 0.3)
+    return model
+
+
+def drawn(*shape: int, seed: int = 5) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def tokens(rows: int = 2) -> Tensor:
+    return torch.randint(VOCAB, (rows, TIME), generator=torch.Generator().manual_seed(7))
+
+
+rotaries = st.one_of(
+    st.just("rotary"),
+    st.fixed_dictionaries(
+        {
+            **{
+                "name": st.just("rotary"),
+                "base": st.sampled_from([10_000.0, 7.0]),
+                "fraction": st.sampled_from([0.7, 1]),
+            },
+            "pairing": st.sampled_from(["halves", "interleaved"]),
+        },
+        optional={"scaling": st.sampled_from([{"name": "linear", "factor": 3.0}, LLAMA3])},
+    ),
+)
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> ModelConfig:
+    """Any combination of the parts, on sizes that are prime or odd where they may be."""
+    norm = draw(st.sampled_from(["pre", "post", "none"]))
+    chosen: dict[str, Any] = {
+        **SIZES,
+        "d_head": draw(st.sampled_from([6, 4])),
+        "num_kv_heads": draw(st.sampled_from([1, 3])),
+        "norm": norm,
+        "norm_type": draw(st.sampled_from(["layernorm", "rmsnorm"])),
+        "positions": draw(st.one_of(rotaries, st.sampled_from(["learned", "alibi", "none"]))),
+        "attention": {
+            "mask": draw(
+                st.sampled_from(["causal", ["causal", WINDOW], [WINDOW, "causal", {"name": "window", "size": 2}]])
+            ),
+            "scale": draw(st.sampled_from(["none", "sqrt", "learned-per-head"])),
+        },
+        "feed_forward": draw(st.sampled_from(["gelu_tanh", "swiglu", "relu"])),
+        "tie_head": draw(st.booleans()),
+    }
+    names: tuple[str, ...] = ("qkv", "output", "feed_forward", "norm")
+    if not chosen["tie_head"]:
+        names += ("head",)
+    chosen["bias"] = draw(st.one_of(st.booleans(), st.fixed_dictionaries(dict.fromkeys(names, st.booleans()))))
+    if norm != "none":
+        chosen |= {"norm_epsilon": draw(st.sampled_from([1e-5, 0.03])), "final_norm": draw(st.booleans())}
+    if norm != "post":
+        chosen["parallel"] = draw(st.booleans())
+    return ModelConfig.parse(chosen)
+
+
+@settings(deadline=None, max_examples=25)
+@given(configs())
+def test_every_execution_gives_the_same_logits_and_the_future_changes_nothing(chosen: ModelConfig) -> None:
+    model, ids = made(chosen), tokens()
+    with torch.inference_mode():
+        fused = model(ids)
+        torch.testing.assert_close(model(ids, tap=Recorder()), fused, rtol=0, atol=1e-10)
+        cache, other = model.new_cache(2), model.new_cache(2)
+        pieces = [model(piece, cache=cache) for piece in ids.split([5, 1, 3, 2], dim=1)]
+        torch.testing.assert_close(torch.cat(pieces, dim=1), fused, rtol=0, atol=1e-10)
+        assert can_decode_step(model, 2)
+        step = DecodeStep(model)
+        model(ids[:, :7], cache=other)
+        for place in range(7, TIME):
+            torch.testing.assert_close(step(ids[:, place], other), fused[:, place], rtol=0, atol=1e-10)
+        changed = ids.clone()
+        changed[:, 6] = (changed[:, 6] + 1) % VOCAB
+        assert torch.equal(model(changed)[:, :6], fused[:, :6])
+
+
+@settings(deadline=None, max_examples=25)
+@given(configs())
+def test_the_counts_are_the_models_and_the_configuration_is_its_plain_data(chosen: ModelConfig) -> None:
+    model, rows = made(chosen), parameter_table(chosen, VOCAB)
+    assert {row.name: row.shape for row in rows} == {n: tuple(p.shape) for n, p in model.named_parameters()}
+    assert count_parameters(chosen, VOCAB) == sum(p.numel() for p in model.parameters())
+    names = {"vocab": VOCAB, "d_ff": chosen.hidden_width, "num_kv_heads": chosen.kv_heads}
+    names |= {name: getattr(chosen, name) for name in ("context_length", "d_model", "num_heads", "d_head")}
+    for row in rows:
+        formula = row.formula.replace("·", "*").replace("2 ", "2 * ").replace("3 ", "3 * ")
+        assert eval(formula, {}, names) == row.count, row
+    if chosen.attention != "none" and chosen.attention.scale != "learned-per-head":  # which the counter cannot follow
+        with FlopCounterMode(display=False) as counter, torch.inference_mode():
+            model(tokens(1), tap=Recorder())
+        assert counter.get_total_flops() == TIME * cost(chosen, VOCAB).forward_flops
+    cache = model.float().new_cache(1)
+    assert sum(t.numel() * t.element_size() for t in (*cache.keys, *cache.values)) == cost(chosen, VOCAB).cache_bytes
+    assert ModelConfig.parse(chosen.plain()) == chosen
+
+
+SEVERAL: dict[str, dict[str, Any]] = {
+    "NeoX": {"parallel": True, "positions": {**ROTARY, "fraction": 0.7}, "d_head": 6},
+    "GPT-J": {"positions": {**ROTARY, "pairing": "interleaved"}, "d_head": 4, "bias": {"qkv": False, "output": False}},
+    "Llama": {"norm_type": "rmsnorm", "bias": False, "positions": {**ROTARY, "scaling": LLAMA3}, "d_head": 4},
+    "GPT-Neo": {"feed_forward": "gelu_tanh", "attention": {"mask": ["causal", WINDOW], "scale": "none"}},
+    "head bias": {"bias": {"head": True}, "norm": "post", "final_norm": True, "norm_epsilon": 0.01},
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_the_graph_is_the_model(name: str) -> None:
+    model, ids = made(config(**SEVERAL[name], num_layers=2)), tokens()
+    graph = graph_of(lambda inputs, tap: model(inputs["tokens"], tap=tap), {"tokens": ids})
+    assert {node[0] for node in graph["nodes"]} <= OPERATIONS
+    assert set(graph["outputs"]) == set(model.activation_names)
+    if NODE is not None:  # the script of pages computes it
+        [found] = run_graphs([{"graph": graph, "inputs": {"tokens": ids}}])
+        for activation, value in model.trace(ids).items():
+            torch.testing.assert_close(found[activation], value, rtol=0, atol=1e-10, msg=activation)
+
+
+def test_gelu_by_tanh_is_its_formula_and_not_gelu() -> None:
+    x = drawn(1, 3, 15)
+    mlp = build_feed_forward(config(feed_forward="gelu_tanh"))
+    assert mlp is not None
+    mlp.double()
+    u = x @ mlp.up.weight.T + mlp.up.bias
+    phi = u / 2 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (u + 0.044715 * u**3)))
+    torch.testing.assert_close(phi, functional.gelu(u, approximate="tanh"))
+    torch.testing.assert_close(mlp(x), phi @ mlp.down.weight.T + mlp.down.bias)
+    far = torch.linspace(-3, 3, 601, dtype=torch.float64)
+    off = float((functional.gelu(far) - functional.gelu(far, approximate="tanh")).abs().max())
+    assert 4e-4 < off < 5e-4
+
+
+@pytest.mark.parametrize("kind", ["layernorm", "rmsnorm"])
+def test_a_norms_epsilon_is_under_the_root(kind: str) -> None:
+    x = torch.tensor([1.0, 3.0], dtype=torch.float64)
+    norm = build_norm(kind, 2, bias=True, epsilon=3.0).double()
+    # LayerNorm: mean 2, variance 1, root of 4. RMSNorm: mean square 5, root of 8.
+    expected = [-1 / 2, 1 / 2] if kind == "layernorm" else [1 / math.sqrt(8), 3 / math.sqrt(8)]
+    torch.testing.assert_close(norm(x), torch.tensor(expected, dtype=torch.float64))
+    model = made(config(norm_type=kind, norm_epsilon=0.07))
+    assert {m.eps for m in model.modules() if hasattr(m, "eps")} == {0.07}
+
+
+def turned_by_hand(x: Tensor, rates: list[float], position: int, *, interleaved: bool) -> list[float]:
+    """One head's features after the rotation, pair by pair, with complex numbers."""
+    features, half = x.tolist(), len(rates)
+    for place, rate in enumerate(rates):
+        one, other = (2 * place, 2 * place + 1) if interleaved else (place, place + half)
+        turned = complex(features[one], features[other]) * complex(math.cos(position * rate), math.sin(position * rate))
+        features[one], features[other] = turned.real, turned.imag
+    return features
+
+
+@pytest.mark.parametrize("pairing", ["halves", "interleaved"])
+@pytest.mark.parametrize(("fraction", "width"), [(1.0, 10), (0.6, 6), (0.25, 2)])
+def test_rotary_settings_by_hand(pairing: str, fraction: float, width: int) -> None:
+    settings_ = {"name": "rotary", "base": 50.0, "fraction": fraction, "pairing": pairing}
+    rotary, x = build_positions(config(d_head=10, positions=settings_)), drawn(1, 1, 5, 10)
+    rates = [50.0 ** (-2 * place / width) for place in range(width // 2)]
+    turned = rotary.rotate(x, start=9)[0, 0]  # past the table of 11 positions, too
+    for row in range(5):
+        expected = turned_by_hand(x[0, 0, row], rates, 9 + row, interleaved=pairing == "interleaved")
+        torch.testing.assert_close(turned[row], torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-13)
+
+
+def test_linear_scaling_divides_positions() -> None:
+    x = drawn(1, 1, 1, 10)
+    plain, scaled = (
+        build_positions(config(d_head=10, positions={**ROTARY, **more}))
+        for more in ({}, {"scaling": {"name": "linear", "factor": 3.0}})
+    )
+    torch.testing.assert_close(scaled.rotate(x, 6), plain.rotate(x, 2), rtol=0, atol=1e-14)
+
+
+def test_llama3_scaling_is_its_three_cases() -> None:
+    old, factor, low, high = 8192, 8.0, 1.0, 4.0
+    scaling = {"name": "llama3", "factor": factor}
+    rotary: Any = build_positions(
+        config(d_head=64, positions={"name": "rotary", "base": 500_000.0, "scaling": scaling})
+    )
+    kinds = set()
+    for place, found in enumerate(rotary.frequencies.tolist()):
+        rate = 500_000.0 ** (-2 * place / 64)
+        wavelength = 2 * math.pi / rate
+        if wavelength < old / high:
+            kind, expected = "fast", rate
+        elif wavelength > old / low:
+            kind, expected = "slow", rate / factor
+        else:
+            smooth = (old / wavelength - low) / (high - low)
+            kind, expected = "between", (1 - smooth) * rate / factor + smooth * rate
+        kinds.add(kind)
+        assert found == pytest.approx(expected, rel=1e-13)
+    assert kinds == {"fast", "slow", "between"}
+
+
+@pytest.mark.parametrize("norm", ["pre", "none"])
+def test_parallel_sublayers_read_one_stream(norm: str) -> None:
+    model, ids = made(config(norm=norm, parallel=True)), tokens()
+    kept = model.trace(ids)
+    block: Any = model.blocks[1]
+    x = kept["blocks.1.resid_pre"]
+    with torch.inference_mode():
+        one, two = (block.attn_norm(x), block.mlp_norm(x)) if norm == "pre" else (x, x)
+        torch.testing.assert_close(kept["blocks.1.resid_post"], x + block.attn(one) + block.mlp(two))
+        torch.testing.assert_close(kept["blocks.1.resid_mid"], x + block.attn(one))
+
+
+def test_a_list_of_masks_is_repeated_over_the_blocks() -> None:
+    model, ids = made(config(num_layers=3, attention={"mask": ["causal", WINDOW]})), tokens()
+    causal = torch.ones(TIME, TIME).tril().bool()
+    for layer, seen in enumerate((causal, causal & ~causal.tril(-3), causal)):
+        weights = model.trace(ids, [f"blocks.{layer}.attn.weights"])[f"blocks.{layer}.attn.weights"]
+        assert torch.equal((weights > 0).all(dim=(0, 1)) if seen is causal else (weights > 0).any(dim=(0, 1)), seen)
+    mask = model.mask
+    assert mask is not None
+    assert torch.equal(mask.allowed(TIME, TIME), causal)
+    assert (mask.joint_prefix(), mask.first_target()) == (0, 0)
+    mixed = config(attention={"mask": ["causal", {"name": "prefix", "length": 5}]}).attention
+    assert mixed != "none"
+    assert (mixed.mask.joint_prefix(), mixed.mask.first_target()) == (5, 4)
+
+
+def test_heads_have_a_width_of_their_own() -> None:
+    model = made(config(d_model=13, num_heads=3, d_head=5, num_kv_heads=1))
+    shapes = {name: tuple(p.shape) for name, p in model.named_parameters() if name.startswith("blocks.0.attn.")}
+    assert shapes["blocks.0.attn.in_proj.weight"] == ((3 + 2) * 5, 13)
+    assert shapes["blocks.0.attn.out_proj.weight"] == (13, 15)
+    q = model.trace(tokens(), ["blocks.0.attn.q", "blocks.0.attn.scores", "blocks.0.attn.scaled"])
+    assert q["blocks.0.attn.q"].shape[-1] == 5
+    torch.testing.assert_close(q["blocks.0.attn.scaled"], q["blocks.0.attn.scores"] / math.sqrt(5))
+
+
+@pytest.mark.parametrize("present", list(itertools.product([False, True], repeat=4)))
+def test_biases_are_where_they_are_asked_for(present: tuple[bool, ...]) -> None:
+    places = dict(zip(("qkv", "output", "feed_forward", "norm"), present, strict=True))
+    of = {
+        "qkv": ("attn.in_proj",),
+        "output": ("attn.out_proj",),
+        "feed_forward": ("mlp.gate", "mlp.up", "mlp.down"),
+        "norm": ("attn_norm", "mlp_norm"),
+    }
+    model = Transformer(config(bias={**places, "head": True}, feed_forward="swiglu"), VOCAB)
+    names = {name for name, _ in model.named_parameters()}
+    for place, is_there in places.items():
+        assert all((f"blocks.2.{name}.bias" in names) is is_there for name in of[place])
+    assert "head.bias" in names
+    assert ("final_norm.bias" in names) is places["norm"]
+
+
+def test_the_heads_bias_is_added_to_the_logits() -> None:
+    with_bias, without = made(config(bias={"head": True})), made(config())
+    bias = drawn(VOCAB)
+    with_bias.load_state_dict({**without.state_dict(), "head.bias": bias})
+    with torch.inference_mode():
+        torch.testing.assert_close(with_bias(tokens()), without(tokens()) + bias)
+
+
+@pytest.mark.parametrize(("norm", "final"), [("pre", False), ("post", True)])
+def test_a_final_norm_is_there_or_not(norm: str, final: bool) -> None:
+    model = made(config(norm=norm, final_norm=final))
+    assert ("final_norm.weight" in dict(model.named_parameters())) is final
+    kept, weights = model.trace(tokens()), model.state_dict()
+    expected = last = kept["blocks.2.resid_post"]
+    if final:
+        expected = functional.layer_norm(last, (15,), weights["final_norm.weight"], weights["final_norm.bias"])
+    torch.testing.assert_close(kept["final_norm"], expected)
+
+
+DEFAULTS: dict[str, list[Any]] = {
+    "norm_epsilon": [1e-5],
+    "positions": [{"name": "rotary"}, {"name": "rotary", "base": 10_000.0, "fraction": 1.0, "pairing": "halves"}],
+    "parallel": [False],
+    "attention": [{"mask": ["causal"]}, {"mask": ["causal"] * 3}, {"mask": {"name": "by-layer", "masks": ["causal"]}}],
+    "d_head": [4],
+    "bias": [{}, {"qkv": True, "output": True, "feed_forward": True, "norm": True, "head": False}],
+    "final_norm": [True],
+}
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in DEFAULTS.items() for value in values])
+def test_a_default_that_is_written_out_changes_nothing_that_is_recorded(key: str, value: Any) -> None:
+    base = {**SIZES, "d_model": 12, "positions": "rotary"}
+    plain, told = ModelConfig.parse(base), ModelConfig.parse({**base, key: value})
+    assert told == plain
+    assert told.plain() == plain.plain()
+    assert not {"d_head", "norm_epsilon", "parallel", "final_norm"} & told.plain().keys()
+
+
+def test_repeated_masks_are_their_shortest_list() -> None:
+    twice = config(num_layers=4, attention={"mask": ["causal", WINDOW, "causal", WINDOW]})
+    assert twice == config(num_layers=4, attention={"mask": ["causal", WINDOW]})
+    assert twice.plain()["attention"]["mask"]["name"] == "by-layer"
+
+
+def test_a_copy_with_other_sizes_has_their_heads() -> None:
+    assert config(d_head=7).model_copy(update={"d_model": 30}).d_head == 7
+    assert config().model_copy(update={"d_model": 30}).d_head == 10
+    assert config().model_copy(update={"num_heads": 5}).plain() == config(num_heads=5).plain()
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"norm": "none", "norm_epsilon": 0.1}, "norm_epsilon"),
+    ({"norm_epsilon": 0.0}, "norm_epsilon"),
+    ({"norm": "none", "final_norm": True}, "final_norm"),
+    ({"parallel": True, "norm": "post"}, "parallel"),
+    ({"parallel": True, "residual": False}, "parallel"),
+    ({"parallel": True, "attention": "none"}, "parallel"),
+    ({"parallel": True, "feed_forward": "none"}, "parallel"),
+    ({"bias": {"head": True}, "tie_head": True}, "bias.head"),
+    ({"bias": {"norm": False}, "attention": "none", "recurrence": "lstm"}, "bias"),
+    ({"bias": {"keys": True}}, "keys"),
+    ({"attention": {"mask": ["causal", WINDOW, "causal", "bidirectional"]}}, "num_layers = 3"),
+    ({"attention": {"mask": []}}, "mask"),
+    ({"attention": {"mask": ["causal", {"name": "window"}]}}, "mask.1"),
+    ({"d_head": 0}, "d_head"),
+    ({"d_head": 5, "positions": "rotary"}, "must be even"),
+    ({"d_head": 10, "positions": {"name": "rotary", "fraction": 0.5}}, "not 5"),
+    ({"d_head": 10, "positions": {"name": "rotary", "fraction": 0.1}}, "not 1"),
+    ({"positions": {"name": "rotary", "pairing": "thirds"}, "d_head": 4}, "positions.pairing"),
+    ({"positions": {"name": "rotary", "turns": 1}, "d_head": 4}, "turns"),
+    ({"positions": {"name": "learned", "base": 2.0}}, "no settings"),
+    ({"positions": {**ROTARY, "scaling": {"name": "yarn"}}, "d_head": 4}, "scaling"),
+    ({"positions": {**ROTARY, "scaling": {**LLAMA3, "high_frequency_factor": 1.0}}, "d_head": 4}, "high_frequency"),
+    ({"d_model": 16}, "num_heads"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("chosen", "part"), REFUSED)
+def test_what_has_no_meaning_is_refused_in_one_line(chosen: dict[str, Any], part: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        config(**chosen)
+    assert part in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_training_keeps_what_is_planned() -> None:
+    """The kept activations of a parallel model with wide heads, counted by hand and by autograd."""
+    chosen = config(parallel=True, d_head=7, feed_forward="gelu_tanh", bias=False, norm_type="layernorm")
+    model, seen = Transformer(chosen, VOCAB), {}
+    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+
+    def pack(tensor: Tensor) -> Tensor:
+        if tensor.untyped_storage().data_ptr() not in weights:
+            seen[tensor.untyped_storage().data_ptr()] = tensor  # kept alive, so that no address is used twice
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        functional.cross_entropy(model(tokens(1))[0], tokens(1)[0])
+    kept = sum(each.untyped_storage().nbytes() for each in seen.values()) // 4
+    per_block = 2 * 15 + 15 + 4 * 3 * 7 + 2 * 7
+    counted = cost(chosen, VOCAB).activation_bytes // 4
+    assert counted == TIME * (3 * per_block + 2 * 15 + 2 * VOCAB)
+    assert 0.8 * kept < counted <= 1.05 * kept
