@@ -3,6 +3,7 @@
 There is no hub here. Width, heads, vocabulary and every other key are the hub's; only the blocks are fewer.
 """
 
+import importlib
 import os
 import warnings
 from collections.abc import Iterator
@@ -98,7 +99,7 @@ def fewer_blocks(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def model_of(config: dict[str, Any]) -> Any:
-    import transformers
+    transformers = importlib.import_module("transformers")
 
     kind = dict(config)
     torch.manual_seed(0)

@@ -1,5 +1,6 @@
 """The real library opens what is exported, and what it writes is imported: logits, text, tokens."""
 
+import importlib
 import json
 import warnings
 from collections.abc import Iterator
@@ -38,7 +39,7 @@ def run_of(model: Transformer, folder: Path, tokenizer: Tokenizer | None = None)
 
 @pytest.mark.parametrize("name", OF_FORM)
 def test_an_export_is_proved_and_what_the_library_writes_again_is_the_same_run(name: str, tmp_path: Path) -> None:
-    import transformers
+    transformers = importlib.import_module("transformers")
 
     model = of_form(name)
     made_export = export_run(load_run(run_of(model, tmp_path / "run")), tmp_path / "out", to=name)
@@ -105,7 +106,7 @@ def tokenizers_of(kind: str, specials: str) -> Tokenizer:
 @pytest.mark.parametrize("kind", TOKENIZERS)
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_tokenizer_has_equal_ids_in_the_library(kind: str, specials: str, alone: bool, tmp_path: Path) -> None:
-    import transformers
+    transformers = importlib.import_module("transformers")
 
     tokenizer = tokenizers_of(kind, specials)
     (tmp_path / "tokenizer.json").write_text(written(tokenizer))

@@ -38,8 +38,8 @@ class Gelu(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.up = nn.Linear(config.d_model, config.hidden_width, bias=config.bias)
-        self.down = nn.Linear(config.hidden_width, config.d_model, bias=config.bias)
+        self.up = nn.Linear(config.d_model, config.hidden_width, bias=config.biases.feed_forward)
+        self.down = nn.Linear(config.hidden_width, config.d_model, bias=config.biases.feed_forward)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.down(functional.gelu(self.up(x)))

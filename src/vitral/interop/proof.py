@@ -1,5 +1,6 @@
 """The proof of an export: the foreign library opens it, computes the same logits and continues with the same tokens."""
 
+import importlib
 import importlib.metadata
 import warnings
 from collections.abc import Mapping
@@ -97,13 +98,12 @@ def require_transformers() -> Any:
         UsageError: it is not installed.
     """
     try:
-        import transformers
+        return importlib.import_module("transformers")
     except ImportError:
         raise UsageError(
             "the proof opens the export in transformers, which is not installed: pip install 'vitral[interop]', or "
             "--no-proof"
         ) from None
-    return transformers
 
 
 def prove(model: Transformer, tokenizer: Tokenizer, folder: Path, form: str, architecture: str) -> Proof:
