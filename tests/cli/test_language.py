@@ -26,7 +26,7 @@ ENGLISH = set(
     )
 )
 """Words that no Portuguese sentence contains."""
-LITERAL = re.compile(r"To be|--[\w-]+|'[^']*'|<[^>]*>|\S*[.:_/=|]\w\S*|vitral \w+")
+LITERAL = re.compile(r"To be|one-work|--[\w-]+|'[^']*'|<[^>]*>|\S*[.:_/=|]\w\S*|vitral \w+")
 """Names of options, choices, keys, files and commands, which are the same in every language."""
 
 

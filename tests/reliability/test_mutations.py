@@ -237,7 +237,7 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     ),
     "the configuration of a study's run": (
         "studies/results.py",
-        'if one not in (None, "auto") and key != "corpus.source":',
+        'if one not in (None, "auto") and key not in ("corpus.source", *free):',
         "if False:",
         "tests/studies/test_study_seals.py",
     ),

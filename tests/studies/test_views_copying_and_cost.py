@@ -109,7 +109,7 @@ class TestCost:
 
     def test_times_that_follow_operations_agree(self) -> None:
         found = cost.view(NO_STUDY, self.measured())
-        assert [check.shown for check in self.exponents(found)] == [True] * 6
+        assert [check.shown for check in self.exponents(found)] == [True] * 7
         ratios = [check for check in found.checks if check.what.startswith("time of a token")]
         longest = counted(8192)
         assert [check.value for check in ratios] == pytest.approx(
@@ -120,7 +120,7 @@ class TestCost:
     @pytest.mark.parametrize("factor", [1.3, 0.75])
     def test_times_that_do_not_are_off_by_the_logarithm_of_the_factor(self, factor: float) -> None:
         found = cost.view(NO_STUDY, self.measured(factor))
-        assert [check.shown for check in self.exponents(found)] == [False] * 6
+        assert [check.shown for check in self.exponents(found)] == [False] * 7
         rows = tables(found)[0].rows
         assert all(
             float(row[5].replace("\N{MINUS SIGN}", "-")) == pytest.approx(math.log2(factor), abs=0.01) for row in rows
@@ -131,7 +131,7 @@ class TestCost:
     def test_an_interval_that_lies_only_partly_in_the_range_is_undecided(self) -> None:
         measured = self.measured()
         measured["exponents"]["cached"]["processor"] |= {"low": 0.1, "high": 1.9}
-        assert [check.shown for check in self.exponents(cost.view(NO_STUDY, measured))] == [None] + [True] * 5
+        assert [check.shown for check in self.exponents(cost.view(NO_STUDY, measured))] == [None] + [True] * 6
 
     def test_bytes_are_checked_and_shown_for_each_token(self) -> None:
         measured = self.measured()

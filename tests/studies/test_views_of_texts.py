@@ -81,8 +81,8 @@ def test_forgetting_is_measured_on_the_text_of_the_arm_before(tiny: RunConfig, t
 
 
 def test_every_arm_that_begins_from_another_is_compared_with_it(tmp_path) -> None:
-    names = [arm.name for arm in FINE_TUNING.at("standard").arms]
-    result = made(tmp_path, FINE_TUNING, "standard", dict.fromkeys(names, 1.8))
+    names = [arm.name for arm in FINE_TUNING.at("full").arms]
+    result = made(tmp_path, FINE_TUNING, "full", dict.fromkeys(names, 1.8))
     loss = {"works-play": 2.0, "machado-play": 3.0, "machado-works": 3.5}
     measured = {name: {seed: {"first_loss": loss.get(name, 1.5) + seed / 100} for seed in (1, 2, 3)} for name in names}
     view = shown(FORGETTING, result, measured)
@@ -100,7 +100,7 @@ def test_every_arm_that_begins_from_another_is_compared_with_it(tmp_path) -> Non
 
 
 def test_fine_tuned_arms_have_the_operations_of_those_from_scratch_beside_them() -> None:
-    arms = {arm.arm.name: arm for arm in resolved(FINE_TUNING, "standard")}
+    arms = {arm.arm.name: arm for arm in resolved(FINE_TUNING, "full")}
     for one, other in (("works-play", "play-longer"), ("machado-works", "works-longer")):
         assert arms[one].all_flops == arms[other].all_flops
         assert arms[other].arm.against == one

@@ -25,8 +25,12 @@ Configured = TypeVar("Configured", bound="Config")
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """The question whether the known name closest to `name` is meant; None if none is close."""
-    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.5)
+    """The question whether the known name closest to `name` is meant; None if none is close.
+
+    Of close names one that contains `name` comes first: `num_heads` for `heads`, although `d_head` has fewer letters.
+    """
+    close = difflib.get_close_matches(name, sorted(known), n=5, cutoff=0.5)
+    close.sort(key=lambda one: name not in one)
     return _("did you mean {name!r}?", name=close[0]) if close else None
 
 
