@@ -20,12 +20,12 @@ def export(
         ),
     ] = "hf",
     proof: Annotated[
-        bool, typer.Option(help="Open the export in transformers and compare logits, text and tokens.")
+        bool, typer.Option(help="Open the export in the other library and compare logits, text and tokens.")
     ] = True,
     checkpoint: WhichOption = Which.best,
     format: FormatOption = Format.text,
 ) -> None:
-    """Write a run as a folder that transformers opens, with tokenizer, model card and proof.
+    """Write a run as a folder that another library opens, with tokenizer, model card and proof.
 
     The logits are the same up to rounding; a model that no form can say is refused with the reason.
     """
@@ -39,9 +39,13 @@ def export(
         return
     say(_("exported: {path} ({form})", path=made.path, form=made.form))
     if made.proof is None:
-        say(_("not proved: the export was not opened in transformers"))
+        say(_("not proved: the export was not opened in the other library"))
         return
-    difference = {"difference": f"{made.proof.greatest_difference:.1e}", "prompts": len(made.proof.prompts)}
-    say(_("proved: {prompts} prompts in transformers, logits differ by at most {difference}", **difference))
+    difference = {
+        "reader": made.proof.reader,
+        "difference": f"{made.proof.greatest_difference:.1e}",
+        "prompts": len(made.proof.prompts),
+    }
+    say(_("proved: {prompts} prompts in {reader}, logits differ by at most {difference}", **difference))
     if not made.proof.equal_text:
         say(_("the most probable tokens are not everywhere the same: two of them are that close; see PROOF.json"))

@@ -7,6 +7,7 @@ from typing import Any
 from vitral.core.errors import UsageError
 from vitral.data import SOURCES
 from vitral.evaluation import NgramBaselines
+from vitral.interop.draft import Draft
 from vitral.interop.proof import Proof
 from vitral.model import count_parameters
 from vitral.runs import LoadedRun
@@ -17,21 +18,20 @@ UNKNOWN = "not known to Vitral; write it here before you publish this folder"
 ORDERS = (1, 2, 3, 4, 5)
 
 
-def card(run: LoadedRun, form: str, proof: Proof | None, command: str) -> str:
+def card(run: LoadedRun, drafted: Draft, proof: Proof | None, command: str) -> str:
     """README.md of an export, in English as the hub's other cards."""
     config, record = run.model.config, run.sealed.document("corpus")
     parameters = count_parameters(config, run.model.vocab_size)
     origin = run.sealed.imported
     lines = [
         "---",
-        "library_name: transformers",
-        "pipeline_tag: text-generation",
+        *drafted.front,
         "tags: [vitral]",
         "---",
         "",
         f"# {run.folder.path.name}",
         "",
-        f"A small language model exported from Vitral in the form `{form}`: "
+        f"A small language model exported from Vitral in the form `{drafted.form}`: "
         f"{config.num_layers} blocks, {config.num_heads} heads, width {config.d_model}, context "
         f"{config.context_length} tokens, {run.model.vocab_size:,} tokens ({run.tokenizer.name}), "
         f"{parameters:,} parameters. It is a base model: it continues a text and follows no instructions.",
@@ -43,17 +43,11 @@ def card(run: LoadedRun, form: str, proof: Proof | None, command: str) -> str:
         *([] if origin is not None else [*_losses(run), ""]),
         "## Proof",
         "",
-        *_proof(proof),
+        *_proof(proof, drafted.reader),
         "",
         "## Use",
         "",
-        "```python",
-        "from transformers import AutoModelForCausalLM, AutoTokenizer",
-        "",
-        'model, tokenizer = AutoModelForCausalLM.from_pretrained("."), AutoTokenizer.from_pretrained(".")',
-        'ids = tokenizer("A prompt", return_tensors="pt", add_special_tokens=False).input_ids',
-        "print(tokenizer.decode(model.generate(ids, do_sample=True)[0]))",
-        "```",
+        *drafted.use,
         "",
         f"Generation ends at the context, {config.context_length} tokens."
         + (" A character that the text did not have is refused." if run.tokenizer.name == "char" else ""),
@@ -61,7 +55,7 @@ def card(run: LoadedRun, form: str, proof: Proof | None, command: str) -> str:
         "## Made with",
         "",
         "```",
-        command or f"vitral export {run.folder.path.name} --to {form} --out FOLDER",
+        command or f"vitral export {run.folder.path.name} --to {drafted.form} --out FOLDER",
         "```",
         "",
         f"Run `{run.sealed.identity.run}`, step {run.step:,}.",
@@ -111,13 +105,13 @@ def _losses(run: LoadedRun) -> list[str]:
     return ["## Losses", "", "| | nats per token |", "|---|---|", *table]
 
 
-def _proof(proof: Proof | None) -> list[str]:
+def _proof(proof: Proof | None, reader: str) -> list[str]:
     if proof is None:
-        return ["This export was not opened in transformers (`--no-proof`)."]
+        return [f"This export was not opened in {reader} (`--no-proof`)."]
     versions = ", ".join(f"{name} {version}" for name, version in proof.versions.items())
     greedy = "the same" if proof.equal_text else "not the same (the two most probable tokens are that close)"
     return [
-        f"`PROOF.json`: opened in transformers, {len(proof.prompts)} prompts, greatest difference of logits "
+        f"`PROOF.json`: opened in {reader}, {len(proof.prompts)} prompts, greatest difference of logits "
         f"{proof.greatest_difference:.2g} ({proof.relative_difference:.1g} of the largest); always taking the most "
         f"probable token writes {greedy} text. {versions}."
     ]

@@ -1,29 +1,25 @@
-"""A run becomes a folder of transformers: weights, configuration, tokenizer, model card, proof."""
+"""A run becomes a folder of another library, with a model card and a proof."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import safetensors.torch
 
 from vitral.core.checked import checked
+from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.files import as_json, is_left_behind, storage, temporary_name
 from vitral.core.guarded import GuardedFolder
 from vitral.interop.card import card
-from vitral.interop.foreign import CONFIG, WEIGHTS
-from vitral.interop.form import Form
-from vitral.interop.importing import SPECIAL_IDS
-from vitral.interop.proof import Proof, prove, require_transformers
-from vitral.interop.registry import ANY, chosen
-from vitral.interop.rewrites import Weighted
-from vitral.interop.rules import exported
-from vitral.interop.tokenizers import DOCUMENT, SETTINGS, settings_of, written
+from vitral.interop.draft import Draft
+from vitral.interop.proof import Proof, prove
+from vitral.interop.registry import ANY, all_forms
+from vitral.interop.targets import transformers
 from vitral.runs import LoadedRun
 
-GENERATION, CARD, PROOF = "generation_config.json", "README.md", "PROOF.json"
-_OURS = frozenset({CONFIG, WEIGHTS, DOCUMENT, SETTINGS, GENERATION, CARD, PROOF})
+CARD, PROOF = "README.md", "PROOF.json"
+TARGETS: dict[str, Callable[[LoadedRun, str], Draft]] = {}
+"""By what is typed after `--to`; every other name is a form of transformers."""
+_OURS = frozenset({CARD, PROOF, *transformers.FILES})
 
 
 @dataclass(frozen=True)
@@ -43,13 +39,13 @@ class Export:
 
 @checked(first=True)
 def export_run(run: LoadedRun, out: Path, *, to: str = ANY, proof: bool = True, command: str = "") -> Export:
-    """Write a run as a folder that transformers opens, and prove it there.
+    """Write a run as a folder that another library opens, and prove it there.
 
     Args:
         run: the run.
         out: the folder to create.
-        to: a form, or "hf" for the first that can say the model.
-        proof: whether transformers opens the export before it gets its name.
+        to: a form, or "hf" for the first of transformers that can say the model.
+        proof: whether the library opens the export before it gets its name.
         command: the command that makes it again, for the model card.
 
     Raises:
@@ -58,16 +54,12 @@ def export_run(run: LoadedRun, out: Path, *, to: str = ANY, proof: bool = True, 
     """
     if out.exists() or out.is_symlink():
         raise UsageError("{path}: exists already; choose another --out", path=out)
+    known = [ANY, *all_forms(), *TARGETS]
+    if to not in known:
+        raise UsageError("--to {name}: {hint}", name=to, hint=nearest(to, known))
+    drafted = TARGETS.get(to, transformers.draft)(run, to)
     if proof:
-        require_transformers()
-    form, said = chosen(to, Weighted(run.model.config, run.model.state_dict()))
-    files = {
-        CONFIG: as_json(config_of(form, said, run)),
-        WEIGHTS: safetensors.torch.save(exported(form.rules(said.config), said.weights), {"format": "pt"}),
-        DOCUMENT: written(run.tokenizer).encode("utf-8"),
-        SETTINGS: as_json(settings_of(run.tokenizer, said.config.context_length)),
-        GENERATION: as_json({"max_length": said.config.context_length, **special_ids(run)}),
-    }
+        drafted.require()
     above, beside = GuardedFolder(out.parent), temporary_name(out.name)
     with storage(out):
         try:
@@ -76,36 +68,28 @@ def export_run(run: LoadedRun, out: Path, *, to: str = ANY, proof: bool = True, 
                 if left.startswith(f".{out.name}.") and is_left_behind(left):
                     above.remove_folder(left, _OURS.__contains__)
             above.make(beside)
-            for name, content in files.items():
+            for name, content in drafted.files.items():
                 above.write_new(f"{beside}/{name}", content)
             made = None
             if proof:
-                made = prove(run.model, run.tokenizer, out.parent / beside, form.name, form.architecture)
+                made = _proof(run, drafted, out.parent / beside)
                 above.write_new(f"{beside}/{PROOF}", as_json(made.plain()))
-            above.write_new(f"{beside}/{CARD}", card(run, form.name, made, command).encode("utf-8"))
+            above.write_new(f"{beside}/{CARD}", card(run, drafted, made, command).encode("utf-8"))
             above.rename(beside, out.name)
             above.sync()
         except BaseException:
             above.remove_folder(beside, _OURS.__contains__)
             raise
-    return Export(out, form.name, made)
+    return Export(out, drafted.form, made)
 
 
-def special_ids(run: LoadedRun) -> dict[str, Any]:
-    """The ids that begin, end and fill a text: those of an imported model; ours has none."""
-    said: Mapping[str, Any] = (run.sealed.imported or {}).get("config", {})
-    return {key: said.get(key) for key in SPECIAL_IDS}
-
-
-def config_of(form: Form, model: Weighted, run: LoadedRun) -> dict[str, Any]:
-    """The foreign configuration."""
-    return {
-        "architectures": [form.architecture],
-        "model_type": form.model_type,
-        "vocab_size": run.model.vocab_size,
-        **form.write(model.config),
-        "tie_word_embeddings": model.config.tie_head,
-        "dtype": str(next(iter(model.weights.values())).dtype).removeprefix("torch."),
-        "use_cache": True,
-        **special_ids(run),
-    }
+def _proof(run: LoadedRun, drafted: Draft, folder: Path) -> Proof:
+    return prove(
+        run.model,
+        run.tokenizer,
+        drafted.open(folder),
+        form=drafted.form,
+        reader=drafted.reader,
+        packages=drafted.packages,
+        most=drafted.most,
+    )

@@ -1,11 +1,8 @@
-"""The proof of an export: the foreign library opens it, computes the same logits and continues with the same tokens."""
+"""The proof of an export: another library opens it, computes the same logits and continues with the same tokens."""
 
-import importlib
 import importlib.metadata
-import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,6 +22,19 @@ LONGEST = 128
 
 
 @dataclass(frozen=True)
+class Opened:
+    """An export as another library computes it.
+
+    Attributes:
+        logits: of tokens `[1, T]`, `[1, T, vocab]`.
+        ids: the tokens of a text; None if the export has no tokenizer.
+    """
+
+    logits: Callable[[Tensor], Tensor]
+    ids: Callable[[str], list[int]] | None = None
+
+
+@dataclass(frozen=True)
 class PromptProof:
     """One prompt in both libraries.
 
@@ -33,7 +43,7 @@ class PromptProof:
         ids: its tokens.
         greatest_difference: of the logits at all its positions.
         greatest_logit: the largest logit, which the difference is compared with.
-        equal_ids: whether their tokenizer gives the same ids.
+        equal_ids: whether their tokenizer gives the same ids; None if the export has no tokenizer.
         continuation: what this model writes after it, always the most probable token.
         equal_continuation: whether theirs writes the same.
     """
@@ -42,7 +52,7 @@ class PromptProof:
     ids: tuple[int, ...]
     greatest_difference: float
     greatest_logit: float
-    equal_ids: bool
+    equal_ids: bool | None
     continuation: str
     equal_continuation: bool
 
@@ -53,13 +63,13 @@ class Proof:
 
     Attributes:
         form: the form.
-        architecture: the foreign class.
+        reader: the library that opened the export.
         prompts: each prompt in both libraries.
         versions: of the libraries.
     """
 
     form: str
-    architecture: str
+    reader: str
     prompts: tuple[PromptProof, ...]
     versions: Mapping[str, str]
 
@@ -82,7 +92,7 @@ class Proof:
         """PROOF.json."""
         return {
             "form": self.form,
-            "architecture": self.architecture,
+            "reader": self.reader,
             "greatest_difference": self.greatest_difference,
             "relative_difference": self.relative_difference,
             "equal_greedy_text": self.equal_text,
@@ -91,42 +101,39 @@ class Proof:
         }
 
 
-def require_transformers() -> Any:
-    """The package.
+def prove(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    opened: Opened,
+    *,
+    form: str,
+    reader: str,
+    packages: Iterable[str] = (),
+    most: float | None = MOST_DIFFERENCE,
+) -> Proof:
+    """Compare a model with its export.
+
+    Args:
+        model: the model.
+        tokenizer: its tokenizer.
+        opened: the export in the other library.
+        form: the form of the export.
+        reader: the library's name.
+        packages: whose versions the proof records.
+        most: the greatest difference of logits allowed, as a share of the largest; None for no bound.
 
     Raises:
-        UsageError: it is not installed.
+        UsageError: the export gives other tokens, or the logits differ by more than `most`.
     """
-    try:
-        return importlib.import_module("transformers")
-    except ImportError:
-        raise UsageError(
-            "the proof opens the export in transformers, which is not installed: pip install 'vitral[interop]', or "
-            "--no-proof"
-        ) from None
-
-
-def prove(model: Transformer, tokenizer: Tokenizer, folder: Path, form: str, architecture: str) -> Proof:
-    """Open an export in transformers and compare.
-
-    Raises:
-        UsageError: it cannot be opened, gives other tokens, or the logits differ by more than `MOST_DIFFERENCE`.
-    """
-    package = require_transformers()
     model.eval()
-    package.utils.logging.disable_progress_bar()
-    with warnings.catch_warnings(), torch.inference_mode():
-        warnings.simplefilter("ignore")
-        try:
-            theirs = package.AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, dtype="auto").eval()
-            reader = package.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        except Exception as error:  # whatever a foreign library raises
-            raise UsageError("proof: transformers cannot open the export ({error})", error=_line(error)) from None
-        found = tuple(_compared(model, tokenizer, theirs, reader, ids) for ids in _prompts(model, tokenizer))
-    proof = Proof(form, architecture, found, {name: importlib.metadata.version(name) for name in _PACKAGES})
-    if not all(prompt.equal_ids for prompt in found):
-        raise UsageError("proof: the tokenizer gives other ids in transformers; nothing was exported")
-    if not proof.relative_difference <= MOST_DIFFERENCE:
+    with torch.inference_mode():
+        found = tuple(_compared(model, tokenizer, opened, ids) for ids in _prompts(model, tokenizer))
+    proof = Proof(
+        form, reader, found, {name: importlib.metadata.version(name) for name in ("vitral", "torch", *packages)}
+    )
+    if any(prompt.equal_ids is False for prompt in found):
+        raise UsageError("proof: the tokenizer gives other ids in {reader}; nothing was exported", reader=reader)
+    if most is not None and not proof.relative_difference <= most:
         raise UsageError(
             "proof: the logits differ by {difference:.2g} of the largest; nothing was exported",
             difference=proof.relative_difference,
@@ -134,12 +141,11 @@ def prove(model: Transformer, tokenizer: Tokenizer, folder: Path, form: str, arc
     return proof
 
 
-_PACKAGES = ("vitral", "torch", "transformers", "tokenizers", "safetensors")
-
-
-def _line(error: BaseException) -> str:
+def cannot_open(reader: str, error: BaseException) -> UsageError:
+    """The refusal of an export that the other library does not open."""
     lines = str(error).strip().splitlines()
-    return lines[0][:300] if lines else type(error).__name__
+    said = lines[0][:300] if lines else type(error).__name__
+    return UsageError("proof: {reader} cannot open the export ({error})", reader=reader, error=said)
 
 
 def _prompts(model: Transformer, tokenizer: Tokenizer) -> list[list[int]]:
@@ -151,20 +157,18 @@ def _prompts(model: Transformer, tokenizer: Tokenizer) -> list[list[int]]:
     return [ids[:size] for size in sorted({*(min(size, length) for size in BEGINS), length})]
 
 
-def _compared(model: Transformer, tokenizer: Tokenizer, theirs: Any, reader: Any, ids: list[int]) -> PromptProof:
+def _compared(model: Transformer, tokenizer: Tokenizer, opened: Opened, ids: list[int]) -> PromptProof:
     tokens = torch.tensor([ids])
-    one, other = model(tokens), theirs(tokens).logits
+    one, other = model(tokens), opened.logits(tokens)
     text = tokenizer.decode(ids)
-    equal_ids = list(reader.encode(text, add_special_tokens=False)) == tokenizer.encode(text).tolist()
     room = max(0, min(GREEDY_TOKENS, model.config.context_length - len(ids)))
-    ours = _greedy(model, tokens, room)
-    said = _greedy(lambda read: theirs(read).logits, tokens, room)
+    ours, said = _greedy(model, tokens, room), _greedy(opened.logits, tokens, room)
     return PromptProof(
         text,
         tuple(ids),
         float((one - other).abs().max()),
         float(one.abs().max()),
-        equal_ids,
+        None if opened.ids is None else opened.ids(text) == tokenizer.encode(text).tolist(),
         tokenizer.decode(ours),
         ours == said,
     )

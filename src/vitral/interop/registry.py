@@ -1,7 +1,6 @@
 """The forms by name, and which of them a model can take."""
 
 from vitral.core.checked import checked
-from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.interop.form import Form
 from vitral.interop.forms.gpt2 import GPT2
@@ -40,16 +39,14 @@ def form_of_type(model_type: object, where: str) -> Form:
 
 
 def chosen(name: str, model: Weighted) -> tuple[Form, Weighted]:
-    """A form by its name, or the first that can say the model; and the model as it says it.
+    """A form by its name, or with `ANY` the first that can say the model; and the model as it says it.
 
     Raises:
-        UsageError: the name is unknown, or the form cannot say the model.
+        UsageError: the form cannot say the model.
     """
     known = all_forms()
     if name in known:
         return known[name], known[name].said(model)
-    if name != ANY:
-        raise UsageError("--to {name}: {hint}", name=name, hint=nearest(name, [ANY, *known]))
     reasons = []
     for form in known.values():
         try:

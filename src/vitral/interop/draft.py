@@ -1,0 +1,34 @@
+"""An export before it is written: its files, and how another library opens them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vitral.interop.proof import MOST_DIFFERENCE, Opened
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The files of an export, not yet written.
+
+    Attributes:
+        form: the form that says the model.
+        files: the content of each file by name, without the model card and the proof.
+        reader: the library that opens the export.
+        packages: whose versions the proof records.
+        require: raises UsageError where the library is not installed.
+        open: the written folder → the export in that library; raises UsageError if it cannot be opened.
+        use: lines of the model card that show how to use the export.
+        front: lines of the model card's front matter.
+        most: the greatest difference of logits allowed, as a share of the largest; None for no bound.
+    """
+
+    form: str
+    files: Mapping[str, bytes]
+    reader: str
+    packages: Sequence[str]
+    require: Callable[[], object]
+    open: Callable[[Path], Opened]
+    use: Sequence[str]
+    front: Sequence[str] = ()
+    most: float | None = MOST_DIFFERENCE

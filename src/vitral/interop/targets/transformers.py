@@ -1,0 +1,108 @@
+"""A folder of transformers: weights, configuration, tokenizer."""
+
+import importlib
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+
+from vitral.core.errors import UsageError
+from vitral.core.files import as_json
+from vitral.interop.draft import Draft
+from vitral.interop.foreign import CONFIG, WEIGHTS
+from vitral.interop.form import Form
+from vitral.interop.importing import SPECIAL_IDS
+from vitral.interop.proof import Opened, cannot_open
+from vitral.interop.registry import chosen
+from vitral.interop.rewrites import Weighted
+from vitral.interop.rules import exported
+from vitral.interop.tokenizers import DOCUMENT, SETTINGS, settings_of, written
+from vitral.runs import LoadedRun
+
+GENERATION = "generation_config.json"
+FILES = (CONFIG, WEIGHTS, DOCUMENT, SETTINGS, GENERATION)
+_FRONT = ("library_name: transformers", "pipeline_tag: text-generation")
+_USE = (
+    "```python",
+    "from transformers import AutoModelForCausalLM, AutoTokenizer",
+    "",
+    'model, tokenizer = AutoModelForCausalLM.from_pretrained("."), AutoTokenizer.from_pretrained(".")',
+    'ids = tokenizer("A prompt", return_tensors="pt", add_special_tokens=False).input_ids',
+    "print(tokenizer.decode(model.generate(ids, do_sample=True)[0]))",
+    "```",
+)
+
+
+def draft(run: LoadedRun, to: str) -> Draft:
+    """A run in a form of transformers.
+
+    Raises:
+        UsageError: no such form, or it cannot say the model.
+    """
+    form, said = chosen(to, Weighted(run.model.config, run.model.state_dict()))
+    files = {
+        CONFIG: as_json(config_of(form, said, run)),
+        WEIGHTS: safetensors.torch.save(exported(form.rules(said.config), said.weights), {"format": "pt"}),
+        DOCUMENT: written(run.tokenizer).encode("utf-8"),
+        SETTINGS: as_json(settings_of(run.tokenizer, said.config.context_length)),
+        GENERATION: as_json({"max_length": said.config.context_length, **special_ids(run)}),
+    }
+    packages = ("transformers", "tokenizers", "safetensors")
+    return Draft(form.name, files, "transformers", packages, require, opened, _USE, _FRONT)
+
+
+def require() -> Any:
+    """The package.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        return importlib.import_module("transformers")
+    except ImportError:
+        raise UsageError(
+            "the proof opens the export in transformers, which is not installed: pip install 'vitral[interop]', or "
+            "--no-proof"
+        ) from None
+
+
+def opened(folder: Path) -> Opened:
+    """An export in transformers.
+
+    Raises:
+        UsageError: it cannot be opened.
+    """
+    package = require()
+    package.utils.logging.disable_progress_bar()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            model = package.AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, dtype="auto").eval()
+            tokenizer = package.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        except Exception as error:  # whatever a foreign library raises
+            raise cannot_open("transformers", error) from None
+    return Opened(
+        lambda tokens: model(tokens).logits, lambda text: list(tokenizer.encode(text, add_special_tokens=False))
+    )
+
+
+def special_ids(run: LoadedRun) -> dict[str, Any]:
+    """The ids that begin, end and fill a text: those of an imported model; ours has none."""
+    said: Mapping[str, Any] = (run.sealed.imported or {}).get("config", {})
+    return {key: said.get(key) for key in SPECIAL_IDS}
+
+
+def config_of(form: Form, model: Weighted, run: LoadedRun) -> dict[str, Any]:
+    """The foreign configuration."""
+    return {
+        "architectures": [form.architecture],
+        "model_type": form.model_type,
+        "vocab_size": run.model.vocab_size,
+        **form.write(model.config),
+        "tie_word_embeddings": model.config.tie_head,
+        "dtype": str(next(iter(model.weights.values())).dtype).removeprefix("torch."),
+        "use_cache": True,
+        **special_ids(run),
+    }
