@@ -82,7 +82,8 @@ def attend(
     time, source = q.shape[-2], k.shape[-2]
     if isinstance(chosen, masks.Causal) and time == 1:
         chosen = masks.Bidirectional()  # the last position sees every key
-    plainly_causal = isinstance(chosen, masks.Causal) and time == source and bias is None
+    # bool: in a traced graph with symbolic lengths the comparison is a symbol.
+    plainly_causal = bool(isinstance(chosen, masks.Causal) and time == source and bias is None)
     unmasked = isinstance(chosen, masks.Bidirectional)
     open_to_all = unmasked or (plainly_causal and scale != "adaptive")
     allowed = None if open_to_all else _fitting("mask", chosen.allowed(time, source, q.device), q, source)

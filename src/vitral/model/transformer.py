@@ -201,7 +201,7 @@ class Transformer(CheckedModule):
     def _check_cache(self, cache: KVCache, batch: int, time: int) -> None:
         cache.reserve(batch, time)
         together = 0 if self.mask is None else self.mask.joint_prefix() or 0
-        if cache.length == 0 and time < together:
+        if together and cache.length == 0 and time < together:
             raise UsageError(
                 "cache: the first {together} tokens (the prefix) must be given at once, not {time}",
                 together=together,

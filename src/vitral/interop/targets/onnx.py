@@ -1,0 +1,170 @@
+"""ONNX: graphs for onnxruntime and every other runtime that reads them, with a tokenizer."""
+
+import importlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer as Engine
+from torch import Tensor
+
+from vitral.core.errors import UsageError
+from vitral.core.files import as_json
+from vitral.interop.draft import Draft
+from vitral.interop.proof import Opened, cannot_open
+from vitral.interop.targets.onnx_graphs import ACTIVATIONS, DATA, LOGITS, PAST, TOKENS, graph_files
+from vitral.interop.targets.onnx_model import UNTIL_NOW, cache_names, has_cache, needs_length
+from vitral.interop.targets.transformers import GENERATION, special_ids
+from vitral.interop.tokenizers import DOCUMENT, SETTINGS, settings_of, written
+from vitral.model import Transformer
+from vitral.runs import LoadedRun
+
+FORM = "onnx"
+FILES = (LOGITS, PAST, ACTIVATIONS, DATA, DOCUMENT, SETTINGS, GENERATION)
+_FRONT = ("library_name: onnxruntime", "pipeline_tag: text-generation")
+_USE = """```python
+import numpy, onnxruntime, tokenizers
+
+session, tokenizer = onnxruntime.InferenceSession("{file}"), tokenizers.Tokenizer.from_file("{tokenizer}")
+ids = tokenizer.encode("A prompt", add_special_tokens=False).ids
+while len(ids) < {length}:
+    ids.append(int(session.run(["logits"], {{"{tokens}": numpy.array([ids])}})[0][0, -1].argmax()))
+print(tokenizer.decode(ids, skip_special_tokens=False))
+```"""
+
+
+def draft(run: LoadedRun, to: str) -> Draft:
+    """A run as ONNX graphs.
+
+    Raises:
+        UsageError: a package is missing, or PyTorch cannot write the model as a graph.
+    """
+    model = run.model.eval()
+    if any(tensor.dtype != torch.float32 for tensor in model.state_dict().values()):
+        raise UsageError("onnx: only weights of float32 are written")
+    told = {"run": run.sealed.identity.run, "step": str(run.step), "context_length": str(model.config.context_length)}
+    files = {
+        **graph_files(model, told),
+        DOCUMENT: written(run.tokenizer).encode("utf-8"),
+        SETTINGS: as_json(settings_of(run.tokenizer, model.config.context_length)),
+        GENERATION: as_json({"max_length": model.config.context_length, **special_ids(run)}),
+    }
+    packages = ("onnx", "onnxscript", "onnxruntime")
+    return Draft(FORM, files, "onnxruntime", packages, require, lambda folder: opened(folder, model), use(model), _FRONT)
+
+
+def require() -> Any:
+    """The package that runs graphs.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        return importlib.import_module("onnxruntime")
+    except ImportError:
+        raise UsageError(
+            "the proof opens the export in onnxruntime, which is not installed: pip install 'vitral[interop]', or "
+            "--no-proof"
+        ) from None
+
+
+def use(model: Transformer) -> list[str]:
+    """The lines of the model card that show how to use the graphs."""
+    length = model.config.context_length
+    lines = _USE.format(file=LOGITS, tokenizer=DOCUMENT, length=min(50, length), tokens=TOKENS).split("\n")
+    lines += [
+        "",
+        f"`{LOGITS}`: `{TOKENS}`, int64 `[batch, time]`, gives `logits`, `[batch, time, vocab]`.",
+        f"`{ACTIVATIONS}` gives {len(model.activation_names)} named activations, from `embed` to `logits`.",
+    ]
+    if has_cache(model):
+        lines.append(f"`{PAST}` {_of_cache(model)}")
+    else:
+        lines.append("There is no graph with a cache: this model keeps nothing of earlier tokens.")
+    return [*lines, f"All graphs read their weights from `{DATA}`."]
+
+
+def _of_cache(model: Transformer) -> str:
+    before, after = cache_names(model, before=True), cache_names(model, before=False)
+    if model.config.recurrence is not None:
+        kept = f"the state of every LSTM, float32 `[1, batch, {model.config.d_model}]`, zeros at the first call"
+    else:
+        shape = f"`[batch, {model.config.kv_heads}, past, {model.config.d_head}]`"
+        kept = f"the keys and values of earlier tokens, float32 {shape}, with past = 0 at the first call"
+    told = f" `{UNTIL_NOW}`, int64 `[1]`, is the number of earlier tokens." if needs_length(model) else ""
+    together = 0 if model.mask is None else model.mask.joint_prefix() or 0
+    prefix = f" The first call has the whole prefix, {together} tokens." if together else ""
+    return (
+        f"takes the new tokens and `{before[0]}`, `{before[1]}`, …: {kept}. It gives their `logits` and "
+        f"`{after[0]}`, `{after[1]}`, …, which the next call takes.{told}{prefix}"
+    )
+
+
+def opened(folder: Path, model: Transformer) -> Opened:
+    """An export in onnxruntime.
+
+    Raises:
+        UsageError: it cannot be opened.
+    """
+    graphs = _Graphs(folder)
+    try:
+        engine = Engine.from_file(str(folder / DOCUMENT))
+    except Exception as error:  # the package's own class
+        raise cannot_open("tokenizers", error) from None
+    return Opened(
+        lambda tokens: graphs.run(LOGITS, {TOKENS: tokens})["logits"],
+        lambda text: list(engine.encode(text, add_special_tokens=False).ids),
+        _cached(graphs, model) if has_cache(model) else None,
+        lambda tokens: graphs.run(ACTIVATIONS, {TOKENS: tokens}),
+    )
+
+
+class _Graphs:
+    """The graphs of a folder, of which one at a time is in memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.name, self.session = folder, "", None
+
+    def run(self, name: str, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The outputs of a graph by name.
+
+        Raises:
+            UsageError: it cannot be opened or run.
+        """
+        package = require()
+        try:
+            if self.name != name:
+                self.name, self.session = "", None
+                options = package.SessionOptions()
+                options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 4
+                self.session = package.InferenceSession(self.folder / name, options)
+                self.name = name
+            session: Any = self.session
+            found = session.run(None, {each: tensor.numpy() for each, tensor in given.items()})
+            return {one.name: torch.from_numpy(array) for one, array in zip(session.get_outputs(), found, strict=True)}
+        except Exception as error:  # the package's own classes
+            raise cannot_open("onnxruntime", error) from None
+
+
+def _cached(graphs: _Graphs, model: Transformer) -> Callable[[Tensor], Tensor]:
+    """tokens → their logits, computed one after another; a prefix at once."""
+    before, after = cache_names(model, before=True), cache_names(model, before=False)
+    config = model.config
+    together = max(1, 0 if model.mask is None else model.mask.joint_prefix() or 0)
+
+    def logits(tokens: Tensor) -> Tensor:
+        rows, time = tokens.shape
+        recurrent = config.recurrence is not None
+        empty = torch.zeros((1, rows, config.d_model) if recurrent else (rows, config.kv_heads, 0, config.d_head))
+        past, found = [empty] * len(before), list[Tensor]()
+        for start, end in zip([0, *range(together, time)], [*range(together, time), time], strict=True):
+            given = {TOKENS: tokens[:, start:end], **dict(zip(before, past, strict=True))}
+            if needs_length(model):
+                given[UNTIL_NOW] = torch.tensor([start])
+            made = graphs.run(PAST, given)
+            past = [made[name] for name in after]
+            found.append(made["logits"])
+        return torch.cat(found, dim=1)
+
+    return logits
