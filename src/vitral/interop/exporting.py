@@ -44,7 +44,7 @@ def export_run(run: LoadedRun, out: Path, *, to: str = ANY, proof: bool = True, 
     Args:
         run: the run.
         out: the folder to create.
-        to: a form, or "hf" for the first of transformers that can say the model.
+        to: a form, "hf" for the first of transformers that can say the model, or one of `TARGETS`.
         proof: whether the library opens the export before it gets its name.
         command: the command that makes it again, for the model card.
 

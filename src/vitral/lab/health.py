@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from vitral.core.tables import Tabular
 from vitral.core.versions import versions
 from vitral.figures.notebook import Shown
 from vitral.figures.text import visible
+from vitral.interop.targets.onnx_model import LOWEST_TORCH, PACKAGES
 from vitral.lab.configuration import presets
 from vitral.lab.machine_speed import ComparedSpeed, compare_speeds
 from vitral.model import ModelConfig, Transformer
@@ -120,6 +122,7 @@ def examine_machine() -> Diagnosis:
         HealthCheck("unknown", N_("compiler"), f"{compiler}; {compiling}" if compiler else without),
         _precision_finding(),
         _fresh_finding(),
+        _onnx_finding(),
     ]
     return Diagnosis((*findings, *_accelerator_findings()))
 
@@ -169,6 +172,19 @@ def _fresh_finding() -> HealthCheck:
         "({preset}, of {n} presets)"
     )
     return HealthCheck(mark, N_("initial loss"), found.format(n=len(known), preset=largest, excess=excess[largest]))
+
+
+def _onnx_finding() -> HealthCheck:
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    if missing:
+        found = N_("not installed: {packages}; pip install 'vitral[interop]'").format(packages=", ".join(missing))
+        return HealthCheck("unknown", N_("export to ONNX"), found)
+    numbers = tuple(int(number) for number in torch.__version__.split(".")[:2])
+    places = {"version": torch.__version__, "lowest": ".".join(map(str, LOWEST_TORCH))}
+    if numbers < LOWEST_TORCH:
+        found = N_("tested from PyTorch {lowest} on, here is {version}")
+        return HealthCheck("unknown", N_("export to ONNX"), found.format(**places))
+    return HealthCheck("ok", N_("export to ONNX"), N_("PyTorch {version}, at least {lowest}").format(**places))
 
 
 def _accelerator_findings() -> list[HealthCheck]:

@@ -43,12 +43,12 @@ def export(
         run: a folder, or a run.
         out: the folder to create.
         to: the form: "gpt2", "llama", "mistral", "gpt-neox", "opt", "gpt-neo", "mpt", or "hf" for the first of them
-            that can say the model.
-        proof: whether transformers opens the export and gives the same logits; needs the extra `interop`.
+            that can say the model; or "onnx".
+        proof: whether the other library opens the export and gives the same logits; needs the extra `interop`.
         checkpoint: "best" or "last".
 
     Raises:
-        UsageError: no form can say the model, the proof fails or transformers is not installed; nothing is left behind.
+        UsageError: no form can say the model, the proof fails or a library is missing; nothing is left behind.
         StorageError: writing to disk failed.
     """
     folder = path_of(run)

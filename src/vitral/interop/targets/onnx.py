@@ -51,7 +51,9 @@ def draft(run: LoadedRun, to: str) -> Draft:
         GENERATION: as_json({"max_length": model.config.context_length, **special_ids(run)}),
     }
     packages = ("onnx", "onnxscript", "onnxruntime")
-    return Draft(FORM, files, "onnxruntime", packages, require, lambda folder: opened(folder, model), use(model), _FRONT)
+    return Draft(
+        FORM, files, "onnxruntime", packages, require, lambda folder: opened(folder, model), use(model), _FRONT
+    )
 
 
 def require() -> Any:
@@ -148,7 +150,7 @@ class _Graphs:
 
 
 def _cached(graphs: _Graphs, model: Transformer) -> Callable[[Tensor], Tensor]:
-    """tokens → their logits, computed one after another; a prefix at once."""
+    """Tokens → their logits, computed one after another; a prefix at once."""
     before, after = cache_names(model, before=True), cache_names(model, before=False)
     config = model.config
     together = max(1, 0 if model.mask is None else model.mask.joint_prefix() or 0)

@@ -8,15 +8,17 @@ import warnings
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import jaxtyping
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.export import Dim
 
 from vitral.core.errors import UsageError, VitralError
 from vitral.interop.targets.onnx_model import (
+    PACKAGES,
     UNTIL_NOW,
     Activations,
     Logits,
@@ -60,8 +62,8 @@ def graph_files(model: Transformer, told: Mapping[str, str]) -> dict[str, bytes]
     Raises:
         UsageError: a package is missing, or PyTorch cannot write the model as a graph.
     """
-    for package in ("onnx", "onnxscript"):
-        if importlib.util.find_spec(package) is None:
+    for package in PACKAGES[:2]:
+        if find_spec(package) is None:
             raise UsageError("onnx: {package} is not installed: pip install 'vitral[interop]'", package=package)
     weights = _Weights()
     files: dict[str, bytes] = {}
@@ -131,7 +133,9 @@ def _name_lengths(made: Any, lengths: tuple[Any, ...]) -> None:
     for value in [*made.graph.inputs, *(out for node in made.graph for out in node.outputs)]:
         if value.shape is not None:
             value.shape = ir.Shape(
-                axis if isinstance(axis, int) else _NUMBERED.sub(lambda found: names[found[0]], axis.value or "") or None
+                axis
+                if isinstance(axis, int)
+                else _NUMBERED.sub(lambda found: names[found[0]], axis.value or "") or None
                 for axis in value.shape
             )
 

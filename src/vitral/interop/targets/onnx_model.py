@@ -15,6 +15,10 @@ from vitral.model.recurrence import Carry, Recurrence
 
 ONNX_GATES = (0, 3, 1, 2)
 """The gates in the order of ONNX: input, output, forget, candidate. PyTorch's are input, forget, candidate, output."""
+PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+"""PyTorch writes graphs with the first two; the third runs them."""
+LOWEST_TORCH = (2, 13)
+"""The lowest version of PyTorch on which the tests of these graphs have passed."""
 UNTIL_NOW = "past_length"
 """The input with the number of earlier tokens, where no other input tells it."""
 
@@ -127,20 +131,21 @@ class FlatCache(KVCache):
         return [tensor for pair in pairs for tensor in pair]
 
 
-class Logits(nn.Module):
-    """tokens → logits."""
-
+class _OfModel(nn.Module):
     def __init__(self, model: Transformer) -> None:
-        """Keep the model."""
         super().__init__()
         self.model = model
+
+
+class Logits(_OfModel):
+    """tokens → logits."""
 
     def forward(self, tokens: Tensor) -> tuple[Tensor, ...]:
         """The logits."""
         return (self.model(tokens),)
 
 
-class Activations(Logits):
+class Activations(_OfModel):
     """tokens → every named activation."""
 
     def forward(self, tokens: Tensor) -> tuple[Tensor, ...]:
@@ -150,7 +155,7 @@ class Activations(Logits):
         return tuple(recorder.kept[name] for name in self.model.activation_names)
 
 
-class WithPast(Logits):
+class WithPast(_OfModel):
     """tokens, cache → logits, cache."""
 
     def forward(self, tokens: Tensor, past: tuple[Tensor, ...], length: Tensor | None = None) -> tuple[Tensor, ...]:
