@@ -8,9 +8,10 @@ import torch
 from variants import TOKENIZER, made
 
 from vitral.core.errors import UsageError
+from vitral.data import ByteTokenizer
 from vitral.interop import export_run
 from vitral.interop.importing import Imported, write_run
-from vitral.interop.targets.onnx import use
+from vitral.interop.targets.onnx import prompt_of, use
 from vitral.interop.targets.onnx_model import cache_names, has_cache, needs_length
 from vitral.lab import health
 from vitral.runs import load_run
@@ -52,6 +53,8 @@ def test_the_card_tells_what_each_kind_of_model_keeps() -> None:
     assert cache_names(lstm, before=False)[:2] == ["present_state.0.hidden", "present_state.0.cell"]
     assert (needs_length(window), needs_length(lstm), needs_length(alone)) == (False, True, False)
     assert "past_length" in "".join(use(lstm))
+    assert (prompt_of(TOKENIZER), prompt_of(ByteTokenizer())) == ("a", "A prompt")
+    assert 'encode("a"' in "".join(use(lstm, prompt_of(TOKENIZER)))
     for variant in ("bidirectional", "neither", "no layer"):
         assert not has_cache(made(variant))
         assert "model_with_past" not in "".join(use(made(variant)))

@@ -113,5 +113,17 @@ def _proof(proof: Proof | None, reader: str) -> list[str]:
     return [
         f"`PROOF.json`: opened in {reader}, {len(proof.prompts)} prompts, greatest difference of logits "
         f"{proof.greatest_difference:.2g} ({proof.relative_difference:.1g} of the largest); always taking the most "
-        f"probable token writes {greedy} text. {versions}."
+        f"probable token writes {greedy} text. {_further(proof)}{versions}."
     ]
+
+
+def _further(proof: Proof) -> str:
+    told = ""
+    if proof.cached_difference is not None:
+        told += (
+            f"Token by token with the cache the logits differ by at most {proof.cached_difference:.1g} of the largest. "
+        )
+    if proof.activation_differences:
+        greatest = max(proof.activation_differences.values())
+        told += f"Each named activation differs by at most {greatest:.1g} of its largest number. "
+    return told
