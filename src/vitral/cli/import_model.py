@@ -53,6 +53,7 @@ def import_model(
                 "{count:,} of the {rows:,} rows of the embedding has no token; it is kept, and never written",
                 "{count:,} of the {rows:,} rows of the embedding have no token; they are kept, and never written",
                 unused,
+                count=unused,
                 rows=tokens.vocab_size,
             )
         )

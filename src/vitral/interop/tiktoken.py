@@ -38,7 +38,7 @@ SPECIALS: Mapping[str, Mapping[str, int]] = {
         "<|endofprompt|>": 100276,
     },
 }
-_ATOM = re.compile(r"\\.|\[(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]|\}\+|[$^]|.", re.DOTALL)
+_ATOM = re.compile(r"\\[pP]\{\^?\w+\}|\\.|\[(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]|\}\+|[$^]|.", re.DOTALL)
 """A part of a regular expression: an escaped character, a class, or one character."""
 
 
@@ -109,8 +109,9 @@ def document_of(ranks: Mapping[bytes, int], said: Ranks, where: Path) -> str:
     if taken & set(specials.values()) or len(set(specials.values())) < len(specials) or vocabulary.keys() & specials:
         raise UsageError("{where}: a special token has the id or the text of another token", where=where)
     merges = [(spelled(left), spelled(right)) for left, right in _merges(ranks)]
+    pattern = _same_pattern(said.pattern, where)
     try:
-        cut = pre_tokenizers.Split(Regex(_same_pattern(said.pattern, where)), "isolated")
+        cut = pre_tokenizers.Split(Regex(pattern), "isolated")
     except Exception as error:  # the package's own class
         raise UsageError("{where}: pattern: {error}", where=where, error=str(error)[:200]) from None
     engine = Engine(models.BPE(vocab={**vocabulary, **specials}, merges=merges, ignore_merges=True))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from vitral.interop.form import Form
+from vitral.interop.form import SOME, Form
 from vitral.interop.rewrites import (
     Weighted,
     fold_scale,
@@ -115,6 +115,7 @@ TORCH_NN = Form(
         "residual": (True,),
         "parallel": (False,),
         "num_kv_heads": (None,),
+        "num_layers": (SOME,),
         "d_head": (None,),
     },
     rewrites=(

@@ -24,6 +24,7 @@ from vitral.runs import LoadedRun
 _IMPORTS = """\
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import safetensors.torch
@@ -33,7 +34,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 """
 _RUN = """\
-model = EncoderModel(json.load(open("config.json"))).eval()
+model = EncoderModel(json.loads(Path("config.json").read_text())).eval()
 model.load_state_dict(safetensors.torch.load_file("model.safetensors"))
 ids = Tokenizer.from_file("tokenizer.json").encode("A prompt", add_special_tokens=False).ids
 logits = model(torch.tensor([ids]))
