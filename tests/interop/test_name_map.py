@@ -308,6 +308,6 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--map"):
         import_model(source, tmp_path / "run")
     source.write_bytes(raw[:100])
-    with pytest.raises(UsageError, match="model.safetensors"):
+    with pytest.raises(UsageError, match=r"model\.safetensors"):
         import_model(source, tmp_path / "run", names=names)
     assert not (tmp_path / "run").exists()

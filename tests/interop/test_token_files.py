@@ -4,6 +4,7 @@ import base64
 import random
 import re
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from vitral.data import CharTokenizer
 from vitral.interop.tiktoken import PATTERNS, Ranks, document_of, read_ranks
 from vitral.interop.token_files import tokenizer_from
 
-SAMPLE = "the cat sat on the mat; that cat's hat, 1234567 hats!\n\n  Two  thousand\thats?  \n\nÁgua é o que há — não? \n"
+SAMPLE = (
+    "the cat sat on the mat; that cat's hat, 1234567 hats!\n\n  Two  thousand\thats?  \n\nÁgua é o que há — não? \n"
+)
 END = "<|end|>"
 SPLIT = re.compile(r"[A-Za-z]+|[0-9]{1,3}|\s+|.", re.DOTALL)
 """Like the pattern that the files of these tests name, in Python's own language."""
@@ -25,7 +28,7 @@ def learned(text: str, size: int) -> dict[bytes, int]:
     words = [[bytes([byte]) for byte in word.encode()] for word in SPLIT.findall(text)]
     found = [bytes([byte]) for byte in range(256)]
     while len(found) < size:
-        pairs = [one + other for word in words for one, other in zip(word, word[1:], strict=False)]
+        pairs = [one + other for word in words for one, other in pairwise(word)]
         best = max(sorted(set(pairs)), key=pairs.count)
         found.append(best)
         words = [joined(word, best) for word in words]
@@ -48,7 +51,9 @@ def by_hand(ranks: dict[bytes, int], text: str) -> list[int]:
     for word in SPLIT.findall(text):
         whole = word.encode()
         parts = [whole] if whole in ranks else [bytes([byte]) for byte in whole]
-        while pairs := [(ranks[pair], at) for at in range(len(parts) - 1) if (pair := b"".join(parts[at : at + 2])) in ranks]:
+        while pairs := [
+            (ranks[pair], at) for at in range(len(parts) - 1) if (pair := b"".join(parts[at : at + 2])) in ranks
+        ]:
             at = min(pairs)[1]
             parts[at : at + 2] = [b"".join(parts[at : at + 2])]
         ids += [ranks[part] for part in parts]

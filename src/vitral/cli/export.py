@@ -16,7 +16,8 @@ def export(
         str,
         typer.Option(
             metavar="NAME",
-            help="gpt2, llama, mistral, gpt-neox, opt, gpt-neo, mpt; or hf, the first of them that can say the model; torch-nn.",
+            help="gpt2, llama, mistral, gpt-neox, opt, gpt-neo, mpt; or hf, the first of them that can say the model; "
+            "torch-nn for torch's own modules.",
         ),
     ] = "hf",
     proof: Annotated[

@@ -30,7 +30,9 @@ def import_model(
     ] = None,
     names: Annotated[
         Path | None,
-        typer.Option("--map", metavar="FILE", help="TOML file that says the names of the tensors; see docs/interop.md."),
+        typer.Option(
+            "--map", metavar="FILE", help="TOML file that says the names of the tensors; see docs/interop.md."
+        ),
     ] = None,
 ) -> None:
     """Make a run of another library's model: GPT-2, Llama, Mistral, GPT-NeoX, OPT, GPT-Neo, MPT, nanoGPT, torch.nn.

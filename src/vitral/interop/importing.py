@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from vitral.core.checked import checked
+from vitral.core.errors import UsageError
 from vitral.core.process import using_threads
 from vitral.data import CorpusConfig
-from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer, special_tokens, undeclared
 from vitral.interop.foreign import read_foreign
 from vitral.interop.hub import fetched, is_hub
@@ -21,9 +21,8 @@ from vitral.runs import RunConfig, RunFolder, TrainingConfig, refuse_existing
 from vitral.runs.checkpoint import FORMAT, Checkpoint
 from vitral.runs.environment import describe_environment
 from vitral.runs.folder import IMPORTED
+from vitral.runs.identity import SPECIAL_IDS as SPECIAL_IDS
 from vitral.runs.identity import document_hash, new_identity
-
-SPECIAL_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
 @checked(first=True)

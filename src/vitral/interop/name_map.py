@@ -63,9 +63,7 @@ class NameMap(Config):
     ignored: Annotated[tuple[str, ...], Field(strict=False)] = ()
 
 
-def read_named(
-    source: Path, names: Path, *, tokenizer: str | Path | None = None, hub: Any = None
-) -> Imported:
+def read_named(source: Path, names: Path, *, tokenizer: str | Path | None = None, hub: Any = None) -> Imported:
     """The model in safetensors, by a map of names.
 
     Args:
@@ -211,9 +209,7 @@ def _maker(key: str, place: Place, config: ModelConfig, at: str) -> Make:
 def _of_attention(ours: str, part: str, layer: int, place: Place, config: ModelConfig, at: str) -> Rule:
     heads, shared = config.num_heads, config.kv_heads
     if place.by == "head" and (heads != shared or not isinstance(place.name, str)):
-        raise UsageError(
-            '{where}: by = "head" needs one name, and as many key-value heads as heads', where=at
-        )
+        raise UsageError('{where}: by = "head" needs one name, and as many key-value heads as heads', where=at)
     widths = [count * config.d_head for count in (heads, shared, shared)]
     order = ["qkv".index(letter) for letter in place.order]
     given: Sequence[str] = (place.name,) if isinstance(place.name, str) else place.name

@@ -123,11 +123,12 @@ def _said(held: Mapping[str, Any], where: str) -> dict[str, Any]:
 def _trained(held: Mapping[str, Any]) -> dict[str, Any]:
     """How far the model was trained on what: step, best validation loss, name of the data."""
     loss, step, config = held.get("best_val_loss"), held.get("iter_num"), held.get("config")
-    loss = float(loss) if isinstance(loss, Tensor | float) and (type(loss) is float or loss.numel() == 1) else None
+    if isinstance(loss, Tensor) and loss.numel() == 1:
+        loss = float(loss)
     data = config.get("dataset") if isinstance(config, Mapping) else None
     return {
         "iter_num": step if type(step) is int else None,
-        "best_val_loss": loss if loss is not None and math.isfinite(loss) else None,
+        "best_val_loss": loss if isinstance(loss, float) and math.isfinite(loss) else None,
         "dataset": data if type(data) is str else None,
     }
 

@@ -133,8 +133,8 @@ def _merges(ranks: Mapping[bytes, int]) -> Iterator[tuple[bytes, bytes]]:
 def _same_pattern(pattern: str, where: Path) -> str:
     r"""A pattern of tiktoken in the language of the `tokenizers` package.
 
-    There, `$` is the end of a line (here it becomes `\z`), and the `+` of `{1,3}+` repeats instead of holding on to what
-    was found, which is the same as without it at the end of an alternative only.
+    There, `$` is the end of a line (here it becomes `\z`), and the `+` of `{1,3}+` repeats instead of holding on to
+    what was found, which is the same as without it at the end of an alternative only.
 
     Raises:
         UsageError: it has such a `+` elsewhere.

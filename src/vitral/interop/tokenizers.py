@@ -41,8 +41,8 @@ def written(tokenizer: Tokenizer) -> str:
 
 def _engine(base: Tokenizer, specials: list[str], whole: Tokenizer) -> Any:
     """The tokenizer of the package; special tokens are words of its vocabulary, which keep their ids."""
-    from tokenizers import decoders, models, pre_tokenizers
     from tokenizers import Tokenizer as Engine
+    from tokenizers import decoders, models, pre_tokenizers
 
     taken = dict(whole.declared) if isinstance(whole, DeclaringTokenizer) else {}
     free = [token for token in range(whole.vocab_size) if token not in set(taken.values())]

@@ -49,9 +49,7 @@ def _rules(config: ModelConfig) -> list[Rule]:
     return [
         same("token_embedding.weight", "embedding.weight"),
         same("positions.weight", "positions.weight"),
-        *by_layer(
-            config.num_layers, lambda layer: layer_rules(config, f"blocks.{layer}", f"encoder.layers.{layer}")
-        ),
+        *by_layer(config.num_layers, lambda layer: layer_rules(config, f"blocks.{layer}", f"encoder.layers.{layer}")),
         *(final if config.has_final_norm else []),
         *([] if config.tie_head else head),
     ]

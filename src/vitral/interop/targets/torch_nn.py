@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from vitral.runs import LoadedRun
 _IMPORTS = """\
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +50,13 @@ class EncoderModel(nn.Module):
         """Build it from the content of `config.json`."""
         super().__init__()
         width, bias, epsilon = said["d_model"], said["bias"], said["layer_norm_eps"]
-        activations = {"gelu_tanh": lambda x: functional.gelu(x, approximate="tanh")}
+        named = said["activation"]
         layer = nn.TransformerEncoderLayer(
             width,
             said["nhead"],
             said["dim_feedforward"],
             dropout=0.0,
-            activation=activations.get(said["activation"], said["activation"]),
+            activation=partial(functional.gelu, approximate="tanh") if named == "gelu_tanh" else named,
             layer_norm_eps=epsilon,
             batch_first=True,
             norm_first=said["norm_first"],
