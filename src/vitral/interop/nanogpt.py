@@ -1,4 +1,4 @@
-"""nanoGPT's `ckpt.pt`: the only pickle that is read, by torch's reader of tensors and plain data (`weights_only`)."""
+"""nanoGPT's `ckpt.pt`: read by torch's reader of tensors and plain data (`weights_only`), which runs nothing."""
 
 import hashlib
 import math
