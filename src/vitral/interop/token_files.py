@@ -19,7 +19,7 @@ from vitral.interop.tokenizers import character_document, foreign_tokenizer, rea
 
 MOST_TEXT = 1 << 31
 MOST_LISTED = 1 << 26
-PICKLES = (".pkl", ".pickle", ".pt", ".bin", ".model")
+PICKLES = (".pkl", ".pt", ".bin")
 
 
 class TokenFile(Config):
