@@ -1,5 +1,6 @@
 """A map of names of the user's: any GPT in safetensors, checked by modules and formulas that know nothing of ours."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,16 +52,16 @@ feed_forward = "relu"
 class NotesModel(nn.Module):
     """The course notes' model in Python, its attention by torch's own module."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = WIDTH, context: int = CONTEXT, heads: int = HEADS) -> None:
         super().__init__()
-        self.wte, self.wpe = nn.Embedding(ROWS, WIDTH), nn.Embedding(CONTEXT, WIDTH)
-        self.MM = nn.ModuleList(nn.MultiheadAttention(WIDTH, HEADS, batch_first=True) for _ in range(LAYERS))
-        self.scale1 = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(LAYERS))
-        self.scale2 = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(LAYERS))
+        self.wte, self.wpe = nn.Embedding(ROWS, width), nn.Embedding(context, width)
+        self.MM = nn.ModuleList(nn.MultiheadAttention(width, heads, batch_first=True) for _ in range(LAYERS))
+        self.scale1 = nn.ModuleList(nn.LayerNorm(width) for _ in range(LAYERS))
+        self.scale2 = nn.ModuleList(nn.LayerNorm(width) for _ in range(LAYERS))
         self.FFN = nn.ModuleList(
-            nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.ReLU(), nn.Linear(4 * WIDTH, WIDTH)) for _ in range(LAYERS)
+            nn.Sequential(nn.Linear(width, 4 * width), nn.ReLU(), nn.Linear(4 * width, width)) for _ in range(LAYERS)
         )
-        self.scale3, self.ln_f = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, ROWS, bias=False)
+        self.scale3, self.ln_f = nn.LayerNorm(width), nn.Linear(width, ROWS, bias=False)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """The logits."""
@@ -107,6 +108,19 @@ def test_the_model_of_the_notes(tmp_path: Path) -> None:
     origin = load_run(run.path).sealed.imported
     assert origin is not None
     assert set(origin["files"]) == {"model.safetensors", "names.toml", "tokenizer.json"}
+
+
+def test_the_map_of_the_manual_is_the_one_that_works(tmp_path: Path) -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "interop.md").read_text(encoding="utf-8")
+    written_map = re.search(r"```toml\n(ignored.*?)```", manual, re.DOTALL)
+    assert written_map is not None
+    model = large(NotesModel(128, 50, 2))
+    tensors = {name.replace("out_proj.", "out_proj_"): tensor for name, tensor in model.state_dict().items()}
+    source, names = write(tmp_path / "notes", tensors, written_map[1])
+    with torch.inference_mode():
+        expected = model(torch.tensor([TOKENS]))[0]
+    found = logits(import_model(source, tmp_path / "run", names=names).path)
+    assert (found - expected).abs().max() < 1e-5 * expected.abs().max()
 
 
 def test_its_vocabulary_with_padding_first(tmp_path: Path) -> None:
