@@ -146,3 +146,22 @@ def test_the_commands_import_and_export(imported: Path, tmp_path: Path, capsys: 
     assert "positions" in capsys.readouterr().err
     assert cli(["export", str(tmp_path / "run"), "--to", "gpt3", "--out", str(tmp_path / "no"), "--no-proof"]) == 2
     assert not (tmp_path / "no").exists()
+
+
+def test_the_ids_that_begin_and_end_a_text_reach_every_descendant(text: Path, tmp_path: Path) -> None:
+    ids = {"bos_token_id": 5, "eos_token_id": [6, 7]}
+    write_source(tmp_path / "source", "gpt2", of_form("gpt2"), **ids)
+    run = vitral.import_(tmp_path / "source", tmp_path / "run")
+    few = {"steps": 2, "batch_size": 2}
+    child = vitral.train(text, tmp_path / "child", init_from=run, training=few, progress=False)
+    grandchild = vitral.train(text, tmp_path / "grandchild", init_from=child, training=few, progress=False)
+    longer = vitral.continue_(grandchild, tmp_path / "longer", steps=2, progress=False)
+    for number, one in enumerate((run, child, grandchild, longer)):
+        vitral.export(one, tmp_path / f"out-{number}", to="gpt2", proof=False)
+        for file in ("config.json", "generation_config.json"):
+            said = json.loads((tmp_path / f"out-{number}" / file).read_text())
+            assert {key: said[key] for key in (*ids, "pad_token_id")} == ids | {"pad_token_id": None}
+
+
+def test_a_run_of_ours_has_no_such_ids(imported: Path) -> None:
+    assert enter(imported, print).special_ids == {}

@@ -16,8 +16,8 @@ def export(
         str,
         typer.Option(
             metavar="NAME",
-            help="gpt2, llama, mistral, gpt-neox, opt, gpt-neo, mpt; hf, the first of them that can say the model; "
-            "or onnx.",
+            help="A form of transformers (gpt2, llama, mistral, gpt-neox, opt, gpt-neo, mpt; hf takes the first that can say the "
+            "model), torch-nn, onnx, gguf for llama.cpp and Ollama, or graph, every operation as JSON, for any model.",
         ),
     ] = "hf",
     proof: Annotated[

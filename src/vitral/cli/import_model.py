@@ -6,32 +6,57 @@ from typing import Annotated
 import typer
 
 from vitral.cli.options import RunFolderOption
-from vitral.core.language import _
+from vitral.core.language import _, ngettext
 
 
 def import_model(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="FOLDER|hf:NAME",
+            metavar="FOLDER|FILE|hf:NAME",
             help="A folder of transformers with config.json and safetensors, or a model of the Hugging Face hub, as in "
-            "hf:distilbert/distilgpt2 or hf:distilbert/distilgpt2@main.",
+            "hf:distilbert/distilgpt2 or hf:distilbert/distilgpt2@main; ckpt.pt of nanoGPT; or model.safetensors of "
+            "any GPT with --map.",
         ),
     ],
     out: RunFolderOption = None,
     tokenizer: Annotated[
-        Path | None, typer.Option(help="tokenizer.json, or a folder with one.  [default: that of the model]")
+        str | None,
+        typer.Option(
+            metavar="FILE|FOLDER|hf:NAME",
+            help="tokenizer.json or a folder with one, a .tiktoken or .toml file, or the training text of a model of "
+            "characters.  [default: that of the model]",
+        ),
+    ] = None,
+    names: Annotated[
+        Path | None,
+        typer.Option(
+            "--map", metavar="FILE", help="TOML file that says the names of the tensors; see docs/interop.md."
+        ),
     ] = None,
 ) -> None:
-    """Make a run of another library's model: GPT-2, Llama, Mistral, GPT-NeoX, OPT, GPT-Neo, MPT.
+    """Make a run of another library's model: GPT-2, Llama, Mistral, GPT-NeoX, OPT, GPT-Neo, MPT, nanoGPT, torch.nn.
 
-    Only safetensors are read; nothing is unpickled, and no code that comes with a model is run.
+    Only tensors and plain data are read, and no code that comes with a model is run.
     """
     from vitral.cli.screen import say
+    from vitral.data import FileTokenizer, tokenizer_from_plain
     from vitral.interop import import_model as make_run
     from vitral.lab.interchange import folder_for
 
-    run = make_run(source, out or folder_for(source), tokenizer=tokenizer)
+    run = make_run(source, out or folder_for(source), tokenizer=tokenizer, names=names)
     origin = run.document("corpus")["imported"]
     say(_("imported: {path} ({form})", path=run.path, form=origin["form"]))
+    tokens = tokenizer_from_plain(run.document("tokenizer"))
+    unused = len(tokens.specials) if isinstance(tokens, FileTokenizer) else 0
+    if unused:
+        say(
+            ngettext(
+                "{count:,} of the {rows:,} rows of the embedding has no token; it is kept, and never written",
+                "{count:,} of the {rows:,} rows of the embedding have no token; they are kept, and never written",
+                unused,
+                count=unused,
+                rows=tokens.vocab_size,
+            )
+        )
     say(_("continue a text: vitral generate {path} --prompt TEXT", path=run.path))

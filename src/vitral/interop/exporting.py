@@ -13,13 +13,16 @@ from vitral.interop.card import card
 from vitral.interop.draft import Draft
 from vitral.interop.proof import Proof, prove
 from vitral.interop.registry import ANY, all_forms
-from vitral.interop.targets import onnx, transformers
+from vitral.interop.targets import onnx, torch_nn, transformers
 from vitral.runs import LoadedRun
 
 CARD, PROOF = "README.md", "PROOF.json"
-TARGETS: dict[str, Callable[[LoadedRun, str], Draft]] = {onnx.FORM: onnx.draft}
+TARGETS: dict[str, Callable[[LoadedRun, str], Draft]] = {
+    torch_nn.NAME: torch_nn.draft,
+    onnx.FORM: onnx.draft,
+}
 """By what is typed after `--to`; every other name is a form of transformers."""
-_OURS = frozenset({CARD, PROOF, *transformers.FILES, *onnx.FILES})
+_OURS = frozenset({CARD, PROOF, *transformers.FILES, *torch_nn.FILES, *onnx.FILES})
 
 
 @dataclass(frozen=True)

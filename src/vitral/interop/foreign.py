@@ -26,7 +26,7 @@ from vitral.runs.loading import needed_shapes
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 MOST_CONFIG, MOST_INDEX, MOST_WEIGHTS = 1 << 22, 1 << 26, 1 << 37
 _SHARD = re.compile(r"[\w.-]{1,200}\.safetensors")
-_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
 
 
@@ -61,19 +61,19 @@ def read_foreign(folder: Path) -> Foreign:
     where = str(folder)
     if not folder.is_dir():
         raise UsageError("{where}: not a folder with config.json and model.safetensors, nor hf:OWNER/NAME", where=where)
-    raw = _read(folder / CONFIG, MOST_CONFIG)
+    raw = read_file(folder / CONFIG, MOST_CONFIG)
     said = read_json(raw, folder / CONFIG)
     settings = Settings(said, f"{where}/{CONFIG}")
     form = form_of_type(said.get("model_type"), settings.where)
     _refuse_other_tasks(said, form, settings)
     vocab_size = settings.count("vocab_size")
-    tensors, files = _tensors(folder)
+    tensors, files = tensors_in(folder)
     weights = form.named(tensors, tied=said.get("tie_word_embeddings", form.ties) is True, where=where)
     if form.prepare is not None:
         weights = form.prepare(weights, settings)
     config = form.config(settings)
     ours = imported(form.rules(config), weights, where)
-    _require_fit(config, vocab_size, ours, where)
+    require_fit(config, vocab_size, ours, where)
     return Foreign(form, config, ours, vocab_size, said, {CONFIG: sha256(raw), **files})
 
 
@@ -100,7 +100,12 @@ def read_json(raw: bytes, path: Path) -> dict[str, Any]:
     return found
 
 
-def _read(path: Path, most: int) -> bytes:
+def read_file(path: Path, most: int) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        UsageError: there is none, it cannot be read, or has more than `most` bytes.
+    """
     try:
         return read_capped(path, most)
     except FileNotFoundError:
@@ -116,17 +121,17 @@ def read_if_there(path: Path, most: int) -> bytes | None:
     Raises:
         UsageError: it cannot be read.
     """
-    return _read(path, most) if path.exists() else None
+    return read_file(path, most) if path.exists() else None
 
 
-def _tensors(folder: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def tensors_in(folder: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """All tensors of a folder by name, and the SHA-256 of their files.
 
     Raises:
         UsageError: there are none, a shard is missing or holds other tensors than the index says.
     """
     if (folder / WEIGHTS).exists():
-        tensors, digest = _file(folder / WEIGHTS)
+        tensors, digest = tensors_of(folder / WEIGHTS)
         return tensors, {WEIGHTS: digest}
     if not (folder / INDEX).exists():
         there = sorted(path.name for path in folder.iterdir() if path.suffix in _PICKLES)
@@ -138,7 +143,7 @@ def _tensors(folder: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
                 name=there[0],
             )
         raise UsageError("{folder}: no model.safetensors", folder=folder)
-    raw = _read(folder / INDEX, MOST_INDEX)
+    raw = read_file(folder / INDEX, MOST_INDEX)
     listed = read_json(raw, folder / INDEX).get("weight_map")
     if not isinstance(listed, dict) or not all(
         isinstance(name, str) and _SHARD.fullmatch(name) for name in listed.values()
@@ -146,7 +151,7 @@ def _tensors(folder: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise UsageError("{path}: weight_map must name a file of this folder for each tensor", path=folder / INDEX)
     tensors, files = dict[str, Tensor](), {INDEX: sha256(raw)}
     for name in sorted(set(listed.values())):
-        held, files[name] = _file(folder / name)
+        held, files[name] = tensors_of(folder / name)
         expected = {tensor for tensor, file in listed.items() if file == name}
         if held.keys() != expected:
             raise UsageError(
@@ -159,25 +164,30 @@ def _tensors(folder: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     return tensors, files
 
 
-def _file(path: Path) -> tuple[dict[str, Tensor], str]:
-    """The tensors of a file as float32 (float64 stays), and its SHA-256."""
+def tensors_of(path: Path) -> tuple[dict[str, Tensor], str]:
+    """The tensors of a safetensors file as float32 (float64 stays), and its SHA-256.
+
+    Raises:
+        UsageError: it is missing, no such file, or not a whole one.
+    """
     if path.exists():
         require_memory(2 * path.stat().st_size, str(path), _("the model"))
-    raw = _read(path, MOST_WEIGHTS)
+    raw = read_file(path, MOST_WEIGHTS)
     try:
         tensors = safetensors.torch.load(raw)
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
         raise UsageError(
             "{path}: not a safetensors file, or not a whole one ({error})", path=path, error=str(error)[:200]
         ) from None
-    return {name: _as_float(tensor) for name, tensor in tensors.items()}, sha256(raw)
+    return {name: as_float(tensor) for name, tensor in tensors.items()}, sha256(raw)
 
 
-def _as_float(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.dtype in _FLOATS[:2] else tensor
+def as_float(tensor: Tensor) -> Tensor:
+    """Numbers of 16 bits as float32; others stay."""
+    return tensor.float() if tensor.dtype in FLOATS[:2] else tensor
 
 
-def _require_fit(config: ModelConfig, vocab_size: int, weights: Mapping[str, Tensor], where: str) -> None:
+def require_fit(config: ModelConfig, vocab_size: int, weights: Mapping[str, Tensor], where: str) -> None:
     """Compare names, shapes, types and numbers with what the configuration needs.
 
     Raises:
@@ -196,7 +206,7 @@ def _require_fit(config: ModelConfig, vocab_size: int, weights: Mapping[str, Ten
                 found=tuple(tensor.shape),
                 needed=needed[name],
             )
-        if tensor.dtype not in _FLOATS:
+        if tensor.dtype not in FLOATS:
             raise UsageError("{where}: {name} has numbers of type {dtype}", where=where, name=name, dtype=tensor.dtype)
         if not torch.isfinite(tensor).all():
             raise UsageError("{where}: {name} contains numbers that are not finite", where=where, name=name)

@@ -112,7 +112,7 @@ class Form:
 
 
 NORM_EPSILON = 1e-5
-USUAL_WIDTH = "4 d_model"
+USUAL_WIDTH, SOME = "4 d_model", "1 or more"
 
 
 def facts(config: ModelConfig) -> dict[str, Any]:
@@ -138,6 +138,7 @@ def facts(config: ModelConfig) -> dict[str, Any]:
         "parallel": bool(config.parallel),
         "num_kv_heads": config.kv_heads if config.kv_heads != config.num_heads else None,
         "num_heads": config.num_heads,
+        "num_layers": SOME if config.num_layers else 0,
         "d_ff": USUAL_WIDTH if config.hidden_width == 4 * config.d_model else config.hidden_width,
         "d_head": config.d_head if config.d_head * config.num_heads != config.d_model else None,
         "bias.qkv": biases.qkv,

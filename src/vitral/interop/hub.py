@@ -1,22 +1,25 @@
 """Models of the Hugging Face hub: only configuration, safetensors and tokenizer files, of one recorded revision."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from vitral.core.errors import UsageError
 
 PREFIX = "hf:"
-WANTED = (
-    "config.json",
-    "generation_config.json",
-    "*.safetensors",
-    "*.safetensors.index.json",
+TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
     "vocab.json",
     "merges.txt",
+)
+WANTED = (
+    "config.json",
+    "generation_config.json",
+    "*.safetensors",
+    "*.safetensors.index.json",
+    *TOKENIZER_FILES,
 )
 """Files that are downloaded; nothing that may hold a program is among them."""
 
@@ -26,12 +29,13 @@ def is_hub(source: str) -> bool:
     return source.startswith(PREFIX)
 
 
-def fetched(source: str, hub: Any = None) -> tuple[Path, dict[str, str]]:
+def fetched(source: str, hub: Any = None, wanted: Sequence[str] = WANTED) -> tuple[Path, dict[str, str]]:
     """The files of a model on the hub, in the hub's own cache, and its name with the exact revision.
 
     Args:
         source: `hf:owner/name`, or `hf:owner/name@revision`.
         hub: the module `huggingface_hub`, or what stands in for it.
+        wanted: patterns of the files.
 
     Raises:
         UsageError: the package is missing, the name is none, or the hub cannot be reached or refuses.
@@ -45,7 +49,7 @@ def fetched(source: str, hub: Any = None) -> tuple[Path, dict[str, str]]:
     exact = _asked(source, lambda: hub.model_info(name, revision=revision or None).sha)
     if not isinstance(exact, str) or len(exact) != 40:
         raise UsageError("{source}: the hub did not say which revision it has", source=source)
-    folder = _asked(source, lambda: hub.snapshot_download(name, revision=exact, allow_patterns=list(WANTED)))
+    folder = _asked(source, lambda: hub.snapshot_download(name, revision=exact, allow_patterns=list(wanted)))
     return Path(folder), {"hub": name, "revision": exact}
 
 

@@ -2,56 +2,42 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from vitral.core.checked import checked
-from vitral.core.files import sha256
+from vitral.core.errors import UsageError
 from vitral.core.process import using_threads
 from vitral.data import CorpusConfig
 from vitral.data.tokenizers import Tokenizer, special_tokens, undeclared
 from vitral.interop.foreign import read_foreign
 from vitral.interop.hub import fetched, is_hub
-from vitral.interop.tokenizers import read_tokenizer
+from vitral.interop.imported import Imported
+from vitral.interop.name_map import read_named
+from vitral.interop.nanogpt import CHECKPOINT, read_nanogpt
+from vitral.interop.token_files import tokenizer_from
 from vitral.model import ModelConfig
 from vitral.runs import RunConfig, RunFolder, TrainingConfig, refuse_existing
 from vitral.runs.checkpoint import FORMAT, Checkpoint
 from vitral.runs.environment import describe_environment
 from vitral.runs.folder import IMPORTED
+from vitral.runs.identity import SPECIAL_IDS as SPECIAL_IDS
 from vitral.runs.identity import document_hash, new_identity
-
-SPECIAL_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
-
-
-@dataclass(frozen=True)
-class Imported:
-    """A model to be made a run.
-
-    Attributes:
-        config: its configuration.
-        weights: its tensors by our names.
-        tokenizer: its tokenizer.
-        origin: where it comes from, as plain data: form, source, files with their SHA-256, its own configuration.
-    """
-
-    config: ModelConfig
-    weights: Mapping[str, Tensor]
-    tokenizer: Tokenizer
-    origin: Mapping[str, Any]
 
 
 @checked(first=True)
-def import_model(source: str | Path, out: Path, *, tokenizer: Path | None = None, hub: Any = None) -> RunFolder:
+def import_model(
+    source: str | Path, out: Path, *, tokenizer: str | Path | None = None, names: Path | None = None, hub: Any = None
+) -> RunFolder:
     """Make a run folder of another library's model.
 
     Args:
-        source: a folder of transformers, or `hf:OWNER/NAME[@REVISION]`.
+        source: a folder of transformers, `hf:OWNER/NAME[@REVISION]`, nanoGPT's `ckpt.pt`, or safetensors of any GPT
+            with `names`.
         out: the run folder to create.
-        tokenizer: a folder or a `tokenizer.json`, where the model's folder has none.
+        tokenizer: where the model has none: a folder with `tokenizer.json`, that file, `hf:OWNER/NAME`, a `.tiktoken`
+            or `.toml` file, or the training text of a model of characters.
+        names: a TOML file that says which tensor of ours is which of theirs (`vitral.interop.name_map`).
         hub: stands in for the package `huggingface_hub`.
 
     Raises:
@@ -59,23 +45,45 @@ def import_model(source: str | Path, out: Path, *, tokenizer: Path | None = None
         StorageError: the run cannot be written.
     """
     refuse_existing(out)
-    return write_run(read_transformers(source, tokenizer=tokenizer, hub=hub), out)
+    return write_run(read_model(source, tokenizer=tokenizer, names=names, hub=hub), out)
 
 
-def read_transformers(source: str | Path, *, tokenizer: Path | None = None, hub: Any = None) -> Imported:
-    """A model of transformers.
+def read_model(
+    source: str | Path, *, tokenizer: str | Path | None = None, names: Path | None = None, hub: Any = None
+) -> Imported:
+    """A model of any library that is known here.
+
+    Raises:
+        UsageError: it cannot be read, or cannot be said in Vitral.
+    """
+    path = Path(source)
+    if names is not None:
+        return read_named(path, names, tokenizer=tokenizer, hub=hub)
+    if path.suffix == Path(CHECKPOINT).suffix or (path / CHECKPOINT).is_file():
+        return read_nanogpt(path, tokenizer=tokenizer, hub=hub)
+    if path.suffix == ".safetensors":
+        raise UsageError(
+            "{path}: tensors alone do not say what they are; give the folder with config.json, or --map NAMES.toml, "
+            "which says their names",
+            path=path,
+        )
+    return read_transformers(source, tokenizer=tokenizer, hub=hub)
+
+
+def read_transformers(source: str | Path, *, tokenizer: str | Path | None = None, hub: Any = None) -> Imported:
+    """A model of transformers, or one that Vitral wrote for torch.nn.
 
     Raises:
         UsageError: it cannot be read, or cannot be said in Vitral.
     """
     folder, place = fetched(str(source), hub) if is_hub(str(source)) else (Path(source), {})
     foreign = read_foreign(folder)
-    read, files = read_tokenizer(tokenizer or folder, foreign.vocab_size, foreign.said)
+    read, files = tokenizer_from(tokenizer or folder, foreign.vocab_size, foreign.said, hub=hub)
     origin = {
         "form": foreign.form.name,
         "source": str(source),
         **place,
-        "files": {**foreign.files, **{name: sha256(raw) for name, raw in files.items()}},
+        "files": {**foreign.files, **files},
         "config": dict(foreign.said),
     }
     return Imported(foreign.config, foreign.weights, read, origin)

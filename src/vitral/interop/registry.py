@@ -9,6 +9,7 @@ from vitral.interop.forms.llama import LLAMA, MISTRAL
 from vitral.interop.forms.mpt import MPT
 from vitral.interop.forms.neox import NEOX
 from vitral.interop.forms.opt import OPT
+from vitral.interop.forms.torch_nn import TORCH_NN
 from vitral.interop.rewrites import Weighted
 
 ANY = "hf"
@@ -27,7 +28,7 @@ def form_of_type(model_type: object, where: str) -> Form:
     Raises:
         UsageError: there is none.
     """
-    known = {form.model_type: form for form in all_forms().values()}
+    known = {form.model_type: form for form in (*all_forms().values(), TORCH_NN)}
     if not isinstance(model_type, str) or model_type not in known:
         raise UsageError(
             "{where}: models of the type {model_type!a:.60} are not known; known are {known}",

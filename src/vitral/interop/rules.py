@@ -68,6 +68,43 @@ def by_heads(ours: str, theirs: str, heads: int) -> Rule:
     return Rule((ours,), (theirs,), export, take)
 
 
+def packed(
+    ours: str,
+    theirs: Mapping[str, int],
+    widths: Sequence[int],
+    order: Sequence[int],
+    *,
+    heads: int = 1,
+    flip: bool = False,
+) -> Rule:
+    """Queries, keys and values, which they store in another order and in one tensor or in several.
+
+    Args:
+        ours: rows of queries, then of keys, then of values.
+        theirs: their tensors in order, and the rows of each.
+        widths: rows of queries, keys and values.
+        order: the order of the three in theirs, as in (1, 2, 0) for keys, values, queries.
+        heads: into how many groups theirs are divided, each with some rows of all three; all rows lie together if 1.
+        flip: whether they store matrices as [in, out].
+    """
+    groups = [rows.reshape(heads, -1) for rows in torch.arange(sum(widths)).split(list(widths))]
+    there = torch.cat([groups[one] for one in order], dim=1).flatten()
+    here, rows = there.argsort(), list(theirs.values())
+
+    def turned(tensor: Tensor) -> Tensor:
+        return tensor.T if flip and tensor.dim() == 2 else tensor
+
+    def export(tensors: Sequence[Tensor]) -> list[Tensor]:
+        return [turned(part) for part in tensors[0][there].split(rows)]
+
+    def take(tensors: Sequence[Tensor]) -> list[Tensor]:
+        if [len(turned(tensor)) for tensor in tensors] != rows:
+            raise ValueError(_listed(list(theirs)))
+        return [torch.cat([turned(tensor) for tensor in tensors])[here]]
+
+    return Rule((ours,), tuple(theirs), export, take)
+
+
 def shifted(ours: str, theirs: str, rows: int) -> Rule:
     """A table that they store below so many unused rows, which are zero in an export."""
 

@@ -41,18 +41,14 @@ def written(tokenizer: Tokenizer) -> str:
 
 def _engine(base: Tokenizer, specials: list[str], whole: Tokenizer) -> Any:
     """The tokenizer of the package; special tokens are words of its vocabulary, which keep their ids."""
-    from tokenizers import Regex, decoders, models, pre_tokenizers
     from tokenizers import Tokenizer as Engine
+    from tokenizers import decoders, models, pre_tokenizers
 
     taken = dict(whole.declared) if isinstance(whole, DeclaringTokenizer) else {}
     free = [token for token in range(whole.vocab_size) if token not in set(taken.values())]
     if isinstance(base, CharTokenizer):
         words = [PAD, *base.alphabet]
-        vocabulary = {**dict(zip(words, free, strict=True)), **taken}
-        engine = Engine(models.WordLevel(vocabulary))
-        engine.pre_tokenizer = pre_tokenizers.Split(Regex(EVERY_CHARACTER), "isolated")
-        engine.decoder = decoders.Fuse()
-        return engine
+        return _of_characters({**dict(zip(words, free, strict=True)), **taken})
     letters = byte_letters()
     merges = base.merges if isinstance(base, BPETokenizer) else ()
     spelled = ["".join(letters[byte] for byte in base.token_bytes(token)) for token in range(base.vocab_size)]
@@ -63,6 +59,22 @@ def _engine(base: Tokenizer, specials: list[str], whole: Tokenizer) -> Any:
     engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=words_first)
     engine.decoder = decoders.ByteLevel()
     return engine
+
+
+def _of_characters(vocabulary: dict[str, int]) -> Any:
+    """One token for each character; a character without a token is refused."""
+    from tokenizers import Regex, decoders, models, pre_tokenizers
+    from tokenizers import Tokenizer as Engine
+
+    engine = Engine(models.WordLevel(vocabulary))
+    engine.pre_tokenizer = pre_tokenizers.Split(Regex(EVERY_CHARACTER), "isolated")
+    engine.decoder = decoders.Fuse()
+    return engine
+
+
+def character_document(vocabulary: dict[str, int]) -> str:
+    """The `tokenizer.json` of characters with these ids."""
+    return _of_characters(vocabulary).to_str(pretty=False)
 
 
 def settings_of(tokenizer: Tokenizer, context_length: int) -> dict[str, Any]:
@@ -89,14 +101,14 @@ def read_tokenizer(folder: Path, vocab_size: int, said: Mapping[str, Any]) -> tu
     """
     if folder.is_file():
         files = {folder.name: _bytes(folder)}
-        return _foreign(files[folder.name].decode("utf-8", "replace"), folder, vocab_size, said), files
+        return foreign_tokenizer(files[folder.name].decode("utf-8", "replace"), folder, vocab_size, said), files
     raw = read_if_there(folder / DOCUMENT, MOST_TOKENIZER)
     if raw is not None:
-        return _foreign(_text(raw, folder / DOCUMENT), folder / DOCUMENT, vocab_size, said), {DOCUMENT: raw}
+        return foreign_tokenizer(_text(raw, folder / DOCUMENT), folder / DOCUMENT, vocab_size, said), {DOCUMENT: raw}
     files = {name: _bytes(folder / name) for name in ("vocab.json", "merges.txt") if (folder / name).exists()}
     if len(files) == 2:
         document = _from_merges(folder, files)
-        return _foreign(document, folder / "vocab.json", vocab_size, said), files
+        return foreign_tokenizer(document, folder / "vocab.json", vocab_size, said), files
     raise UsageError(
         "{folder}: no tokenizer.json; give one with --tokenizer, or write it with transformers: "
         "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)",
@@ -117,7 +129,18 @@ def _text(raw: bytes, path: Path) -> str:
         raise UsageError("{path}: cannot be read ({error})", path=path, error=error) from None
 
 
-def _foreign(document: str, path: Path, vocab_size: int, said: Mapping[str, Any]) -> Tokenizer:
+def foreign_tokenizer(document: str, path: Path, vocab_size: int, said: Mapping[str, Any]) -> Tokenizer:
+    """The tokenizer of a `tokenizer.json`; ours where Vitral could have written it.
+
+    Args:
+        document: its content.
+        path: the file, for messages.
+        vocab_size: rows of the model's embedding.
+        said: the model's configuration, whose `bos_token_id` begins an empty prompt.
+
+    Raises:
+        UsageError: it cannot be read, or has more tokens than the model.
+    """
     data = read_json(document.encode("utf-8"), path)
     own = _own(data, vocab_size)
     if own is not None:

@@ -12,20 +12,29 @@ from vitral.runs import load_run
 
 
 @checked(first=True)
-def import_(source: str | Path, out: str | Path | None = None, *, tokenizer: str | Path | None = None) -> Run:
+def import_(
+    source: str | Path,
+    out: str | Path | None = None,
+    *,
+    tokenizer: str | Path | None = None,
+    names: str | Path | None = None,
+) -> Run:
     """Make a run of another library's model.
 
     Args:
-        source: a folder of transformers with safetensors, or `hf:OWNER/NAME[@REVISION]`.
+        source: a folder of transformers with safetensors, `hf:OWNER/NAME[@REVISION]`, nanoGPT's `ckpt.pt`, or
+            safetensors of any GPT with `names`.
         out: the run's folder; a free one under `runs/` if None.
-        tokenizer: a `tokenizer.json`, or a folder with one, where the model's folder has none.
+        tokenizer: where the model has none: a `tokenizer.json` or a folder with one, `hf:OWNER/NAME`, a `.tiktoken` or
+            `.toml` file, or the training text of a model of characters.
+        names: a TOML file that says which tensor of ours is which of theirs (docs/interop.md).
 
     Raises:
         UsageError: the model cannot be read, or cannot be said in Vitral; nothing is left behind.
         StorageError: writing to disk failed.
     """
     folder = folder_for(source) if out is None else Path(out)
-    return Run(import_model(source, folder, tokenizer=None if tokenizer is None else Path(tokenizer)).path)
+    return Run(import_model(source, folder, tokenizer=tokenizer, names=None if names is None else Path(names)).path)
 
 
 def folder_for(source: str | Path) -> Path:
@@ -43,7 +52,7 @@ def export(
         run: a folder, or a run.
         out: the folder to create.
         to: the form: "gpt2", "llama", "mistral", "gpt-neox", "opt", "gpt-neo", "mpt", or "hf" for the first of them
-            that can say the model; or "onnx".
+            that can say the model; "torch-nn", "onnx", "gguf" or "graph".
         proof: whether the other library opens the export and gives the same logits; needs the extra `interop`.
         checkpoint: "best" or "last".
 

@@ -111,8 +111,9 @@ def _agreement(folder: GuardedFolder) -> Iterator[HealthCheck]:
             if folder.kind(name) == "folder":
                 runs[name] = enter(folder.within(name).path, lambda line: None)
     sizes = {run.tokenizer.vocab_size for run in runs.values()}
-    if len(sizes) != 1:
-        return  # no run, or texts with different tokenizers, which only the command prepares
+    gone = any(arm.run is not None and not Path(arm.run).is_dir() for arm in study.arms)
+    if len(sizes) != 1 or gone:
+        return  # no run, texts with different tokenizers, which only the command prepares, or no run to begin from
     for arm in resolve(study, RunConfig.parse(found["base"], RECORD), sizes.pop()):
         tuned = tuned_as_recorded(arm, study.tuned(arm.arm), folder)
         for seed in found["seeds"]:
@@ -120,7 +121,8 @@ def _agreement(folder: GuardedFolder) -> Iterator[HealthCheck]:
             if name in runs and tuned is not None:
                 path, parent = runs[name].folder.path, arm.arm.init_from
                 require_config(path, tuned.seeded(seed), lambda line: None)
-                before = None if parent is None else folder.within(run_name(parent, seed)).path
+                outside = None if arm.arm.run is None else Path(arm.arm.run)
+                before = outside if parent is None else folder.within(run_name(parent, seed)).path
                 require_parent(path, before, lambda line: None)
     yield HealthCheck("ok", ARMS, N_("{n} runs are those of {file}").format(n=len(runs), file=RECORD))
 

@@ -28,7 +28,7 @@ from vitral.data.tokenizers import Tokenizer, tokenizer_from_plain
 from vitral.runs.checkpoint import Checkpoint, list_checkpoints, load_state
 from vitral.runs.config import RunConfig, comparable
 from vitral.runs.folder import CONFIG, IMPORTED, MOST_DOCUMENT, RunFolder, log_seal, most_bytes
-from vitral.runs.identity import Identity, run_id
+from vitral.runs.identity import SPECIAL_IDS, Identity, Parent, run_id
 from vitral.runs.keys import FREE
 
 Warn = Callable[[str], object]
@@ -89,6 +89,29 @@ class SealedRun:
             return None
         return self.document("corpus").get(IMPORTED)
 
+    @property
+    def special_ids(self) -> dict[str, Any]:
+        """The ids that begin, end and fill a text: of an imported model, and of every run that descends from one.
+
+        Raises:
+            UsageError: corpus.json is damaged.
+        """
+        origin, parent = self.imported, self.identity.parent
+        if origin is None:
+            return {} if parent is None else dict(parent.special_ids or {})
+        said = origin.get("config")
+        found = {key: said.get(key) for key in SPECIAL_IDS} if isinstance(said, Mapping) else {}
+        return {key: value for key, value in found.items() if _is_id(value)}
+
+    def as_parent(self, checkpoint: Checkpoint) -> Parent:
+        """The record of a checkpoint of this run, for a run that begins with its weights."""
+        return Parent(
+            run=self.identity.run,
+            step=checkpoint.step,
+            manifest=checkpoint.manifest,
+            special_ids=self.special_ids or None,
+        )
+
     def require_text(self) -> None:
         """Refuse an imported model where the text that a run was trained on is needed.
 
@@ -119,6 +142,12 @@ class SealedRun:
             UsageError: the file is damaged.
         """
         return self.folder.ngrams(self.sealed)
+
+
+def _is_id(value: Any) -> bool:
+    """Whether a value is an id, or a list of them."""
+    listed = value if isinstance(value, list) and value else [value]
+    return all(type(one) is int and one >= 0 for one in listed)
 
 
 @checked(first=True)

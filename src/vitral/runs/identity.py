@@ -16,6 +16,11 @@ from vitral.runs.config import RunConfig, ScheduleConfig, Steps, comparable
 Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
+SPECIAL_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
+"""What transformers calls the tokens that begin, end and fill a text."""
+TokenId = Annotated[int, Field(ge=0)]
+
+
 class Parent(Config):
     """The checkpoint of another run whose weights a run started from.
 
@@ -23,11 +28,13 @@ class Parent(Config):
         run: the other run's identity.
         step: the checkpoint's step.
         manifest: SHA-256 of the checkpoint's manifest.
+        special_ids: of `SPECIAL_IDS`, those that it has from a model of another library; None if it has none.
     """
 
     run: Hash
     step: Annotated[int, Field(ge=0)]
     manifest: Hash
+    special_ids: dict[str, TokenId | list[TokenId]] | None = None
 
 
 class Decision(Config):

@@ -50,6 +50,8 @@ class Arm(Config):
         against: name of its baseline arm, an earlier one; the base if None.
         init_from: name of an earlier arm; a run begins from the last weights of that arm's run from the same seed
             (fine-tuning), and its operations are counted on top of those.
+        run: folder of a run outside the study, such as an imported model; each run of the arm begins from its last
+            weights, with its model and its tokenizer. The operations of that training are not counted.
         contrast: whether its difference to its baseline arm is one of the study's claims.
         tune: factors of configuration values that are tried on validation before the arm is run, for example
             {"training.optimizer.learning_rate": [0.5, 1, 2]}; several values move together. The study's if None, none
@@ -64,6 +66,7 @@ class Arm(Config):
     compared: bool = True
     against: Name | None = None
     init_from: Name | None = None
+    run: Annotated[str, Field(min_length=1)] | None = None
     contrast: bool = True
     tune: Tune | None = None
 
@@ -163,7 +166,7 @@ class Study(Config):
 
     def _check_base(self) -> None:
         base = self.arms[0]
-        if base.changes or base.match or base.against or base.init_from or base.budget != BUDGETS[0]:
+        if base.changes or base.match or base.against or base.init_from or base.run or base.budget != BUDGETS[0]:
             raise ValueError(
                 _(
                     "arms: the first arm, {name!r}, is the base: it changes nothing, takes part at every "
@@ -173,7 +176,7 @@ class Study(Config):
             )
 
     def _check_changes(self, arm: Arm) -> None:
-        if not arm.changes and arm.init_from is None:
+        if not arm.changes and arm.init_from is None and arm.run is None:
             raise ValueError(_("arms: {name!r} changes nothing, so there is nothing to compare", name=arm.name))
         for key in FIXED if not self.varies_text else ("seed",):
             if key in arm.changes:
@@ -245,6 +248,10 @@ class Study(Config):
     def _check_parent(self, arm: Arm) -> None:
         if arm.init_from is None:
             return
+        if arm.run is not None:
+            raise ValueError(
+                _("arms: {name!r} begins from an arm and from a run; leave out init_from or run", name=arm.name)
+            )
         before = {other.name: other for other in self.arms[: self.arms.index(arm)]}
         parent = before.get(arm.init_from)
         if parent is None:

@@ -24,6 +24,7 @@ from vitral.studies.design import LONGER_SEEDS, TUNING_SEED, BudgetName, Study, 
 from vitral.studies.jobs import Job, Progress, jobs_of, longer_of, require_own, require_room, trials_of, tuned_from
 from vitral.studies.losses import baseline_arm, failed_seeds
 from vitral.studies.measures import beside_ngrams, final_losses, final_split, measure
+from vitral.studies.outside import tokenizers_of
 from vitral.studies.probes import probe_named
 from vitral.studies.record import ARMS, FORMAT, MEASURES, RECORD, REPORT, read_record, seeds_of, write_record
 from vitral.studies.resolution import ResolvedArm, resolve
@@ -86,7 +87,7 @@ def run_study(
     found = read_record(folder, note)
     seeds = seeds_of(study, seeds, found)
     _check_design(study, seeds)
-    texts = Texts(dataset)
+    texts = Texts(dataset, tokenizers_of(study))
     require_training_memory(base, texts.vocab_size(base.corpus), _("study {study}", study=study.name))
     base = _with_plan(base, found or _lost_record(folder, study), out, texts.of(base.corpus))
     arms = resolve(study, base, texts.vocab_size)
@@ -231,7 +232,7 @@ def _run(job: Job, texts: Texts, callback: Callback) -> RunResult:
             why = N_("it begins from arm {arm}, which has no result").format(arm=parent.arm.arm.name)
             return RunResult(job.seed, path, (), None, None, None, 0.0, stopped=why)
     if begun:
-        require_parent(path, None if parent is None else parent.path, lambda line: None)
+        require_parent(path, job.source, lambda line: None)
         found = read_run(path, job.seed, job.arm)
         if found.ended:
             callback({"event": "run", "state": "found"})
@@ -243,7 +244,7 @@ def _run(job: Job, texts: Texts, callback: Callback) -> RunResult:
             resume(path, callback=callback)
         else:
             dataset, baselines = texts.of(config.corpus), texts.curve_baselines(config)
-            source = None if parent is None else load_run(parent.path, "last")
+            source = None if job.source is None else load_run(job.source, "last")
             train(config, path, callback=callback, dataset=dataset, baselines=baselines, init_from=source)
     result = read_run(path, job.seed, job.arm)
     if not result.ended:

@@ -57,6 +57,13 @@ class Job:
         return self.arm.seeded(self.seed)
 
     @property
+    def source(self) -> Path | None:
+        """The folder of the run whose last weights it begins from; None for random weights."""
+        if self.parent is not None:
+            return self.parent.path
+        return None if self.arm.arm.run is None else Path(self.arm.arm.run)
+
+    @property
     def begun(self) -> bool:
         """Whether there is a run.
 

@@ -173,7 +173,8 @@ def _of_runs(
 
             def trained(arm: ArmResult = arm, run: RunResult = run) -> Trained:
                 name, budget = arm.arm.name, result.budget or USUAL
-                before, first, parent = arm.arm.init_from, None, None
+                before, first = arm.arm.init_from, None
+                parent = None if arm.arm.run is None else Path(arm.arm.run)
                 if before is not None:
                     first, parent = datasets[before, run.seed], run_path(result.folder, before, run.seed)
                 return Trained(name, run.seed, load_last(run, arm), datasets[name, run.seed], budget, first, parent)

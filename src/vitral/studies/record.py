@@ -153,7 +153,7 @@ def _essence(record: Mapping[str, Any]) -> Found:
     Margin and contrasts are among them: they are declared before anything runs.
     """
     keys: Found = {"changes": None, "match": None, "against": None, "compared": None, "contrast": True, "tune": None}
-    keys["init_from"] = None
+    keys |= {"init_from": None, "run": None}
     study = record["study"]
     arms = {arm["name"]: {key: arm.get(key, usual) for key, usual in keys.items()} for arm in study["arms"]}
     design = {"name": study["name"], "base": next(iter(arms)), "arms": arms}

@@ -12,6 +12,7 @@ from vitral.core.language import _
 from vitral.data.config import BPEConfig, CorpusConfig
 from vitral.model import ModelConfig, cost, count_parameters
 from vitral.studies.design import Arm, Study
+from vitral.studies.outside import beginning, source_of
 from vitral.training import RunConfig
 from vitral.training.optimizer_cost import optimizer_flops, step_flops
 
@@ -105,7 +106,7 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
     resolved: list[ResolvedArm] = []
     for arm in study.arms:
         where = _("study {study}, arm {arm}", study=study.name, arm=arm.name)
-        config = RunConfig.parse(merge(base.plain(), arm.changes), where)
+        config = RunConfig.parse(merge(beginning(arm, base.plain()), arm.changes), where)
         _require_same_test(study, arm, base, config)
         _require_same_tokens(study, arm, config)
         vocab = vocab_of(config.corpus)
@@ -121,12 +122,13 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
             key = "d_model" if model.feed_forward == "none" and mixes else "d_ff"
             width = matched_width(model, target, vocab, key)
             config = RunConfig.parse(merge(config.plain(), {"model": {key: width}}), where)
+        require_its_model(study, arm, config)
         parent = next((other for other in resolved if other.arm.name == arm.init_from), None)
         inherited = _inherited_flops(study, arm, config, parent)
         if arm.match == "flops":
             config = matched_steps(config, resolved[0].flops, vocab, inherited, where)
         for other in resolved:
-            if config == other.config and arm.init_from == other.arm.init_from:
+            if config == other.config and (arm.init_from, arm.run) == (other.arm.init_from, other.arm.run):
                 raise UsageError(
                     "study {study}: arms {one!r} and {other!r} have the same configuration",
                     study=study.name,
@@ -184,17 +186,37 @@ def _inherited_flops(study: Study, arm: Arm, config: RunConfig, parent: Resolved
     """
     if parent is None:
         return 0
+    require_same_model(study, arm, config, parent.arm.name, parent.config)
+    return parent.all_flops
+
+
+def require_its_model(study: Study, arm: Arm, config: RunConfig) -> None:
+    """Refuse another model than that of the run outside the study that an arm begins from.
+
+    Raises:
+        UsageError: the models differ.
+    """
+    source = source_of(arm)
+    if source is not None:
+        require_same_model(study, arm, config, str(arm.run), source.config)
+
+
+def require_same_model(study: Study, arm: Arm, config: RunConfig, parent: str, former: RunConfig) -> None:
+    """Refuse another model than the one whose weights an arm begins from.
+
+    Raises:
+        UsageError: the models differ in more than what matters in training only.
+    """
     free = ("dropout", "initialisation")
-    own, other = ({**each.model.plain(), **dict.fromkeys(free)} for each in (config, parent.config))
+    own, other = ({**each.model.plain(), **dict.fromkeys(free)} for each in (config, former))
     if difference := first_difference(other, own, "model."):
         raise UsageError(
             "study {study}, arm {arm}: begins from the weights of {parent}, which is another model: {difference}",
             study=study.name,
             arm=arm.name,
-            parent=parent.arm.name,
+            parent=parent,
             difference=difference,
         )
-    return parent.all_flops
 
 
 def _flops(config: RunConfig, vocab_size: int) -> int:

@@ -11,7 +11,7 @@ from vitral.core.config import differences
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.evaluation import NgramBaselines
-from vitral.runs import LoadedRun, Parent, enter, load_run
+from vitral.runs import LoadedRun, enter, load_run
 from vitral.runs.config import RunConfig, comparable
 from vitral.studies.catalogue import told
 from vitral.studies.design import Arm, BudgetName, Study
@@ -257,7 +257,7 @@ def require_parent(path: Path, parent: Path | None, warn: Callable[[str], object
     found, wanted = enter(path, warn).identity.parent, None
     if parent is not None:
         source = load_run(parent, "last", warn)
-        wanted = Parent(run=source.sealed.identity.run, step=source.step, manifest=source.checkpoint.manifest)
+        wanted = source.sealed.as_parent(source.checkpoint)
     if found != wanted:
         begins = _("random weights") if parent is None else str(parent)
         raise UsageError(

@@ -1,6 +1,6 @@
 """The texts of a study's arms: each prepared once, its n-grams counted once, refused where an arm cannot use it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from vitral.core.errors import UsageError
@@ -8,10 +8,12 @@ from vitral.core.language import _
 from vitral.data import Dataset, prepare
 from vitral.data.batches import Batches, Split, thinned
 from vitral.data.config import CorpusConfig
+from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation import NgramBaselines, ngram_baselines
 from vitral.evaluation.losses import bits_per_nat
 from vitral.studies.design import Study
 from vitral.studies.measures import final_split
+from vitral.studies.outside import tokens_key
 from vitral.studies.resolution import ResolvedArm
 from vitral.training import RunConfig
 from vitral.training.memory import require_training_memory
@@ -21,16 +23,19 @@ from vitral.training.objectives import masking_of
 class Texts:
     """The texts of all arms, each prepared once, with its n-gram baselines counted once."""
 
-    def __init__(self, given: Dataset | None = None) -> None:
-        """Start with a prepared text, if there is one."""
-        self._prepared: dict[str, Dataset] = {} if given is None else {given.config.model_dump_json(): given}
+    def __init__(self, given: Dataset | None = None, tokenizers: Mapping[str, Tokenizer] | None = None) -> None:
+        """Start with a prepared text, if there is one, and the tokenizers of runs that arms begin from."""
+        self._tokenizers = tokenizers or {}
+        built = given is not None and tokens_key(given.config) not in self._tokenizers
+        self._prepared: dict[str, Dataset] = {given.config.model_dump_json(): given} if given and built else {}
         self._baselines: dict[str, NgramBaselines] = {}
 
     def of(self, config: CorpusConfig) -> Dataset:
         """The text of a configuration."""
         key = config.model_dump_json()
         if key not in self._prepared:
-            self._prepared[key] = prepare(config)
+            tokenizer = self._tokenizers.get(tokens_key(config))
+            self._prepared[key] = prepare(config, tokenizer=tokenizer, grow=tokenizer is not None)
         return self._prepared[key]
 
     def vocab_size(self, config: CorpusConfig) -> int:

@@ -9,7 +9,7 @@ from vitral.core.checked import Count, Finite, checked
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.core.process import only_training, using_threads
-from vitral.runs import Checkpoint, Parent, RunConfig, RunFolder, SealedRun, enter, refuse_existing
+from vitral.runs import Checkpoint, RunConfig, RunFolder, SealedRun, enter, refuse_existing
 from vitral.runs.config import MuonConfig, OptimizerConfig
 from vitral.runs.folder import DUE
 from vitral.training.deadline import Deadline, TimeFrame
@@ -90,8 +90,7 @@ def continue_run(
             trainer.began = frame.began
             if deadline is not None:
                 keep(deadline, trainer, plan.seconds, may_change_threads=False)
-            origin = Parent(run=sealed.identity.run, step=checkpoint.step, manifest=checkpoint.manifest)
-            return begin(trainer, plan.notes, minutes, origin, _opening(sealed, trainer))
+            return begin(trainer, plan.notes, minutes, sealed.as_parent(checkpoint), _opening(sealed, trainer))
 
 
 def asked(former: RunConfig, threads: int, minutes: float | None, steps: int | None) -> RunConfig:

@@ -196,8 +196,7 @@ def _parent(source: LoadedRun | None) -> Parent | None:
     """The checkpoint that a new run starts from."""
     if source is None:
         return None
-    checkpoint = source.checkpoint
-    return Parent(run=source.sealed.identity.run, step=checkpoint.step, manifest=checkpoint.manifest)
+    return source.sealed.as_parent(source.checkpoint)
 
 
 def keep(deadline: Deadline, trainer: Trainer, expected: float | None, *, may_change_threads: bool) -> None:

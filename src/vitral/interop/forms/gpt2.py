@@ -1,5 +1,7 @@
 """GPT-2 of transformers: `GPT2LMHeadModel`."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from vitral.interop.form import Form
@@ -13,6 +15,7 @@ from vitral.interop.rewrites import (
     with_own_keys,
 )
 from vitral.interop.rules import Rule, by_layer, same, transposed
+from vitral.interop.rules import with_biases as with_biases_of
 from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
 
@@ -61,28 +64,30 @@ def _write(config: ModelConfig) -> dict[str, Any]:
     }
 
 
-def _rules(config: ModelConfig) -> list[Rule]:
+def rules_with(matrix: Callable[[str, str], Rule], config: ModelConfig) -> list[Rule]:
+    """The map of names; `matrix` says how the matrices of the blocks are stored."""
+    biases = config.biases
+
     def block(layer: int) -> list[Rule]:
         ours, theirs = f"blocks.{layer}", f"transformer.h.{layer}"
         rules = []
         for one, other in (("attn_norm", "ln_1"), ("mlp_norm", "ln_2")):
-            rules += [same(f"{ours}.{one}.{part}", f"{theirs}.{other}.{part}") for part in ("weight", "bias")]
-        for one, other in (
-            ("attn.in_proj", "attn.c_attn"),
-            ("attn.out_proj", "attn.c_proj"),
-            ("mlp.up", "mlp.c_fc"),
-            ("mlp.down", "mlp.c_proj"),
+            rules += with_biases_of(same, f"{ours}.{one}", f"{theirs}.{other}", bias=biases.norm)
+        for one, other, bias in (
+            ("attn.in_proj", "attn.c_attn", biases.qkv),
+            ("attn.out_proj", "attn.c_proj", biases.output),
+            ("mlp.up", "mlp.c_fc", biases.feed_forward),
+            ("mlp.down", "mlp.c_proj", biases.feed_forward),
         ):
-            rules.append(transposed(f"{ours}.{one}.weight", f"{theirs}.{other}.weight"))
-            rules.append(same(f"{ours}.{one}.bias", f"{theirs}.{other}.bias"))
+            rules.append(matrix(f"{ours}.{one}.weight", f"{theirs}.{other}.weight"))
+            rules += [same(f"{ours}.{one}.bias", f"{theirs}.{other}.bias")] if bias else []
         return rules
 
     return [
         same("token_embedding.weight", "transformer.wte.weight"),
         same("positions.weight", "transformer.wpe.weight"),
         *by_layer(config.num_layers, block),
-        same("final_norm.weight", "transformer.ln_f.weight"),
-        same("final_norm.bias", "transformer.ln_f.bias"),
+        *with_biases_of(same, "final_norm", "transformer.ln_f", bias=biases.norm),
         *([] if config.tie_head else [same("head.weight", "lm_head.weight")]),
     ]
 
@@ -118,7 +123,7 @@ GPT2 = Form(
     ),
     read=_read,
     write=_write,
-    rules=_rules,
+    rules=partial(rules_with, transposed),
     embedding="transformer.wte.weight",
     prefix="transformer.",
     ignored=(".attn.bias", ".attn.masked_bias"),

@@ -2,7 +2,6 @@
 
 import importlib
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,13 @@ from vitral.core.files import as_json
 from vitral.interop.draft import Draft
 from vitral.interop.foreign import CONFIG, WEIGHTS
 from vitral.interop.form import Form
-from vitral.interop.importing import SPECIAL_IDS
 from vitral.interop.proof import Opened, cannot_open
 from vitral.interop.registry import chosen
 from vitral.interop.rewrites import Weighted
 from vitral.interop.rules import exported
 from vitral.interop.tokenizers import DOCUMENT, SETTINGS, settings_of, written
 from vitral.runs import LoadedRun
+from vitral.runs.identity import SPECIAL_IDS
 
 GENERATION = "generation_config.json"
 FILES = (CONFIG, WEIGHTS, DOCUMENT, SETTINGS, GENERATION)
@@ -89,9 +88,8 @@ def opened(folder: Path) -> Opened:
 
 
 def special_ids(run: LoadedRun) -> dict[str, Any]:
-    """The ids that begin, end and fill a text: those of an imported model; ours has none."""
-    said: Mapping[str, Any] = (run.sealed.imported or {}).get("config", {})
-    return {key: said.get(key) for key in SPECIAL_IDS}
+    """The ids that begin, end and fill a text: those of an imported model and its descendants; ours has none."""
+    return dict.fromkeys(SPECIAL_IDS) | run.sealed.special_ids
 
 
 def config_of(form: Form, model: Weighted, run: LoadedRun) -> dict[str, Any]:

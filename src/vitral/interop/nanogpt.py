@@ -1,0 +1,152 @@
+"""nanoGPT's `ckpt.pt`: read by torch's reader of tensors and plain data (`weights_only`), which runs nothing."""
+
+import hashlib
+import math
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vitral.core.errors import UsageError, reason
+from vitral.core.language import _
+from vitral.core.machine import require_memory
+from vitral.interop.foreign import FLOATS, as_float, require_fit
+from vitral.interop.forms.gpt2 import rules_with
+from vitral.interop.imported import Imported
+from vitral.interop.rewrites import model_config
+from vitral.interop.rules import imported, same
+from vitral.interop.settings import Settings
+from vitral.interop.token_files import tokenizer_from
+
+CHECKPOINT = "ckpt.pt"
+COMPILED = "_orig_mod."
+"""The prefix that torch.compile puts before every name."""
+HEAD, EMBEDDING = "lm_head.weight", "transformer.wte.weight"
+MASK = ".attn.bias"
+"""The mask of models without flash attention, which is no weight."""
+
+
+def read_nanogpt(path: Path, *, tokenizer: str | Path | None = None, hub: Any = None) -> Imported:
+    """The model in a checkpoint of nanoGPT.
+
+    Args:
+        path: `ckpt.pt`, or the folder with it.
+        tokenizer: what `tokenizer_from` takes; the checkpoint has none.
+        hub: stands in for the package `huggingface_hub`.
+
+    Raises:
+        UsageError: it is no such checkpoint, holds more than tensors and plain data, or no tokenizer is given.
+    """
+    path = path / CHECKPOINT if path.is_dir() else path
+    where = str(path)
+    held, digest = _loaded(path)
+    said, weights = _said(held, where), _weights(held, path)
+    settings = Settings(said, f"{where}: model_args")
+    vocab_size = settings.count("vocab_size")
+    tied = HEAD not in weights or (EMBEDDING in weights and weights[HEAD].equal(weights[EMBEDDING]))
+    config = model_config({**_config(settings), "tie_head": tied}, settings.where)
+    if tied:
+        weights.pop(HEAD, None)
+    ours = imported(rules_with(same, config), weights, where)
+    require_fit(config, vocab_size, ours, where)
+    if tokenizer is None:
+        raise UsageError(
+            "{where}: a checkpoint of nanoGPT has no tokenizer: --tokenizer hf:openai-community/gpt2 for one that was "
+            "trained on GPT-2's tokens, --tokenizer input.txt (the training text) for one that was trained on "
+            "characters",
+            where=where,
+        )
+    read, files = tokenizer_from(tokenizer, vocab_size, hub=hub)
+    trained = {key: value for key, value in _trained(held).items() if value is not None}
+    origin = {
+        "form": "nanogpt",
+        "source": where,
+        "files": {path.name: digest, **files},
+        "config": {**said, **trained},
+    }
+    return Imported(config, ours, read, origin)
+
+
+def _config(settings: Settings) -> dict[str, Any]:
+    plain = {
+        "context_length": settings.count("block_size"),
+        "d_model": settings.count("n_embd"),
+        "num_layers": settings.count("n_layer"),
+        "num_heads": settings.count("n_head"),
+        "bias": settings.truth("bias", True),
+    }
+    settings.end()
+    return plain
+
+
+def _loaded(path: Path) -> tuple[Mapping[str, Any], str]:
+    """What the file holds, its tensors not yet read, and its SHA-256."""
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            size = file.tell()
+        with zipfile.ZipFile(path) as archive:
+            inside = sum(entry.file_size for entry in archive.infolist())
+            if inside > size or any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                raise zipfile.BadZipFile("compressed")
+        held = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except FileNotFoundError:
+        raise UsageError("{path}: there is no such file", path=path) from None
+    except OSError as error:
+        raise UsageError("{path}: cannot be read ({reason})", path=path, reason=reason(error)) from None
+    except Exception as error:  # whatever torch and zipfile raise of a damaged or a lying file
+        raise _no_checkpoint(path, error) from None
+    if not isinstance(held, Mapping):
+        raise _no_checkpoint(path, type(held).__name__)
+    return held, digest
+
+
+def _no_checkpoint(path: Path, error: object) -> UsageError:
+    said = " ".join(str(error).split()).partition(". ")[0][:120] or type(error).__name__
+    return UsageError(
+        "{path}: not a checkpoint of nanoGPT with nothing but tensors and plain data, or not a whole one ({error})",
+        path=path,
+        error=said,
+    )
+
+
+def _said(held: Mapping[str, Any], where: str) -> dict[str, Any]:
+    said = held.get("model_args")
+    if not isinstance(said, Mapping) or not isinstance(held.get("model"), Mapping):
+        raise UsageError("{where}: not a checkpoint of nanoGPT: model and model_args are not both in it", where=where)
+    return {str(key): value if type(value) in (bool, int, float, str) else None for key, value in said.items()}
+
+
+def _trained(held: Mapping[str, Any]) -> dict[str, Any]:
+    """How far the model was trained on what: step, best validation loss, name of the data."""
+    loss, step, config = held.get("best_val_loss"), held.get("iter_num"), held.get("config")
+    if isinstance(loss, Tensor) and loss.numel() == 1:
+        loss = float(loss)
+    data = config.get("dataset") if isinstance(config, Mapping) else None
+    return {
+        "iter_num": step if type(step) is int else None,
+        "best_val_loss": loss if isinstance(loss, float) and math.isfinite(loss) else None,
+        "dataset": data if type(data) is str else None,
+    }
+
+
+def _weights(held: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
+    """The tensors by their names without what torch.compile adds, read into memory.
+
+    Raises:
+        UsageError: something is no tensor, of another kind than the weights of a model, or larger than the file.
+    """
+    found: dict[str, Tensor] = {}
+    size = path.stat().st_size
+    for key, tensor in held["model"].items():
+        name = str(key).removeprefix(COMPILED)
+        plain = isinstance(tensor, Tensor) and tensor.layout == torch.strided and tensor.dtype in FLOATS
+        if not plain or tensor.device.type != "cpu" or tensor.numel() * tensor.element_size() > size or name in found:
+            raise UsageError("{path}: {name} is no matrix of numbers of this file", path=path, name=name[:80])
+        if not name.endswith(MASK):
+            found[name] = tensor
+    require_memory(2 * sum(4 * tensor.numel() for tensor in found.values()), str(path), _("the model"))
+    return {name: as_float(tensor).clone() for name, tensor in found.items()}

@@ -1,0 +1,121 @@
+"""PyTorch alone: embeddings, a `torch.nn.TransformerEncoder` under a causal mask, a head; the card has the module."""
+
+import inspect
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from vitral.core.files import as_json
+from vitral.interop.draft import Draft
+from vitral.interop.foreign import CONFIG, MOST_CONFIG, WEIGHTS, read_file, read_json, tensors_of
+from vitral.interop.forms.torch_nn import NAME, TORCH_NN
+from vitral.interop.proof import Opened, cannot_open
+from vitral.interop.rewrites import Weighted
+from vitral.interop.rules import exported
+from vitral.interop.targets.transformers import config_of
+from vitral.interop.tokenizers import DOCUMENT, SETTINGS, settings_of, written
+from vitral.runs import LoadedRun
+
+_IMPORTS = """\
+import json
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+from torch.nn import functional
+"""
+_RUN = """\
+model = EncoderModel(json.loads(Path("config.json").read_text())).eval()
+model.load_state_dict(safetensors.torch.load_file("model.safetensors"))
+ids = Tokenizer.from_file("tokenizer.json").encode("A prompt", add_special_tokens=False).ids
+logits = model(torch.tensor([ids]))
+"""
+
+
+class EncoderModel(nn.Module):
+    """Token and position embeddings, `torch.nn.TransformerEncoder`, head."""
+
+    def __init__(self, said: Mapping[str, Any]) -> None:
+        """Build it from the content of `config.json`."""
+        super().__init__()
+        width, bias, epsilon = said["d_model"], said["bias"], said["layer_norm_eps"]
+        named = said["activation"]
+        layer = nn.TransformerEncoderLayer(
+            width,
+            said["nhead"],
+            said["dim_feedforward"],
+            dropout=0.0,
+            activation=partial(functional.gelu, approximate="tanh") if named == "gelu_tanh" else named,
+            layer_norm_eps=epsilon,
+            batch_first=True,
+            norm_first=said["norm_first"],
+            bias=bias,
+        )
+        norm = nn.LayerNorm(width, eps=epsilon, bias=bias) if said["final_norm"] else None
+        self.embedding = nn.Embedding(said["vocab_size"], width)
+        self.positions = nn.Embedding(said["context_length"], width)
+        self.encoder = nn.TransformerEncoder(layer, said["num_layers"], norm, enable_nested_tensor=False)
+        self.head = nn.Linear(width, said["vocab_size"], bias=said["head_bias"])
+        if said["tie_word_embeddings"]:
+            self.head.weight = self.embedding.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """The logits of tokens [batch, time]; each position sees itself and those before it."""
+        time = tokens.shape[1]
+        later = torch.ones(time, time, dtype=torch.bool).triu(1)
+        stream = self.embedding(tokens) + self.positions.weight[:time]
+        return self.head(self.encoder(stream, mask=later))
+
+
+def draft(run: LoadedRun, to: str) -> Draft:
+    """A run as a state dict of torch's own modules.
+
+    Raises:
+        UsageError: they cannot say the model.
+    """
+    said = TORCH_NN.said(Weighted(run.model.config, run.model.state_dict()))
+    weights = exported(TORCH_NN.rules(said.config), said.weights)
+    if said.config.tie_head:  # the module has the matrix under both names
+        weights[TORCH_NN.head] = weights[TORCH_NN.embedding].clone()
+    files = {
+        CONFIG: as_json(config_of(TORCH_NN, said, run)),
+        WEIGHTS: safetensors.torch.save(weights, {"format": "pt"}),
+        DOCUMENT: written(run.tokenizer).encode("utf-8"),
+        SETTINGS: as_json(settings_of(run.tokenizer, said.config.context_length)),
+    }
+    return Draft(NAME, files, "torch.nn", ("tokenizers", "safetensors"), lambda: None, opened, _use())
+
+
+def _use() -> tuple[str, ...]:
+    """The lines of the model card: the very module that the proof opens."""
+    return ("```python", *f"{_IMPORTS}\n\n{inspect.getsource(EncoderModel)}\n\n{_RUN}".splitlines(), "```")
+
+
+def opened(folder: Path) -> Opened:
+    """An export in PyTorch.
+
+    Raises:
+        UsageError: it cannot be opened.
+    """
+    from tokenizers import Tokenizer
+
+    said = read_json(read_file(folder / CONFIG, MOST_CONFIG), folder / CONFIG)
+    tensors, _digest = tensors_of(folder / WEIGHTS)
+    try:
+        model: Any = EncoderModel(said).eval().to(next(iter(tensors.values())).dtype)
+        model.load_state_dict(tensors)
+        tokenizer = Tokenizer.from_file(str(folder / DOCUMENT))
+    except Exception as error:  # whatever torch and the package raise
+        raise cannot_open("torch.nn", error) from None
+    return Opened(model, lambda text: tokenizer.encode(text, add_special_tokens=False).ids)

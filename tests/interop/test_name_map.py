@@ -1,0 +1,327 @@
+"""A map of names of the user's: any GPT in safetensors, checked by modules and formulas that know nothing of ours."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from vitral.core.errors import UsageError
+from vitral.data import ByteTokenizer, CharTokenizer
+from vitral.interop import import_model
+from vitral.interop.rules import packed
+from vitral.interop.tokenizers import written
+from vitral.runs import load_run
+
+WIDTH, CONTEXT, LAYERS, HEADS, ROWS = 12, 8, 2, 3, 256
+SIZE = WIDTH // HEADS
+TOKENS = [3, 1, 4, 1, 5, 9, 2, 6]
+MODEL = f"""
+[model]
+context_length = {CONTEXT}
+d_model = {WIDTH}
+num_layers = {LAYERS}
+num_heads = {HEADS}
+"""
+NOTES = """
+norm = "pre"
+feed_forward = "relu"
+
+[names]
+"token_embedding.weight" = "wte.weight"
+"positions.weight" = "wpe.weight"
+"blocks.{layer}.attn_norm" = "scale1.{layer}"
+"blocks.{layer}.attn.in_proj.weight" = "MM.{layer}.in_proj_weight"
+"blocks.{layer}.attn.in_proj.bias" = "MM.{layer}.in_proj_bias"
+"blocks.{layer}.attn.out_proj.weight" = "MM.{layer}.out_proj_weight"
+"blocks.{layer}.attn.out_proj.bias" = "MM.{layer}.out_proj_bias"
+"blocks.{layer}.mlp_norm" = "scale2.{layer}"
+"blocks.{layer}.mlp.up" = "FFN.{layer}.0"
+"blocks.{layer}.mlp.down" = "FFN.{layer}.2"
+"final_norm" = "scale3"
+"head.weight" = "ln_f.weight"
+"""
+"""The model of the course notes: `MM`, and a head called `ln_f`."""
+
+
+class NotesModel(nn.Module):
+    """The course notes' model in Python, its attention by torch's own module."""
+
+    def __init__(self, width: int = WIDTH, context: int = CONTEXT, heads: int = HEADS) -> None:
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(ROWS, width), nn.Embedding(context, width)
+        self.MM = nn.ModuleList(nn.MultiheadAttention(width, heads, batch_first=True) for _ in range(LAYERS))
+        self.scale1 = nn.ModuleList(nn.LayerNorm(width) for _ in range(LAYERS))
+        self.scale2 = nn.ModuleList(nn.LayerNorm(width) for _ in range(LAYERS))
+        self.FFN = nn.ModuleList(
+            nn.Sequential(nn.Linear(width, 4 * width), nn.ReLU(), nn.Linear(4 * width, width)) for _ in range(LAYERS)
+        )
+        self.scale3, self.ln_f = nn.LayerNorm(width), nn.Linear(width, ROWS, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """The logits."""
+        time = tokens.shape[1]
+        later = torch.ones(time, time).triu(1).bool()
+        x = self.wte(tokens) + self.wpe.weight[:time]
+        for layer in range(LAYERS):
+            inner = self.scale1[layer](x)
+            x = x + self.MM[layer](inner, inner, inner, attn_mask=later, need_weights=False)[0]
+            x = x + self.FFN[layer](self.scale2[layer](x))
+        return self.ln_f(self.scale3(x))
+
+
+def large(model: nn.Module) -> Any:
+    drawn = torch.Generator().manual_seed(1)
+    for parameter in model.parameters():
+        parameter.data = torch.randn(parameter.shape, generator=drawn) / 2
+    return model.eval()
+
+
+def write(folder: Path, tensors: dict[str, Tensor], names: str) -> tuple[Path, Path]:
+    folder.mkdir(exist_ok=True)
+    safetensors.torch.save_file(
+        {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}, folder / "model.safetensors"
+    )
+    (folder / "tokenizer.json").write_text(written(ByteTokenizer()))
+    (folder / "names.toml").write_text(names)
+    return folder / "model.safetensors", folder / "names.toml"
+
+
+def logits(path: Path) -> Tensor:
+    with torch.inference_mode():
+        return load_run(path).model(torch.tensor([TOKENS]))[0]
+
+
+def test_the_model_of_the_notes(tmp_path: Path) -> None:
+    model = large(NotesModel())
+    tensors = {name.replace("out_proj.", "out_proj_"): tensor for name, tensor in model.state_dict().items()}
+    source, names = write(tmp_path / "notes", tensors, MODEL + NOTES)
+    run = import_model(source, tmp_path / "run", names=names)
+    with torch.inference_mode():
+        expected = model(torch.tensor([TOKENS]))[0]
+    assert (logits(run.path) - expected).abs().max() < 1e-5 * expected.abs().max()
+    origin = load_run(run.path).sealed.imported
+    assert origin is not None
+    assert set(origin["files"]) == {"model.safetensors", "names.toml", "tokenizer.json"}
+
+
+def test_the_map_of_the_manual_is_the_one_that_works(tmp_path: Path) -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "interop.md").read_text(encoding="utf-8")
+    written_map = re.search(r"```toml\n(ignored.*?)```", manual, re.DOTALL)
+    assert written_map is not None
+    model = large(NotesModel(128, 50, 2))
+    tensors = {name.replace("out_proj.", "out_proj_"): tensor for name, tensor in model.state_dict().items()}
+    source, names = write(tmp_path / "notes", tensors, written_map[1])
+    with torch.inference_mode():
+        expected = model(torch.tensor([TOKENS]))[0]
+    found = logits(import_model(source, tmp_path / "run", names=names).path)
+    assert (found - expected).abs().max() < 1e-5 * expected.abs().max()
+
+
+def test_its_vocabulary_with_padding_first(tmp_path: Path) -> None:
+    model = large(NotesModel())
+    tensors = {name.replace("out_proj.", "out_proj_"): tensor for name, tensor in model.state_dict().items()}
+    tensors |= {name: tensors[name][:5] for name in ("wte.weight", "ln_f.weight")}
+    source, names = write(tmp_path / "notes", tensors, MODEL + NOTES)
+    (tmp_path / "tokens.toml").write_text(r'characters = " \nAa"' + "\npad = true\n")
+    run = import_model(source, tmp_path / "run", names=names, tokenizer=tmp_path / "tokens.toml")
+    assert load_run(run.path).tokenizer == CharTokenizer(" \nAa")
+
+
+ENCODER = """
+norm = "post"
+feed_forward = "gelu"
+d_ff = 20
+final_norm = true
+
+[names]
+"token_embedding" = "embed"
+"positions.weight" = "pos"
+"blocks.{layer}" = { like = "torch.nn.TransformerEncoderLayer", name = "encoder.layers.{layer}" }
+"final_norm" = "encoder.norm"
+"head.weight" = "out.weight"
+"""
+
+
+def test_blocks_of_torch(tmp_path: Path) -> None:
+    layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 20, 0.0, "gelu", batch_first=True)
+    encoder = large(nn.TransformerEncoder(layer, LAYERS, nn.LayerNorm(WIDTH), enable_nested_tensor=False))
+    embed, pos, out = torch.randn(ROWS, WIDTH), torch.randn(1, CONTEXT, WIDTH), torch.randn(ROWS, WIDTH)
+    tensors = {f"encoder.{name}": tensor for name, tensor in encoder.state_dict().items()}
+    tensors |= {"embed.weight": embed, "pos": pos, "out.weight": out, "mask": torch.ones(CONTEXT, CONTEXT)}
+    source, names = write(tmp_path / "encoder", tensors, 'ignored = ["mas*"]\n' + MODEL + ENCODER)
+    run = import_model(source.parent, tmp_path / "run", names=names)
+    with torch.inference_mode():
+        mask = nn.Transformer.generate_square_subsequent_mask(CONTEXT)
+        expected = encoder((embed[TOKENS] + pos[0])[None], mask=mask, is_causal=True)[0] @ out.T
+    assert (logits(run.path) - expected).abs().max() < 1e-5 * expected.abs().max()
+
+
+HEADWISE = """
+norm = "pre"
+feed_forward = "gelu_tanh"
+bias = { qkv = false }
+tie_head = true
+
+[names]
+"token_embedding.weight" = "wte"
+"positions.weight" = "wpe"
+"blocks.{layer}.attn_norm" = "h.{layer}.ln_1"
+"blocks.{layer}.mlp_norm" = "h.{layer}.ln_2"
+"blocks.{layer}.attn.out_proj" = { name = "h.{layer}.proj", transpose = true }
+"blocks.{layer}.mlp.up" = { name = "h.{layer}.fc", transpose = true }
+"blocks.{layer}.mlp.down" = { name = "h.{layer}.out", transpose = true }
+"final_norm" = "ln_f"
+"head.weight" = "lm_head"
+"""
+FORMS: dict[str, str] = {
+    "separate": '["h.{layer}.q", "h.{layer}.k", "h.{layer}.v"]',
+    "separate by head": '{ name = ["h.{layer}.q.{head}", "h.{layer}.k.{head}", "h.{layer}.v.{head}"] }',
+    "separate in another order": '{ name = ["h.{layer}.k", "h.{layer}.q", "h.{layer}.v"], order = "kqv" }',
+    "packed": '"h.{layer}.qkv"',
+    "packed and transposed": '{ name = "h.{layer}.qkv", transpose = true }',
+    "packed by block": '{ name = "h.{layer}.qkv", order = "vqk" }',
+    "packed by head": '{ name = "h.{layer}.qkv", by = "head" }',
+    "packed by head in another order": '{ name = "h.{layer}.qkv", by = "head", order = "kvq" }',
+    "one for each head": '{ name = "h.{layer}.qkv.{head}", by = "head" }',
+}
+
+
+def attention(form: str, rows: dict[str, Tensor], at: str) -> dict[str, Tensor]:
+    """The projections [h, d, D] of queries, keys and values as a form stores them."""
+    flat = {letter: part.reshape(WIDTH, WIDTH) for letter, part in rows.items()}
+    order = {"packed by block": "vqk", "packed by head in another order": "kvq"}.get(form, "qkv")
+    if form == "separate by head":
+        return {f"{at}.{letter}.{head}": part[head] for letter, part in rows.items() for head in range(HEADS)}
+    if form.startswith("separate"):
+        return {f"{at}.{letter}": part for letter, part in flat.items()}
+    by_head = [torch.cat([rows[letter][head] for letter in order]) for head in range(HEADS)]
+    if form == "one for each head":
+        return {f"{at}.qkv.{head}": part for head, part in enumerate(by_head)}
+    if "by head" in form:
+        return {f"{at}.qkv": torch.cat(by_head)}
+    whole = torch.cat([flat[letter] for letter in order])
+    return {f"{at}.qkv": whole.T if "transposed" in form else whole}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_queries_keys_and_values_in_any_form(form: str, tmp_path: Path) -> None:
+    drawn = torch.Generator().manual_seed(4)
+
+    def some(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=drawn) / 2
+
+    def norm(at: str) -> dict[str, Tensor]:
+        return {f"{at}.weight": some(WIDTH), f"{at}.bias": some(WIDTH)}
+
+    held = {"wte": some(ROWS, WIDTH), "wpe": some(CONTEXT, WIDTH), **norm("ln_f")}
+    held["lm_head"] = held["wte"]
+    x, given = held["wte"][TOKENS] + held["wpe"], dict(held)
+    for layer in range(LAYERS):
+        at = f"h.{layer}"
+        held = {**norm(f"{at}.ln_1"), **norm(f"{at}.ln_2")}
+        held |= {f"{at}.proj.weight": some(WIDTH, WIDTH), f"{at}.proj.bias": some(WIDTH)}
+        held |= {f"{at}.fc.weight": some(WIDTH, 4 * WIDTH), f"{at}.fc.bias": some(4 * WIDTH)}
+        held |= {f"{at}.out.weight": some(4 * WIDTH, WIDTH), f"{at}.out.bias": some(WIDTH)}
+        rows = {letter: some(HEADS, SIZE, WIDTH) for letter in "qkv"}
+        given |= {**held, **{f"{name}.weight": part for name, part in attention(form, rows, at).items()}}
+        inner = functional.layer_norm(x, (WIDTH,), held[f"{at}.ln_1.weight"], held[f"{at}.ln_1.bias"])
+        q, k, v = (torch.einsum("td,hed->hte", inner, rows[letter]) for letter in "qkv")
+        scores = q @ k.transpose(1, 2) / SIZE**0.5
+        seen = scores.masked_fill(torch.ones(CONTEXT, CONTEXT).triu(1).bool(), -torch.inf).softmax(2) @ v
+        joined = seen.transpose(0, 1).reshape(CONTEXT, WIDTH)
+        x = x + joined @ held[f"{at}.proj.weight"] + held[f"{at}.proj.bias"]
+        inner = functional.layer_norm(x, (WIDTH,), held[f"{at}.ln_2.weight"], held[f"{at}.ln_2.bias"])
+        hidden = functional.gelu(inner @ held[f"{at}.fc.weight"] + held[f"{at}.fc.bias"], approximate="tanh")
+        x = x + hidden @ held[f"{at}.out.weight"] + held[f"{at}.out.bias"]
+    expected = functional.layer_norm(x, (WIDTH,), given["ln_f.weight"], given["ln_f.bias"]) @ given["wte"].T
+    line = f'"blocks.{{layer}}.attn.in_proj" = {FORMS[form]}\n'
+    source, names = write(tmp_path / "gpt", given, MODEL + HEADWISE + line)
+    run = import_model(source, tmp_path / "run", names=names)
+    assert (logits(run.path) - expected).abs().max() < 1e-5 * expected.abs().max()
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("flip", [False, True])
+def test_a_packed_rule_is_its_own_inverse(heads: int, flip: bool) -> None:
+    ours = torch.arange(36 * 12.0).reshape(36, 12)
+    rule = packed("ours", {"theirs": 36}, (12, 12, 12), (2, 0, 1), heads=heads, flip=flip)
+    assert rule.take(rule.export([ours]))[0].equal(ours)
+
+
+def changed(old: str, new: str) -> Callable[[str, dict[str, Tensor]], str]:
+    def change(names: str, tensors: dict[str, Tensor]) -> str:
+        assert old in names
+        return names.replace(old, new)
+
+    return change
+
+
+def with_tensor(name: str, tensor: Tensor | None) -> Callable[[str, dict[str, Tensor]], str]:
+    def change(names: str, tensors: dict[str, Tensor]) -> str:
+        tensors.pop(name, None)
+        tensors.update({} if tensor is None else {name: tensor})
+        return names
+
+    return change
+
+
+BAD: dict[str, tuple[Callable[[str, dict[str, Tensor]], str], str]] = {
+    "a leftover": (with_tensor("surplus.weight", torch.ones(2)), "surplus.weight"),
+    "a gap": (with_tensor("scale3.bias", None), "scale3.bias"),
+    "a wrong shape": (with_tensor("scale3.bias", torch.ones(3)), "final_norm.bias"),
+    "a wrong shape of attention": (with_tensor("MM.1.in_proj_weight", torch.ones(9, 12)), "MM.1.in_proj_weight"),
+    "a tensor not named": (changed('"final_norm" = "scale3"', ""), "final_norm"),
+    "a tensor named twice": (changed('"final_norm"', '"final_norm.bias" = "scale3.bias"\n"final_norm"'), "final_norm"),
+    "a name that is none": (changed('"final_norm"', '"last_norm"'), "last_norm"),
+    "a layer too few": (changed("num_layers = 2", "num_layers = 1"), "FFN.1.0"),
+    "a layer too many": (changed("num_layers = 2", "num_layers = 3"), "FFN.2.0"),
+    "no layer in a name": (changed('"blocks.{layer}.mlp_norm"', '"blocks.0.mlp_norm"'), "blocks.0.mlp_norm"),
+    "a key of the model missing": (changed('feed_forward = "relu"', ""), "feed_forward"),
+    "an unknown key of the model": (changed('feed_forward = "relu"', 'feed_forward = "relu"\nheads = 2'), "heads"),
+    "an unknown activation": (changed('"relu"', '"mish"'), "feed_forward"),
+    "heads that do not divide": (changed("num_heads = 3", "num_heads = 5"), "num_heads"),
+    "an enormous width": (changed("d_model = 12", "d_model = 3000000"), "model"),
+    "an unknown table": (changed("[names]", "[tensors]\na = 1\n[names]"), "tensors"),
+    "an unknown word for a place": (changed('"scale3"', '{ name = "scale3", turn = true }'), "turn"),
+    "an order that is none": (changed('"MM.{layer}.in_proj_bias"', '{ name = "x", order = "qqk" }'), "order"),
+    "an order of a norm": (changed('"scale3"', '{ name = "scale3", order = "kqv" }'), "final_norm"),
+    "a block like a norm": (changed('"scale3"', '{ name = "x", like = "torch.nn.MultiheadAttention" }'), "final_norm"),
+    "a number as place": (changed('"scale3"', "3"), "final_norm"),
+    "another head than the embedding": (changed("[names]", "tie_head = true\n[names]"), "tie_head"),
+    "no TOML": (changed("[names]", "[names"), "names.toml"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_map_that_does_not_fit_is_refused_in_one_line_with_the_name(case: str, tmp_path: Path) -> None:
+    change, shown = BAD[case]
+    tensors = {name.replace("out_proj.", "out_proj_"): part for name, part in large(NotesModel()).state_dict().items()}
+    source, names = write(tmp_path / "notes", tensors, change(MODEL + NOTES, tensors))
+    safetensors.torch.save_file({name: tensor.clone() for name, tensor in tensors.items()}, source)
+    with pytest.raises(UsageError) as refused:
+        import_model(source, tmp_path / "runs" / "run", names=names)
+    assert "\n" not in str(refused.value)
+    assert shown in str(refused.value)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    tensors = {name.replace("out_proj.", "out_proj_"): part for name, part in large(NotesModel()).state_dict().items()}
+    source, names = write(tmp_path / "notes", tensors, MODEL + NOTES)
+    torch.save(tensors, tmp_path / "model.pt")
+    raw = source.read_bytes()
+    for bad, given in ((tmp_path / "model.pt", names), (tmp_path / "no.safetensors", names), (source, tmp_path / "no")):
+        with pytest.raises(UsageError):
+            import_model(bad, tmp_path / "run", names=given)
+    with pytest.raises(UsageError, match="--map"):
+        import_model(source, tmp_path / "run")
+    source.write_bytes(raw[:100])
+    with pytest.raises(UsageError, match=r"model\.safetensors"):
+        import_model(source, tmp_path / "run", names=names)
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,272 @@
+"""nanoGPT's `ckpt.pt`: the same logits, computed by hand from its state dict; nothing of a pickle is run."""
+
+import json
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+import vitral
+from vitral.cli import run as cli
+from vitral.core.errors import UsageError
+from vitral.data import FileTokenizer
+from vitral.interop import import_model
+from vitral.runs import load_run
+
+TEXT = "To be, or not to be: that is the question.\r\nWhether 'tis nobler\n"
+CHARACTERS = sorted(set(TEXT.replace("\r\n", "\n")))
+WIDTH, CONTEXT, LAYERS, HEADS = 12, 8, 2, 3
+
+
+def state(rows: int, bias: bool) -> dict[str, Tensor]:
+    """The tensors of nanoGPT by its names, the head tied."""
+    made = torch.Generator().manual_seed(3)
+
+    def some(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=made) / 2
+
+    held = {"transformer.wte.weight": some(rows, WIDTH), "transformer.wpe.weight": some(CONTEXT, WIDTH)}
+    for layer in range(LAYERS):
+        at = f"transformer.h.{layer}"
+        for name, shape in (
+            ("ln_1", (WIDTH,)),
+            ("attn.c_attn", (3 * WIDTH, WIDTH)),
+            ("attn.c_proj", (WIDTH, WIDTH)),
+            ("ln_2", (WIDTH,)),
+            ("mlp.c_fc", (4 * WIDTH, WIDTH)),
+            ("mlp.c_proj", (WIDTH, 4 * WIDTH)),
+        ):
+            held[f"{at}.{name}.weight"] = some(*shape)
+            held |= {f"{at}.{name}.bias": some(shape[0])} if bias else {}
+        held[f"{at}.attn.bias"] = torch.ones(1, 1, CONTEXT, CONTEXT).tril()
+    held["transformer.ln_f.weight"] = some(WIDTH)
+    held |= {"transformer.ln_f.bias": some(WIDTH)} if bias else {}
+    return held | {"lm_head.weight": held["transformer.wte.weight"]}
+
+
+def by_hand(held: dict[str, Tensor], tokens: list[int]) -> Tensor:
+    """The logits, from the names and the formulas alone."""
+
+    def layer(x: Tensor, name: str) -> Tensor:
+        return functional.linear(x, held[f"{name}.weight"], held.get(f"{name}.bias"))
+
+    def norm(x: Tensor, name: str) -> Tensor:
+        return functional.layer_norm(x, (WIDTH,), held[f"{name}.weight"], held.get(f"{name}.bias"), 1e-5)
+
+    time, size = len(tokens), WIDTH // HEADS
+    x = held["transformer.wte.weight"][tokens] + held["transformer.wpe.weight"][:time]
+    for number in range(LAYERS):
+        at = f"transformer.h.{number}"
+        rows = layer(norm(x, f"{at}.ln_1"), f"{at}.attn.c_attn").split(WIDTH, dim=1)
+        outputs = []
+        for head in range(HEADS):
+            q, k, v = (part[:, head * size : (head + 1) * size] for part in rows)
+            scores = (q @ k.T / size**0.5).masked_fill(torch.ones(time, time).triu(1).bool(), -torch.inf)
+            outputs.append(scores.softmax(dim=1) @ v)
+        x = x + layer(torch.cat(outputs, dim=1), f"{at}.attn.c_proj")
+        x = x + layer(functional.gelu(layer(norm(x, f"{at}.ln_2"), f"{at}.mlp.c_fc")), f"{at}.mlp.c_proj")
+    return norm(x, "transformer.ln_f") @ held["lm_head.weight"].T
+
+
+def checkpoint(path: Path, *, rows: int = len(CHARACTERS), bias: bool = True, prefix: str = "", **changes: Any) -> Path:
+    """A file as train.py saves it."""
+    said = {"n_layer": LAYERS, "n_head": HEADS, "n_embd": WIDTH, "block_size": CONTEXT, "bias": bias}
+    held = {
+        "model": {f"{prefix}{name}": tensor for name, tensor in state(rows, bias).items()},
+        "optimizer": {"state": {0: {"step": torch.tensor(3.0)}}, "param_groups": [{"lr": 1e-3, "betas": (0.9, 0.95)}]},
+        "model_args": said | {"vocab_size": rows, "dropout": 0.2} | changes,
+        "iter_num": 250,
+        "best_val_loss": torch.tensor(1.5),
+        "config": {"dataset": "shakespeare_char", "compile": False},
+    }
+    torch.save(held, path)
+    return path
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "input.txt"
+    path.write_bytes(TEXT.encode())
+    return path
+
+
+@pytest.mark.parametrize("prefix", ["", "_orig_mod."])
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_logits_are_those_of_the_formulas(bias: bool, prefix: str, text: Path, tmp_path: Path) -> None:
+    source = checkpoint(tmp_path / "ckpt.pt", bias=bias, prefix=prefix)
+    run = load_run(import_model(source, tmp_path / "run", tokenizer=text).path)
+    tokens = [3, 1, 4, 1, 5, 9, 2, 6]
+    with torch.inference_mode():
+        found = run.model(torch.tensor([tokens]))[0]
+    expected = by_hand(state(len(CHARACTERS), bias), tokens)
+    assert (found - expected).abs().max() < 1e-5 * expected.abs().max()
+    assert run.model.config.tie_head
+
+
+def test_the_characters_have_nanogpts_ids_and_the_run_knows_its_origin(text: Path, tmp_path: Path) -> None:
+    run = vitral.import_(checkpoint(tmp_path / "ckpt.pt"), tmp_path / "run", tokenizer=text)
+    ids = {character: number for number, character in enumerate(CHARACTERS)}
+    assert run.tokenizer.encode("to be").tolist() == [ids[character] for character in "to be"]
+    assert run.tokenizer.decode(range(len(CHARACTERS))) == "".join(CHARACTERS)
+    assert run.tokenizer.start == ids["\n"]
+    origin = run.sealed.imported
+    assert origin is not None
+    assert set(origin["files"]) == {"ckpt.pt", "input.txt"}
+    assert (origin["config"]["iter_num"], origin["config"]["best_val_loss"]) == (250, 1.5)
+    assert origin["config"]["dataset"] == "shakespeare_char"
+    assert run.generate("to be", max_tokens=3, temperature=0).startswith("to be")
+
+
+def test_it_goes_on_to_transformers_form(text: Path, tmp_path: Path) -> None:
+    run = vitral.import_(checkpoint(tmp_path / "ckpt.pt", bias=False), tmp_path / "run", tokenizer=text)
+    vitral.export(run, tmp_path / "out", to="gpt2", proof=False)
+    back = load_run(import_model(tmp_path / "out", tmp_path / "back").path)
+    tokens = torch.tensor([[3, 1, 4, 1, 5]])
+    with torch.inference_mode():
+        one, other = load_run(run.path).model(tokens), back.model(tokens)
+    assert one.equal(other)
+    assert back.tokenizer == run.tokenizer
+
+
+def test_rows_without_a_token_are_kept_said_and_never_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out").mkdir()
+    checkpoint(tmp_path / "out" / "ckpt.pt", rows=300)
+    ranks = tmp_path / "gpt2.tiktoken"
+    ranks.write_text("".join(f"{encoded(byte)} {byte}\n" for byte in range(256)))
+    ids = tmp_path / "tokens.toml"
+    ids.write_text('ranks = "gpt2.tiktoken"\npattern = "."\nspecial_tokens = { "<|endoftext|>" = 256 }\n')
+    assert cli(["import", str(tmp_path / "out"), "--tokenizer", str(ids), "--out", str(tmp_path / "run")]) == 0
+    assert "43" in capsys.readouterr().out
+    tokenizer = load_run(tmp_path / "run").tokenizer
+    assert isinstance(tokenizer, FileTokenizer)
+    assert tokenizer.specials == tuple(range(257, 300))
+    assert tokenizer.encode("a<|endoftext|>").tolist() == [97, 256]
+    assert tokenizer.start == 256
+
+
+def encoded(byte: int) -> str:
+    import base64
+
+    return base64.b64encode(bytes([byte])).decode()
+
+
+class Harm:
+    """Runs a command where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return (Path.touch, (self.path,))
+
+
+def harmful(path: Path) -> None:
+    torch.save({"model": {}, "model_args": Harm(path.parent / "harm")}, path)
+
+
+def damaged(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
+    def damage(path: Path) -> None:
+        held = torch.load(path, weights_only=True)
+        change(held)
+        torch.save(held, path)
+
+    return damage
+
+
+def truncated(path: Path) -> None:
+    raw = path.read_bytes()
+    path.write_bytes(raw[: len(raw) // 2])
+
+
+def compressed(path: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        inside = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, raw in inside.items():
+            archive.writestr(name, raw)
+
+
+FIRST = "transformer.h.0.ln_1.weight"
+DAMAGES: dict[str, Callable[[Path], Any]] = {
+    "a program": harmful,
+    "truncated": truncated,
+    "empty": lambda path: path.write_bytes(b""),
+    "text": lambda path: path.write_text("no checkpoint"),
+    "a bare pickle": lambda path: path.write_bytes(pickle.dumps({"model": 1})),
+    "compressed": compressed,
+    "a list": lambda path: torch.save([1, 2], path),
+    "no model": damaged(lambda held: held.pop("model")),
+    "no arguments": damaged(lambda held: held.update(model_args=3)),
+    "an argument missing": damaged(lambda held: held["model_args"].pop("n_head")),
+    "an unknown argument": damaged(lambda held: held["model_args"].update(secret=2)),
+    "heads that do not divide": damaged(lambda held: held["model_args"].update(n_head=5)),
+    "more blocks": damaged(lambda held: held["model_args"].update(n_layer=3)),
+    "an enormous width": damaged(lambda held: held["model_args"].update(n_embd=2**23)),
+    "a text as width": damaged(lambda held: held["model_args"].update(n_embd="12")),
+    "other rows": damaged(lambda held: held["model_args"].update(vocab_size=50304)),
+    "a tensor missing": damaged(lambda held: held["model"].pop(FIRST)),
+    "a tensor too many": damaged(lambda held: held["model"].update(extra=torch.ones(2))),
+    "a number as tensor": damaged(lambda held: held["model"].update({FIRST: 3})),
+    "whole numbers": damaged(lambda held: held["model"].update({FIRST: held["model"][FIRST].int()})),
+    "a wrong shape": damaged(lambda held: held["model"].update({FIRST: torch.ones(3)})),
+    "larger than its file": damaged(lambda held: held["model"].update({FIRST: torch.ones(1).expand(1 << 40)})),
+    "not finite": damaged(lambda held: held["model"][FIRST].fill_(torch.nan)),
+    "none": lambda path: path.unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_checkpoint_is_refused_in_one_line_and_leaves_nothing(
+    damage: str, text: Path, tmp_path: Path
+) -> None:
+    source = checkpoint(tmp_path / "ckpt.pt")
+    DAMAGES[damage](source)
+    with pytest.raises(UsageError) as refused:
+        import_model(source, tmp_path / "runs" / "run", tokenizer=text)
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "runs").exists()
+    assert not (tmp_path / "harm").exists()
+
+
+def test_without_a_tokenizer_or_with_that_of_another_text_it_is_refused(text: Path, tmp_path: Path) -> None:
+    source = checkpoint(tmp_path / "ckpt.pt")
+    (tmp_path / "meta.pkl").write_bytes(pickle.dumps(Harm(tmp_path / "harm")))
+    (tmp_path / "other.txt").write_text("another text")
+    (tmp_path / "binary.txt").write_bytes(b"\xff\xfe\x00")
+    for given in (None, "meta.pkl", "other.txt", "binary.txt", "nowhere.txt"):
+        with pytest.raises(UsageError):
+            import_model(source, tmp_path / "run", tokenizer=None if given is None else tmp_path / given)
+    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "harm").exists()
+
+
+def test_the_tokenizer_of_the_hub_is_fetched_alone(tmp_path: Path) -> None:
+    from types import SimpleNamespace
+
+    from vitral.data import ByteTokenizer
+    from vitral.interop.tokenizers import written
+
+    (tmp_path / "hub").mkdir()
+    (tmp_path / "hub" / "tokenizer.json").write_text(written(ByteTokenizer()))
+    asked: list[str] = []
+
+    def download(name: str, revision: str, allow_patterns: list[str]) -> str:
+        asked.extend(allow_patterns)
+        return str(tmp_path / "hub")
+
+    hub = SimpleNamespace(
+        model_info=lambda name, revision: SimpleNamespace(sha="0123456789" * 4), snapshot_download=download
+    )
+    source = checkpoint(tmp_path / "ckpt.pt", rows=256)
+    run = import_model(source, tmp_path / "run", tokenizer="hf:someone/gpt2", hub=hub)
+    assert load_run(run.path).tokenizer == ByteTokenizer()
+    assert not any("safetensors" in pattern for pattern in asked)
+    assert json.loads((run.path / "corpus.json").read_text())["imported"]["form"] == "nanogpt"
