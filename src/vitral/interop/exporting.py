@@ -22,7 +22,7 @@ TARGETS: dict[str, Callable[[LoadedRun, str], Draft]] = {
     onnx.FORM: onnx.draft,
 }
 """By what is typed after `--to`; every other name is a form of transformers."""
-_OURS = frozenset({CARD, PROOF, *transformers.FILES, *torch_nn.FILES, *onnx.FILES})
+_OURS = frozenset({CARD, PROOF, *transformers.FILES, *onnx.FILES})
 
 
 @dataclass(frozen=True)
