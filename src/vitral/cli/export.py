@@ -16,7 +16,8 @@ def export(
         str,
         typer.Option(
             metavar="NAME",
-            help="gpt2, llama, mistral, gpt-neox, opt, gpt-neo, mpt; or hf, the first of them that can say the model.",
+            help="gpt2, llama, mistral, gpt-neox, opt, gpt-neo, mpt; or hf, the first of them that can say the "
+            "model; or gguf, for llama.cpp and Ollama.",
         ),
     ] = "hf",
     proof: Annotated[

@@ -2,7 +2,7 @@
 
 import importlib.metadata
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -28,10 +28,19 @@ class Opened:
     Attributes:
         logits: of tokens `[1, T]`, `[1, T, vocab]`.
         ids: the tokens of a text; None if the export has no tokenizer.
+        text: the text of tokens; None if it is not compared.
+        greedy: the library's own continuation of tokens by so many, always the most probable one; None to take it
+            from `logits`.
+        versions: of libraries that are no Python packages.
+        close: ends what was opened.
     """
 
     logits: Callable[[Tensor], Tensor]
     ids: Callable[[str], list[int]] | None = None
+    text: Callable[[list[int]], str] | None = None
+    greedy: Callable[[list[int], int], list[int]] | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    close: Callable[[], object] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,7 @@ class PromptProof:
         equal_ids: whether their tokenizer gives the same ids; None if the export has no tokenizer.
         continuation: what this model writes after it, always the most probable token.
         equal_continuation: whether theirs writes the same.
+        equal_decoded: whether their tokenizer makes the same text of the ids; None if it was not compared.
     """
 
     text: str
@@ -55,6 +65,7 @@ class PromptProof:
     equal_ids: bool | None
     continuation: str
     equal_continuation: bool
+    equal_decoded: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -128,11 +139,12 @@ def prove(
     model.eval()
     with torch.inference_mode():
         found = tuple(_compared(model, tokenizer, opened, ids) for ids in _prompts(model, tokenizer))
-    proof = Proof(
-        form, reader, found, {name: importlib.metadata.version(name) for name in ("vitral", "torch", *packages)}
-    )
+    versions = {name: importlib.metadata.version(name) for name in ("vitral", "torch", *packages)}
+    proof = Proof(form, reader, found, {**versions, **opened.versions})
     if any(prompt.equal_ids is False for prompt in found):
         raise UsageError("proof: the tokenizer gives other ids in {reader}; nothing was exported", reader=reader)
+    if any(prompt.equal_decoded is False for prompt in found):
+        raise UsageError("proof: the tokenizer makes another text in {reader}; nothing was exported", reader=reader)
     if most is not None and not proof.relative_difference <= most:
         raise UsageError(
             "proof: the logits differ by {difference:.2g} of the largest; nothing was exported",
@@ -162,15 +174,18 @@ def _compared(model: Transformer, tokenizer: Tokenizer, opened: Opened, ids: lis
     one, other = model(tokens), opened.logits(tokens)
     text = tokenizer.decode(ids)
     room = max(0, min(GREEDY_TOKENS, model.config.context_length - len(ids)))
-    ours, said = _greedy(model, tokens, room), _greedy(opened.logits, tokens, room)
+    ours = _greedy(model, tokens, room)
+    said = _greedy(opened.logits, tokens, room) if opened.greedy is None else opened.greedy(ids, room)
+    again = tokenizer.encode(text).tolist()
     return PromptProof(
         text,
         tuple(ids),
         float((one - other).abs().max()),
         float(one.abs().max()),
-        None if opened.ids is None else opened.ids(text) == tokenizer.encode(text).tolist(),
+        None if opened.ids is None else opened.ids(text) == again,
         tokenizer.decode(ours),
         ours == said,
+        None if opened.text is None else opened.text(again) == tokenizer.decode(again),
     )
 
 

@@ -1,0 +1,172 @@
+"""llama.cpp, in a process of its own: llama-cpp-python if it is installed, else node-llama-cpp."""
+
+import base64
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vitral.core.errors import UsageError
+from vitral.interop.proof import Opened, cannot_open
+
+FOLDER_KEY = "VITRAL_LLAMA_CPP"
+"""Environment variable: a folder in which `npm install node-llama-cpp` was run."""
+READER = "llama.cpp"
+_PYTHON, _NODE = (Path(__file__).parent / f"llama_cpp_in_{name}" for name in ("python.py", "node.js"))
+_MODULE = Path("node_modules", "node-llama-cpp")
+_NPM_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A way to run llama.cpp.
+
+    Attributes:
+        name: the package.
+        version: its version.
+        command: starts a process that answers questions about the file that is named after it.
+    """
+
+    name: str
+    version: str
+    command: tuple[str, ...]
+
+
+def require_binding() -> Binding:
+    """The first binding that is installed.
+
+    Raises:
+        UsageError: none is.
+    """
+    found = _python() or _node()
+    if found is None:
+        raise UsageError(
+            "the proof opens the file in llama.cpp, of which no binding is installed: pip install llama-cpp-python, or "
+            "npm install -g node-llama-cpp, or npm install node-llama-cpp in a folder that {key} names, or --no-proof",
+            key=FOLDER_KEY,
+        )
+    return found
+
+
+def _python() -> Binding | None:
+    if find_spec("llama_cpp") is None:
+        return None
+    try:
+        number = version("llama-cpp-python")
+    except PackageNotFoundError:
+        return None
+    # -P: the folder of the script has files named like packages.
+    return Binding("llama-cpp-python", number, (sys.executable, "-P", str(_PYTHON)))
+
+
+def _node() -> Binding | None:
+    node = shutil.which("node")
+    if node is None:
+        return None
+    named = os.environ.get(FOLDER_KEY)
+    module = Path(named) / _MODULE if named else _global_modules()
+    try:
+        number = str(json.loads((module / "package.json").read_bytes())["version"]) if module else None
+    except (OSError, ValueError, KeyError, TypeError):
+        number = None
+    if module is None or number is None:
+        return None
+    return Binding("node-llama-cpp", number, (node, str(_NODE), str((module / "dist" / "index.js").resolve())))
+
+
+def _global_modules() -> Path | None:
+    npm = shutil.which("npm")
+    if npm is None:
+        return None
+    try:
+        done = subprocess.run(
+            [npm, "root", "-g"], capture_output=True, text=True, check=True, timeout=_NPM_SECONDS, encoding="utf-8"
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return Path(done.stdout.strip()) / _MODULE.name
+
+
+def opened(path: Path, context_length: int) -> Opened:
+    """A GGUF file in llama.cpp.
+
+    Raises:
+        UsageError: it cannot be opened.
+    """
+    binding = require_binding()
+    process = _Process([*binding.command, str(path.resolve()), str(context_length)])
+    try:
+        process.ask({})
+    except BaseException:
+        process.end()
+        raise
+
+    def logits(tokens: Tensor) -> Tensor:
+        ids = tokens[0].tolist()
+        raw = base64.b64decode(process.ask({"logits": ids})["logits"])
+        return torch.from_numpy(np.frombuffer(raw, dtype="<f4").reshape(1, len(ids), -1).copy())
+
+    return Opened(
+        logits,
+        lambda text: process.ask({"text": text})["ids"],
+        text=lambda ids: process.ask({"ids": ids})["text"],
+        greedy=lambda ids, count: process.ask({"greedy": ids, "count": count})["ids"],
+        versions={binding.name: binding.version},
+        close=process.end,
+    )
+
+
+class _Process:
+    """Questions and answers, each a line of JSON."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as the process runs)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, text=True, encoding="utf-8"
+        )
+
+    def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer.
+
+        Raises:
+            UsageError: the process ended, or answers with an error.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(question) + "\n")
+            self._process.stdin.flush()
+            answer = json.loads(self._process.stdout.readline())
+        except (OSError, ValueError):
+            raise cannot_open(READER, RuntimeError(self._last_words())) from None
+        if "error" in answer:
+            raise cannot_open(READER, RuntimeError(str(answer["error"])))
+        return answer
+
+    def _last_words(self) -> str:
+        self.end()
+        self._said.seek(0)
+        lines = self._said.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1] if lines else f"exit status {self._process.returncode}"
+
+    def end(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):  # a question that it no longer read
+                    pipe.close()
