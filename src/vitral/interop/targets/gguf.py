@@ -242,10 +242,6 @@ def content(form: Form, said: Weighted, run: LoadedRun) -> Content:
     config = said.config
     if config.num_layers < 1:
         raise UsageError("{form}: llama.cpp opens no model without blocks", form=form.name)
-    if config.rotary is not None and config.d_head % 2:
-        raise UsageError(
-            "{form}: d_head = {d_head} is odd, and llama.cpp turns whole heads", form=form.name, d_head=config.d_head
-        )
     tensors = {name: tensor.detach().float() for name, tensor in exported(form.rules(config), said.weights).items()}
     rotary = config.rotary
     if rotary is not None and rotary.scaling is not None and rotary.scaling.name == "llama3":

@@ -109,21 +109,21 @@ def opened(path: Path, context_length: int) -> Opened:
     binding = require_binding()
     process = _Process([*binding.command, str(path.resolve()), str(context_length)])
     try:
-        process.ask({})
+        process.ask({}, "ready")
     except BaseException:
         process.end()
         raise
 
     def logits(tokens: Tensor) -> Tensor:
         ids = tokens[0].tolist()
-        raw = base64.b64decode(process.ask({"logits": ids})["logits"])
+        raw = base64.b64decode(process.ask({"logits": ids}, "logits"))
         return torch.from_numpy(np.frombuffer(raw, dtype="<f4").reshape(1, len(ids), -1).copy())
 
     return Opened(
         logits,
-        lambda text: process.ask({"text": text})["ids"],
-        text=lambda ids: process.ask({"ids": ids})["text"],
-        greedy=lambda ids, count: process.ask({"greedy": ids, "count": count})["ids"],
+        lambda text: process.ask({"text": text}, "ids"),
+        text=lambda ids: process.ask({"ids": ids}, "text"),
+        greedy=lambda ids, count: process.ask({"greedy": ids, "count": count}, "ids"),
         versions={binding.name: binding.version},
         close=process.end,
     )
@@ -138,8 +138,8 @@ class _Process:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, text=True, encoding="utf-8"
         )
 
-    def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer.
+    def ask(self, question: Mapping[str, Any], key: str) -> Any:
+        """The answer's value of a key.
 
         Raises:
             UsageError: the process ended, or answers with an error.
@@ -152,21 +152,23 @@ class _Process:
             answer = json.loads(self._process.stdout.readline())
         except (OSError, ValueError):
             raise cannot_open(READER, RuntimeError(self._last_words())) from None
-        if "error" in answer:
-            raise cannot_open(READER, RuntimeError(str(answer["error"])))
-        return answer
+        if not isinstance(answer, dict) or key not in answer:
+            raise cannot_open(READER, RuntimeError(str(answer)))
+        return answer[key]
 
     def _last_words(self) -> str:
-        self.end()
+        self._process.kill()
+        self._process.wait()
         self._said.seek(0)
         lines = self._said.read().decode("utf-8", "replace").strip().splitlines()
+        self.end()
         return lines[-1] if lines else f"exit status {self._process.returncode}"
 
     def end(self) -> None:
         """End the process."""
         self._process.kill()
         self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):  # a question that it no longer read
-                    pipe.close()
+        for file in (self._process.stdin, self._process.stdout, self._said):
+            with contextlib.suppress(OSError):  # a question that it no longer read
+                if file is not None:
+                    file.close()

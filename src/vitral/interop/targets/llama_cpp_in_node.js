@@ -47,7 +47,7 @@ async function answer({ model, sequence }, question) {
     }
     return { ids };
   }
-  return {};
+  return { ready: true };
 }
 
 async function main() {
