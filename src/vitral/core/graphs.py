@@ -97,6 +97,7 @@ def graph_of(function: Traced, inputs: Mapping[str, Tensor], *, backward: bool =
             program: Any = _exported(_Module(function, names), dict(inputs), backward=backward)
     except VitralError as error:
         raise NotInGraphs("the computation has no graph: {reason}", reason=error) from None
+    # torch.export raises any of these for an operation or a decision that it cannot trace.
     except (RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError) as error:
         first = str(error).strip().partition("\n")[0]
         raise NotInGraphs("the computation has no graph: {reason}", reason=first) from None
