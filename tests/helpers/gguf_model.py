@@ -4,6 +4,7 @@ As a program it answers questions as the processes of llama.cpp do: `python gguf
 """
 
 import base64
+import importlib
 import json
 import re
 import sys
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gguf import GGUFReader
 
 WORDS = re.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?[^\W\d_]+| ?\d+| ?(?:[^\s\w]|_)+|\s+(?!\S)|\s+")
 CONTROL = 3
@@ -22,7 +22,7 @@ class GgufModel:
     """What a file says, by llama.cpp's rules."""
 
     def __init__(self, path: Path) -> None:
-        reader = GGUFReader(path)
+        reader = importlib.import_module("gguf").GGUFReader(path)
         self.data: dict[str, Any] = {name: field.contents() for name, field in reader.fields.items()}
         self.tensors = {one.name: np.array(one.data, dtype=np.float64) for one in reader.tensors}
         self.kind = self.data["general.architecture"]

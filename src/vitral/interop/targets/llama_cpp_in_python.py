@@ -4,6 +4,7 @@ It is not part of Vitral's program: where llama.cpp ends its process, Vitral's g
 """
 
 import base64
+import importlib
 import json
 import sys
 from typing import Any
@@ -11,10 +12,9 @@ from typing import Any
 
 def main(path: str, context_length: int) -> None:
     """Answer until the questions end."""
-    from llama_cpp import Llama  # pyright: ignore[reportMissingImports]
-
+    llama = importlib.import_module("llama_cpp").Llama
     answers, sys.stdout = sys.stdout, sys.stderr
-    model = Llama(path, n_ctx=context_length, n_batch=context_length, n_gpu_layers=0, logits_all=True, verbose=False)
+    model = llama(path, n_ctx=context_length, n_batch=context_length, n_gpu_layers=0, logits_all=True, verbose=False)
     for line in sys.stdin:
         print(json.dumps(_answer(model, json.loads(line))), file=answers, flush=True)
 
