@@ -364,7 +364,7 @@ def test_a_tokenizer_that_llama_cpp_has_not_is_refused(change: str, tmp_path: Pa
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("variant", map(in_full, [*VARIANTS, *GGUF, *OF_FORM]))
+@pytest.mark.parametrize("variant", [in_full(name) for name in (*VARIANTS, *GGUF, *OF_FORM)])
 def test_every_variant_is_the_same_in_llama_cpp_or_refused(
     variant: str, binding: llama_cpp.Binding, tmp_path: Path
 ) -> None:
