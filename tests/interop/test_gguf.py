@@ -244,7 +244,6 @@ def test_where_llama_cpp_ends_or_answers_otherwise_one_line_says_it_and_nothing_
 
 
 def test_without_a_binding_a_line_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llama_cpp, "find_spec", lambda name: None)
     monkeypatch.setenv(llama_cpp.FOLDER_KEY, str(tmp_path))
     run = run_of(made("pre"), tmp_path / "run")
     with pytest.raises(UsageError, match="node-llama-cpp"):
@@ -261,11 +260,11 @@ def in_full(name: str) -> Any:
 
 @pytest.fixture(scope="session")
 def binding() -> llama_cpp.Binding:
-    """The first binding of llama.cpp."""
+    """The binding of llama.cpp."""
     try:
         return llama_cpp.require_binding()
     except UsageError:
-        pytest.skip("no binding of llama.cpp is installed (make llama)")
+        pytest.skip("node-llama-cpp is not installed (make llama)")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""llama.cpp, in a process of its own: llama-cpp-python if it is installed, else node-llama-cpp."""
+"""llama.cpp, in a process of its own: node-llama-cpp, which npm installs without a compiler."""
 
 import base64
 import contextlib
@@ -6,12 +6,9 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +22,7 @@ from vitral.interop.proof import Opened, cannot_open
 FOLDER_KEY = "VITRAL_LLAMA_CPP"
 """Environment variable: a folder in which `npm install node-llama-cpp` was run."""
 READER = "llama.cpp"
-_PYTHON, _NODE = (Path(__file__).parent / f"llama_cpp_in_{name}" for name in ("python.py", "node.js"))
+_SCRIPT = Path(__file__).parent / "llama_cpp_in_node.js"
 _MODULE = Path("node_modules", "node-llama-cpp")
 _NPM_SECONDS = 30
 
@@ -46,30 +43,19 @@ class Binding:
 
 
 def require_binding() -> Binding:
-    """The first binding that is installed.
+    """The binding that is installed.
 
     Raises:
         UsageError: none is.
     """
-    found = _python() or _node()
+    found = _node()
     if found is None:
         raise UsageError(
-            "the proof opens the file in llama.cpp, of which no binding is installed: pip install llama-cpp-python, or "
-            "npm install -g node-llama-cpp, or npm install node-llama-cpp in a folder that {key} names, or --no-proof",
+            "the proof opens the file in llama.cpp by node-llama-cpp, which is not installed: npm install -g "
+            "node-llama-cpp, or npm install node-llama-cpp in a folder that {key} names, or --no-proof",
             key=FOLDER_KEY,
         )
     return found
-
-
-def _python() -> Binding | None:
-    if find_spec("llama_cpp") is None:
-        return None
-    try:
-        number = version("llama-cpp-python")
-    except PackageNotFoundError:
-        return None
-    # -P: the folder of the script has files named like packages.
-    return Binding("llama-cpp-python", number, (sys.executable, "-P", str(_PYTHON)))
 
 
 def _node() -> Binding | None:
@@ -84,7 +70,7 @@ def _node() -> Binding | None:
         number = None
     if module is None or number is None:
         return None
-    return Binding("node-llama-cpp", number, (node, str(_NODE), str((module / "dist" / "index.js").resolve())))
+    return Binding("node-llama-cpp", number, (node, str(_SCRIPT), str((module / "dist" / "index.js").resolve())))
 
 
 def _global_modules() -> Path | None:
