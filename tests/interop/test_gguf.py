@@ -142,6 +142,20 @@ def test_a_character_is_a_chain_of_merges_and_an_unseen_one_is_left_out(tmp_path
     assert found.encode("日aë時é") == tokenizer.encode("日aé").tolist()
 
 
+def test_an_imported_vocabulary_of_characters_keeps_its_ids(tmp_path: Path) -> None:
+    from tokenizers import Regex, decoders, models, pre_tokenizers
+    from tokenizers import Tokenizer as Engine
+
+    engine = Engine(models.WordLevel({character: at for at, character in enumerate("zé\n a日")}))
+    engine.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    engine.decoder = decoders.Fuse()
+    tokenizer = FileTokenizer(engine.to_str(), 8, 0)
+    found = reader_of(file_of(tmp_path, small(8), tokenizer))
+    assert found.encode("aé\n日 z") == tokenizer.encode("aé\n日 z").tolist() == [4, 1, 2, 5, 3, 0]
+    assert found.decode([4, 1, 2, 5, 3, 0]) == "aé\n日 z"
+    assert found.data["tokenizer.ggml.eos_token_id"] == 6  # an id without a character
+
+
 def test_nothing_ends_a_text_that_a_text_may_contain(tmp_path: Path) -> None:
     def ends(name: str, tokenizer: Tokenizer, **config: Any) -> tuple[int, int, bool]:
         data = reader_of(file_of(tmp_path / name, small(tokenizer.vocab_size), tokenizer, **config)).data

@@ -9,7 +9,7 @@ from vitral.core.errors import UsageError
 from vitral.data.byte_pairs import BPETokenizer, byte_letters
 from vitral.data.file_tokenizer import SPACE, FileTokenizer
 from vitral.data.tokenizers import Tokenizer, undeclared
-from vitral.interop.tokenizers import written
+from vitral.interop.tokenizers import EVERY_CHARACTER, written
 
 BYTE_PAIRS, PIECES = "gpt2", "llama"
 GPT2_WORDS = "trillion"
@@ -80,9 +80,15 @@ def _own(tokenizer: Tokenizer, special: Mapping[str, Any]) -> Vocabulary:
         merges = list(dict.fromkeys(_chains(text for text, kind in zip(texts, types, strict=True) if kind == NORMAL)))
     # llama.cpp refuses a file without merges, and would end a text at token 11 if nothing else were said.
     merges = merges or [" ".join(letters[NEVER] * 2)]
-    never = tokenizer.specials[0] if tokenizer.specials else texts.index(letters[NEVER])
-    begin, end = _begin_and_end(special, len(texts), never)
+    begin, end = _begin_and_end(special, len(texts), _never(types, texts))
     return Vocabulary(BYTE_PAIRS, GPT2_WORDS, texts, types, begin, end, merges)
+
+
+def _never(types: list[int], texts: list[str]) -> int:
+    """A token that ends no text too early: one without a text, a byte that no text has, else the last one."""
+    unused = [token for token, kind in enumerate(types) if kind == UNUSED]
+    byte = byte_letters()[NEVER]
+    return unused[0] if unused else texts.index(byte) if byte in texts else len(texts) - 1
 
 
 def _filler(token: int) -> str:
@@ -111,6 +117,8 @@ def _begin_and_end(special: Mapping[str, Any], size: int, otherwise: int) -> tup
 def _of_file(tokenizer: Tokenizer, special: Mapping[str, Any]) -> Vocabulary:
     document = json.loads(written(tokenizer))
     model = document.get("model") or {}
+    if model.get("type") == "WordLevel":
+        return _of_characters(tokenizer, document, special)
     texts = {token: text for text, token in (model.get("vocab") or {}).items()} if model.get("type") == "BPE" else {}
     added = {one["id"]: one for one in document.get("added_tokens") or ()}
     texts |= {token: one["content"] for token, one in added.items()}
@@ -142,6 +150,25 @@ def _of_file(tokenizer: Tokenizer, special: Mapping[str, Any]) -> Vocabulary:
         raise _none_like_it(document)
     spelled = [f"{left} {right}" for left, right in merges]
     return Vocabulary(BYTE_PAIRS, splits, listed, types, begin, end, spelled)
+
+
+def _of_characters(tokenizer: Tokenizer, document: Mapping[str, Any], special: Mapping[str, Any]) -> Vocabulary:
+    """A vocabulary in which every character is a word, such as nanoGPT's."""
+    words = {token: text for text, token in document["model"]["vocab"].items()}
+    splits = document.get("pre_tokenizer") or {}
+    is_split = splits.get("behavior") == "Isolated" and (splits.get("pattern") or {}).get("Regex") == EVERY_CHARACTER
+    if not is_split or document.get("normalizer") is not None or document.get("added_tokens"):
+        raise _none_like_it(document)
+    letters = byte_letters()
+    texts, types = [], []
+    for token in range(tokenizer.vocab_size):
+        is_character = len(words.get(token, "")) == 1
+        spelled = "".join(letters[byte] for byte in words[token].encode("utf-8")) if is_character else ""
+        texts.append(spelled or _filler(token))
+        types.append(NORMAL if spelled else UNUSED)
+    merges = list(dict.fromkeys(_chains(text for text, kind in zip(texts, types, strict=True) if kind == NORMAL)))
+    begin, end = _begin_and_end(special, len(texts), _never(types, texts))
+    return Vocabulary(BYTE_PAIRS, GPT2_WORDS, texts, types, begin, end, merges or [" ".join(letters[NEVER] * 2)])
 
 
 def _is_pieces(document: Mapping[str, Any]) -> bool:
