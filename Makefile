@@ -11,7 +11,7 @@ PYTHONS := 3.11 3.12 3.13 3.14
 LOWEST := 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 	print(*(each.replace(">=", "==") for each in project["dependencies"]), sep="\n")'
 
-.PHONY: demo test test-full test-oldest test-newest check format gallery first-steps web bench wheel resolve constraints clean
+.PHONY: demo test test-full test-oldest test-newest check format gallery first-steps web llama bench wheel resolve constraints clean
 
 demo: $(VENV)/.installed
 	$(BIN)/vitral demo
@@ -65,6 +65,13 @@ web: web/node_modules
 web/node_modules: web/package.json web/package-lock.json
 	cd web && npm ci --silent --no-audit --no-fund
 	touch $@
+
+# llama.cpp by Node, for the tests of GGUF files, without the binaries for graphics cards (85 MB): VITRAL_LLAMA_CPP=build/llama
+LLAMA := 3.22.1
+llama:
+	mkdir -p build/llama
+	npm install --prefix build/llama --no-save --silent --no-audit --no-fund --omit=optional node-llama-cpp@$(LLAMA) \
+		"@node-llama-cpp/$$(node -p 'process.platform + "-" + process.arch')@$(LLAMA)"
 
 # BENCH names rows and options: make bench BENCH="step throughput --threads 2"
 bench: $(VENV)/.installed-bench

@@ -13,16 +13,17 @@ from vitral.interop.card import card
 from vitral.interop.draft import Draft
 from vitral.interop.proof import Proof, prove
 from vitral.interop.registry import ANY, all_forms
-from vitral.interop.targets import onnx, torch_nn, transformers
+from vitral.interop.targets import gguf, onnx, torch_nn, transformers
 from vitral.runs import LoadedRun
 
 CARD, PROOF = "README.md", "PROOF.json"
 TARGETS: dict[str, Callable[[LoadedRun, str], Draft]] = {
     torch_nn.NAME: torch_nn.draft,
     onnx.FORM: onnx.draft,
+    "gguf": gguf.draft,
 }
 """By what is typed after `--to`; every other name is a form of transformers."""
-_OURS = frozenset({CARD, PROOF, *transformers.FILES, *onnx.FILES})
+_OURS = frozenset({CARD, PROOF, *transformers.FILES, *onnx.FILES, *gguf.FILES})
 
 
 @dataclass(frozen=True)
@@ -87,12 +88,16 @@ def export_run(run: LoadedRun, out: Path, *, to: str = ANY, proof: bool = True, 
 
 
 def _proof(run: LoadedRun, drafted: Draft, folder: Path) -> Proof:
-    return prove(
-        run.model,
-        run.tokenizer,
-        drafted.open(folder),
-        form=drafted.form,
-        reader=drafted.reader,
-        packages=drafted.packages,
-        most=drafted.most,
-    )
+    opened = drafted.open(folder)
+    try:
+        return prove(
+            run.model,
+            run.tokenizer,
+            opened,
+            form=drafted.form,
+            reader=drafted.reader,
+            packages=drafted.packages,
+            most=drafted.most,
+        )
+    finally:
+        opened.close()

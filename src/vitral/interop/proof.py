@@ -31,12 +31,21 @@ class Opened:
         ids: the tokens of a text; None if the export has no tokenizer.
         cached: the same logits, computed token by token with what is kept of earlier ones; None if nothing is kept.
         activations: the named activations of tokens; None if the export has none.
+        text: the text of tokens; None if it is not compared.
+        greedy: the library's own continuation of tokens by so many, always the most probable one; None to take it
+            from `logits`.
+        versions: of libraries that are no Python packages.
+        close: ends what was opened.
     """
 
     logits: Callable[[Tensor], Tensor]
     ids: Callable[[str], list[int]] | None = None
     cached: Callable[[Tensor], Tensor] | None = None
     activations: Callable[[Tensor], Mapping[str, Tensor]] | None = None
+    text: Callable[[list[int]], str] | None = None
+    greedy: Callable[[list[int], int], list[int]] | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    close: Callable[[], object] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -51,6 +60,7 @@ class PromptProof:
         equal_ids: whether their tokenizer gives the same ids; None if the export has no tokenizer.
         continuation: what this model writes after it, always the most probable token.
         equal_continuation: whether theirs writes the same.
+        equal_decoded: whether their tokenizer makes the same text of the ids; None if it was not compared.
     """
 
     text: str
@@ -60,6 +70,7 @@ class PromptProof:
     equal_ids: bool | None
     continuation: str
     equal_continuation: bool
+    equal_decoded: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -144,9 +155,11 @@ def prove(
         cached = _cached_difference(model, opened, prompts)
         activations = _activation_differences(model, opened, prompts)
     versions = {name: importlib.metadata.version(name) for name in ("vitral", "torch", *packages)}
-    proof = Proof(form, reader, found, versions, cached, activations)
+    proof = Proof(form, reader, found, {**versions, **opened.versions}, cached, activations)
     if any(prompt.equal_ids is False for prompt in found):
         raise UsageError("proof: the tokenizer gives other ids in {reader}; nothing was exported", reader=reader)
+    if any(prompt.equal_decoded is False for prompt in found):
+        raise UsageError("proof: the tokenizer makes another text in {reader}; nothing was exported", reader=reader)
     if most is not None and not proof.relative_difference <= most:
         raise UsageError(
             "proof: the logits differ by {difference:.2g} of the largest; nothing was exported",
@@ -188,15 +201,18 @@ def _compared(model: Transformer, tokenizer: Tokenizer, opened: Opened, ids: lis
     one, other = model(tokens), opened.logits(tokens)
     text = tokenizer.decode(ids)
     room = max(0, min(GREEDY_TOKENS, model.config.context_length - len(ids)))
-    ours, said = _greedy(model, tokens, room), _greedy(opened.logits, tokens, room)
+    ours = _greedy(model, tokens, room)
+    said = _greedy(opened.logits, tokens, room) if opened.greedy is None else opened.greedy(ids, room)
+    again = tokenizer.encode(text).tolist()
     return PromptProof(
         text,
         tuple(ids),
         float((one - other).abs().max()),
         float(one.abs().max()),
-        None if opened.ids is None else opened.ids(text) == tokenizer.encode(text).tolist(),
+        None if opened.ids is None else opened.ids(text) == again,
         tokenizer.decode(ours),
         ours == said,
+        None if opened.text is None else opened.text(again) == tokenizer.decode(again),
     )
 
 

@@ -1,5 +1,7 @@
 """The forms by name, and which of them a model can take."""
 
+from collections.abc import Iterable
+
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.interop.form import Form
@@ -48,8 +50,17 @@ def chosen(name: str, model: Weighted) -> tuple[Form, Weighted]:
     known = all_forms()
     if name in known:
         return known[name], known[name].said(model)
+    return first(known.values(), model)
+
+
+def first(forms: Iterable[Form], model: Weighted) -> tuple[Form, Weighted]:
+    """The first form that can say the model, and the model as it says it.
+
+    Raises:
+        UsageError: none can; with the reason of each.
+    """
     reasons = []
-    for form in known.values():
+    for form in forms:
         try:
             return form, form.said(model)
         except UsageError as error:

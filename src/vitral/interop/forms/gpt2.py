@@ -5,30 +5,11 @@ from functools import partial
 from typing import Any
 
 from vitral.interop.form import Form
-from vitral.interop.rewrites import (
-    fold_scale,
-    forget_training,
-    positions_as_table,
-    with_attention,
-    with_biases,
-    with_feed_forward,
-    with_own_keys,
-)
+from vitral.interop.forms.common import ACTIVATIONS, BIASES, THEIRS, allowing, head_rule, usual_rewrites
 from vitral.interop.rules import Rule, by_layer, same, transposed
 from vitral.interop.rules import with_biases as with_biases_of
 from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
-
-ACTIVATIONS = {
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-    "gelu": "gelu",
-    "gelu_python": "gelu",
-    "relu": "relu",
-    "relu2": "squared_relu",
-}
-THEIRS = {"gelu_tanh": "gelu_new", "gelu": "gelu", "relu": "relu", "squared_relu": "relu2"}
 
 
 def _read(settings: Settings) -> dict[str, Any]:
@@ -88,7 +69,7 @@ def rules_with(matrix: Callable[[str, str], Rule], config: ModelConfig) -> list[
         same("positions.weight", "transformer.wpe.weight"),
         *by_layer(config.num_layers, block),
         *with_biases_of(same, "final_norm", "transformer.ln_f", bias=biases.norm),
-        *([] if config.tie_head else [same("head.weight", "lm_head.weight")]),
+        *head_rule(config),
     ]
 
 
@@ -96,31 +77,8 @@ GPT2 = Form(
     name="gpt2",
     model_type="gpt2",
     architecture="GPT2LMHeadModel",
-    allows={
-        "norm": ("pre",),
-        "norm_type": ("layernorm",),
-        "final_norm": (True,),
-        "positions": ("learned",),
-        "attention": ("softmax",),
-        "attention.mask": ("causal",),
-        "attention.scale": ("sqrt",),
-        "recurrence": (None,),
-        "feed_forward": tuple(THEIRS),
-        "residual": (True,),
-        "parallel": (False,),
-        "num_kv_heads": (None,),
-        "d_head": (None,),
-        "bias.head": (False,),
-    },
-    rewrites=(
-        forget_training,
-        positions_as_table,
-        with_attention,
-        with_feed_forward("gelu"),
-        with_biases(qkv=True, output=True, feed_forward=True, norm=True),
-        with_own_keys,
-        fold_scale("sqrt"),
-    ),
+    allows=allowing({}),
+    rewrites=usual_rewrites(biases=BIASES),
     read=_read,
     write=_write,
     rules=partial(rules_with, transposed),

@@ -4,16 +4,7 @@ from itertools import chain
 from typing import Any
 
 from vitral.interop.form import Form
-from vitral.interop.forms.gpt2 import ACTIVATIONS, THEIRS
-from vitral.interop.rewrites import (
-    fold_scale,
-    forget_training,
-    positions_as_table,
-    with_attention,
-    with_biases,
-    with_feed_forward,
-    with_own_keys,
-)
+from vitral.interop.forms.common import ACTIVATIONS, BIASES, THEIRS, allowing, head_rule, usual_rewrites
 from vitral.interop.rules import Rule, by_layer, same, split
 from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
@@ -86,7 +77,7 @@ def _rules(config: ModelConfig) -> list[Rule]:
         *by_layer(config.num_layers, block),
         same("final_norm.weight", "transformer.ln_f.weight"),
         same("final_norm.bias", "transformer.ln_f.bias"),
-        *([] if config.tie_head else [same("head.weight", "lm_head.weight")]),
+        *head_rule(config),
     ]
 
 
@@ -101,32 +92,10 @@ GPT_NEO = Form(
     name="gpt-neo",
     model_type="gpt_neo",
     architecture="GPTNeoForCausalLM",
-    allows={
-        "norm": ("pre",),
-        "norm_type": ("layernorm",),
-        "final_norm": (True,),
-        "positions": ("learned",),
-        "attention": ("softmax",),
-        "attention.mask": ("causal", "window", "by-layer"),
-        "attention.scale": ("none",),
-        "recurrence": (None,),
-        "feed_forward": tuple(THEIRS),
-        "residual": (True,),
-        "parallel": (False,),
-        "num_kv_heads": (None,),
-        "d_head": (None,),
-        "bias.qkv": (False,),
-        "bias.head": (False,),
-    },
-    rewrites=(
-        forget_training,
-        positions_as_table,
-        with_attention,
-        with_feed_forward("gelu"),
-        with_biases(qkv=False, output=True, feed_forward=True, norm=True),
-        with_own_keys,
-        fold_scale("none"),
+    allows=allowing(
+        {"attention.mask": ("causal", "window", "by-layer"), "attention.scale": ("none",), "bias.qkv": (False,)}
     ),
+    rewrites=usual_rewrites(biases={**BIASES, "qkv": False}, scale="none"),
     read=_read,
     write=_write,
     rules=_rules,

@@ -3,6 +3,7 @@
 from typing import Any
 
 from vitral.interop.form import Form
+from vitral.interop.forms.common import allowing, head_rule
 from vitral.interop.forms.rotary import read_rotary, write_rotary
 from vitral.interop.rewrites import (
     Weighted,
@@ -94,27 +95,22 @@ def _rules(config: ModelConfig) -> list[Rule]:
         same("token_embedding.weight", "model.embed_tokens.weight"),
         *by_layer(config.num_layers, block),
         same("final_norm.weight", "model.norm.weight"),
-        *([] if config.tie_head else [same("head.weight", "lm_head.weight")]),
+        *head_rule(config),
     ]
 
 
 _MATRICES = ("gate", "up", "down")
-_ALLOWS: dict[str, tuple[Any, ...]] = {
-    "norm": ("pre",),
-    "norm_type": ("rmsnorm",),
-    "final_norm": (True,),
-    "positions": ("rotary",),
-    "positions.pairing": ("halves",),
-    "positions.fraction": (1,),
-    "attention": ("softmax",),
-    "attention.mask": ("causal",),
-    "attention.scale": ("sqrt",),
-    "recurrence": (None,),
-    "feed_forward": ("swiglu",),
-    "residual": (True,),
-    "parallel": (False,),
-    "bias.head": (False,),
-}
+_ALLOWS = allowing(
+    {
+        "norm_type": ("rmsnorm",),
+        "positions": ("rotary",),
+        "positions.pairing": ("halves",),
+        "positions.fraction": (1,),
+        "feed_forward": ("swiglu",),
+        "num_kv_heads": None,
+        "d_head": None,
+    }
+)
 
 
 def _even_biases(model: Weighted) -> Weighted:

@@ -3,14 +3,7 @@
 from typing import Any
 
 from vitral.interop.form import USUAL_WIDTH, Form
-from vitral.interop.rewrites import (
-    fold_scale,
-    forget_training,
-    with_attention,
-    with_biases,
-    with_feed_forward,
-    with_own_keys,
-)
+from vitral.interop.forms.common import BIASES, allowing, head_rule, usual_rewrites
 from vitral.interop.rules import Rule, by_layer, same
 from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
@@ -71,7 +64,7 @@ def _rules(config: ModelConfig) -> list[Rule]:
         same("token_embedding.weight", "transformer.wte.weight"),
         *by_layer(config.num_layers, block),
         same("final_norm.weight", "transformer.norm_f.weight"),
-        *([] if config.tie_head else [same("head.weight", "lm_head.weight")]),
+        *head_rule(config),
     ]
 
 
@@ -87,32 +80,16 @@ MPT = Form(
     name="mpt",
     model_type="mpt",
     architecture="MptForCausalLM",
-    allows={
-        "norm": ("pre",),
-        "norm_type": ("layernorm",),
-        "final_norm": (True,),
-        "positions": ("alibi",),
-        "attention": ("softmax",),
-        "attention.mask": ("causal",),
-        "attention.scale": ("sqrt",),
-        "recurrence": (None,),
-        "feed_forward": ("gelu",),
-        "residual": (True,),
-        "parallel": (False,),
-        "num_heads": tuple(2**power for power in range(13)),
-        "num_kv_heads": (None,),
-        "d_head": (None,),
-        "d_ff": (USUAL_WIDTH,),
-        **{f"bias.{kind}": (False,) for kind in ("qkv", "output", "feed_forward", "norm", "head")},
-    },
-    rewrites=(
-        forget_training,
-        with_attention,
-        with_feed_forward("gelu"),
-        with_biases(qkv=False, output=False, feed_forward=False, norm=False),
-        with_own_keys,
-        fold_scale("sqrt"),
+    allows=allowing(
+        {
+            "positions": ("alibi",),
+            "feed_forward": ("gelu",),
+            "num_heads": tuple(2**power for power in range(13)),
+            "d_ff": (USUAL_WIDTH,),
+            **{f"bias.{kind}": (False,) for kind in BIASES},
+        }
     ),
+    rewrites=usual_rewrites(biases=dict.fromkeys(BIASES, False), has_table=False),
     read=_read,
     write=_write,
     rules=_rules,

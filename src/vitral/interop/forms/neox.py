@@ -3,16 +3,8 @@
 from typing import Any
 
 from vitral.interop.form import Form
-from vitral.interop.forms.gpt2 import ACTIVATIONS, THEIRS
+from vitral.interop.forms.common import ACTIVATIONS, BIASES, THEIRS, allowing, head_rule, usual_rewrites
 from vitral.interop.forms.rotary import read_rotary, write_rotary
-from vitral.interop.rewrites import (
-    fold_scale,
-    forget_training,
-    with_attention,
-    with_biases,
-    with_feed_forward,
-    with_own_keys,
-)
 from vitral.interop.rules import Rule, by_heads, by_layer, same
 from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
@@ -80,7 +72,7 @@ def _rules(config: ModelConfig) -> list[Rule]:
         *by_layer(config.num_layers, block),
         same("final_norm.weight", "gpt_neox.final_layer_norm.weight"),
         same("final_norm.bias", "gpt_neox.final_layer_norm.bias"),
-        *([] if config.tie_head else [same("head.weight", "embed_out.weight")]),
+        *head_rule(config, "embed_out.weight"),
     ]
 
 
@@ -88,30 +80,8 @@ NEOX = Form(
     name="gpt-neox",
     model_type="gpt_neox",
     architecture="GPTNeoXForCausalLM",
-    allows={
-        "norm": ("pre",),
-        "norm_type": ("layernorm",),
-        "final_norm": (True,),
-        "positions": ("rotary",),
-        "positions.pairing": ("halves",),
-        "attention": ("softmax",),
-        "attention.mask": ("causal",),
-        "attention.scale": ("sqrt",),
-        "recurrence": (None,),
-        "feed_forward": tuple(THEIRS),
-        "residual": (True,),
-        "num_kv_heads": (None,),
-        "d_head": (None,),
-        "bias.head": (False,),
-    },
-    rewrites=(
-        forget_training,
-        with_attention,
-        with_feed_forward("gelu"),
-        with_biases(qkv=True, output=True, feed_forward=True, norm=True),
-        with_own_keys,
-        fold_scale("sqrt"),
-    ),
+    allows=allowing({"positions": ("rotary",), "positions.pairing": ("halves",), "parallel": None}),
+    rewrites=usual_rewrites(biases=BIASES, has_table=False),
     read=_read,
     write=_write,
     rules=_rules,

@@ -5,16 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from vitral.interop.form import Form
-from vitral.interop.forms.gpt2 import ACTIVATIONS, THEIRS
-from vitral.interop.rewrites import (
-    fold_scale,
-    forget_training,
-    positions_as_table,
-    with_attention,
-    with_biases,
-    with_feed_forward,
-    with_own_keys,
-)
+from vitral.interop.forms.common import ACTIVATIONS, BIASES, THEIRS, allowing, head_rule, usual_rewrites
 from vitral.interop.rules import Rule, by_layer, same, shifted, split
 from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
@@ -95,7 +86,7 @@ def _rules(config: ModelConfig) -> list[Rule]:
         shifted("positions.weight", f"{_ROOT}.embed_positions.weight", UNUSED_ROWS),
         *by_layer(config.num_layers, block),
         *(final if config.has_final_norm else []),
-        *([] if config.tie_head else [same("head.weight", "lm_head.weight")]),
+        *head_rule(config),
     ]
 
 
@@ -110,31 +101,8 @@ OPT = Form(
     name="opt",
     model_type="opt",
     architecture="OPTForCausalLM",
-    allows={
-        "norm": ("post", "pre"),
-        "norm_type": ("layernorm",),
-        "norm_epsilon": (None,),
-        "positions": ("learned",),
-        "attention": ("softmax",),
-        "attention.mask": ("causal",),
-        "attention.scale": ("sqrt",),
-        "recurrence": (None,),
-        "feed_forward": tuple(THEIRS),
-        "residual": (True,),
-        "parallel": (False,),
-        "num_kv_heads": (None,),
-        "d_head": (None,),
-        "bias.head": (False,),
-    },
-    rewrites=(
-        forget_training,
-        positions_as_table,
-        with_attention,
-        with_feed_forward("gelu"),
-        with_biases(qkv=True, output=True, feed_forward=True, norm=True),
-        with_own_keys,
-        fold_scale("sqrt"),
-    ),
+    allows=allowing({"norm": ("post", "pre"), "norm_epsilon": (None,), "final_norm": None}),
+    rewrites=usual_rewrites(biases=BIASES),
     read=_read,
     write=_write,
     rules=_rules,

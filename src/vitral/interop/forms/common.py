@@ -1,0 +1,79 @@
+"""What is usual in forms: the values that they can say, the rewritings that they try, the rule of the head."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from vitral.interop.rewrites import (
+    Rewrite,
+    fold_scale,
+    forget_training,
+    positions_as_table,
+    with_attention,
+    with_biases,
+    with_feed_forward,
+    with_own_keys,
+)
+from vitral.interop.rules import Rule, same
+from vitral.model import ModelConfig
+
+ACTIVATIONS = {
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "relu": "relu",
+    "relu2": "squared_relu",
+}
+THEIRS = {"gelu_tanh": "gelu_new", "gelu": "gelu", "relu": "relu", "squared_relu": "relu2"}
+BIASES = {"qkv": True, "output": True, "feed_forward": True, "norm": True}
+"""A bias everywhere but at the head."""
+_USUAL: dict[str, tuple[Any, ...]] = {
+    "norm": ("pre",),
+    "norm_type": ("layernorm",),
+    "final_norm": (True,),
+    "positions": ("learned",),
+    "attention": ("softmax",),
+    "attention.mask": ("causal",),
+    "attention.scale": ("sqrt",),
+    "recurrence": (None,),
+    "feed_forward": tuple(THEIRS),
+    "residual": (True,),
+    "parallel": (False,),
+    "num_kv_heads": (None,),
+    "d_head": (None,),
+    "bias.head": (False,),
+}
+
+
+def allowing(others: Mapping[str, tuple[Any, ...] | None]) -> dict[str, tuple[Any, ...]]:
+    """The values that a form can say.
+
+    Args:
+        others: keys whose values are not the usual ones; None for any value.
+    """
+    return {key: values for key, values in {**_USUAL, **others}.items() if values is not None}
+
+
+def usual_rewrites(*, biases: Mapping[str, bool], has_table: bool = True, scale: str = "sqrt") -> tuple[Rewrite, ...]:
+    """The rewritings that a form with heads of their own keys tries.
+
+    Args:
+        biases: which biases the form has.
+        has_table: whether its positions are a table.
+        scale: the scale of its scores.
+    """
+    return (
+        forget_training,
+        *([positions_as_table] if has_table else []),
+        with_attention,
+        with_feed_forward("gelu"),
+        with_biases(**biases),
+        with_own_keys,
+        fold_scale(scale),
+    )
+
+
+def head_rule(config: ModelConfig, theirs: str = "lm_head.weight") -> list[Rule]:
+    """The rule of the head; none where the head is the embedding."""
+    return [] if config.tie_head else [same("head.weight", theirs)]

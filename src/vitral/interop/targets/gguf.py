@@ -1,0 +1,308 @@
+"""GGUF, the file of llama.cpp and Ollama: weights, configuration and tokenizer in one."""
+
+import importlib
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vitral.core.errors import UsageError
+from vitral.interop.draft import Draft
+from vitral.interop.form import Form
+from vitral.interop.forms.common import head_rule
+from vitral.interop.forms.gpt2 import GPT2
+from vitral.interop.forms.llama import LLAMA
+from vitral.interop.importing import SPECIAL_IDS
+from vitral.interop.registry import first
+from vitral.interop.rewrites import Weighted
+from vitral.interop.rules import Rule, by_layer, exported, same
+from vitral.interop.targets.gguf_tokens import Vocabulary, vocabulary
+from vitral.interop.targets.llama_cpp import opened, require_binding
+from vitral.model import ModelConfig
+from vitral.model.positions import frequencies
+from vitral.model.settings import ROTARY
+from vitral.runs import LoadedRun
+
+MODEL, OLLAMA = "model.gguf", "Modelfile"
+FILES = (MODEL, OLLAMA)
+READER = "llama.cpp"
+_USE = (
+    "```sh",
+    'llama-completion -m model.gguf -no-cnv -n 40 -p "A prompt"          # llama.cpp',
+    'ollama create NAME -f Modelfile && ollama run NAME "A prompt"       # Ollama',
+    "```",
+    "",
+    "llama.cpp computes GELU by a table of half precision and keeps keys and values in half precision, so its numbers",
+    "differ a little from Vitral's. It leaves out a character that the tokenizer does not have; Vitral refuses it.",
+)
+
+
+def _gpt2_metadata(config: ModelConfig) -> dict[str, Any]:
+    return {
+        "context_length": config.context_length,
+        "embedding_length": config.d_model,
+        "feed_forward_length": config.hidden_width,
+        "block_count": config.num_layers,
+        "attention.head_count": config.num_heads,
+        "attention.layer_norm_epsilon": config.epsilon,
+    }
+
+
+def _llama_metadata(config: ModelConfig) -> dict[str, Any]:
+    metadata = _gpt2_metadata(config)
+    metadata["attention.layer_norm_rms_epsilon"] = metadata.pop("attention.layer_norm_epsilon")
+    rotary = config.rotary or ROTARY
+    scaling = {}
+    if rotary.scaling is not None and rotary.scaling.name == "linear":
+        scaling = {"rope.scaling.type": "linear", "rope.scaling.factor": float(rotary.scaling.factor)}
+    return {
+        **metadata,
+        **scaling,
+        "attention.head_count_kv": config.kv_heads,
+        "attention.key_length": config.d_head,
+        "attention.value_length": config.d_head,
+        "rope.dimension_count": config.d_head,
+        "rope.freq_base": float(rotary.base),
+    }
+
+
+_BLOCK = {"attn_norm": "attn_norm", "mlp_norm": "ffn_norm", "attn.out_proj": "attn_output"}
+_FEED_FORWARD = {f"mlp.{part}": f"ffn_{part}" for part in ("gate", "up", "down")}
+
+
+def _gpt2_rules(config: ModelConfig) -> list[Rule]:
+    names = {**_BLOCK, **_FEED_FORWARD, "attn.in_proj": "attn_qkv"}
+    del names["mlp.gate"]
+    rules = _rules(config, names, ("weight", "bias"), [])
+    return [*rules, same("positions.weight", "position_embd.weight"), same("final_norm.bias", "output_norm.bias")]
+
+
+def _llama_rules(config: ModelConfig) -> list[Rule]:
+    names = {**_BLOCK, **_FEED_FORWARD}
+    biases = config.biases
+    biased = [*(["attn.out_proj"] if biases.output else []), *(_FEED_FORWARD if biases.feed_forward else [])]
+    parts = ("weight", "bias") if biases.qkv else ("weight",)
+    own = by_layer(config.num_layers, lambda layer: [_queries_keys_values(config, layer, part) for part in parts])
+    own += by_layer(
+        config.num_layers,
+        lambda layer: [same(f"blocks.{layer}.{one}.bias", f"blk.{layer}.{names[one]}.bias") for one in biased],
+    )
+    return _rules(config, names, ("weight",), own)
+
+
+def _rules(config: ModelConfig, names: Mapping[str, str], parts: Sequence[str], own: list[Rule]) -> list[Rule]:
+    def block(layer: int) -> list[Rule]:
+        return [
+            same(f"blocks.{layer}.{one}.{part}", f"blk.{layer}.{other}.{part}")
+            for one, other in names.items()
+            for part in parts
+        ]
+
+    return [
+        same("token_embedding.weight", "token_embd.weight"),
+        *by_layer(config.num_layers, block),
+        *own,
+        same("final_norm.weight", "output_norm.weight"),
+        *head_rule(config, "output.weight"),
+    ]
+
+
+def _queries_keys_values(config: ModelConfig, layer: int, part: str) -> Rule:
+    """The three projections; llama.cpp's pairs of features are neighbours (2i, 2i + 1) in queries and keys."""
+    heads = (config.num_heads, config.kv_heads, config.kv_heads)
+    is_halved = config.rotary is not None and config.rotary.pairing == "halves"
+
+    def paired(rows: Tensor, count: int, *, inner: int) -> Tensor:
+        if not is_halved:
+            return rows
+        rest = rows.shape[1:]
+        return rows.reshape(count, inner, config.d_head // inner, *rest).transpose(1, 2).reshape(rows.shape)
+
+    def export(tensors: Sequence[Tensor]) -> list[Tensor]:
+        queries, keys, values = tensors[0].split([count * config.d_head for count in heads])
+        return [paired(queries, heads[0], inner=2), paired(keys, heads[1], inner=2), values]
+
+    def take(tensors: Sequence[Tensor]) -> list[Tensor]:
+        queries, keys, values = tensors
+        half = config.d_head // 2
+        return [torch.cat([paired(queries, heads[0], inner=half), paired(keys, heads[1], inner=half), values])]
+
+    theirs = tuple(f"blk.{layer}.attn_{letter}.{part}" for letter in "qkv")
+    return Rule((f"blocks.{layer}.attn.in_proj.{part}",), theirs, export, take)
+
+
+# llama.cpp has one GELU, by tanh, and turns whole heads only.
+FORMS = (
+    replace(
+        GPT2,
+        name="gguf (gpt2)",
+        allows={**GPT2.allows, "feed_forward": ("gelu", "gelu_tanh")},
+        write=_gpt2_metadata,
+        rules=_gpt2_rules,
+        embedding="token_embd.weight",
+        head="output.weight",
+    ),
+    replace(
+        LLAMA,
+        name="gguf (llama)",
+        allows={**LLAMA.allows, "positions.pairing": ("halves", "interleaved")},
+        write=_llama_metadata,
+        rules=_llama_rules,
+        embedding="token_embd.weight",
+        head="output.weight",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a GGUF file holds.
+
+    Attributes:
+        architecture: llama.cpp's name of the model.
+        metadata: the model's settings by key, without the architecture's name before them.
+        tensors: every tensor by its name, float32.
+        vocabulary: the tokenizer.
+        name: the model's own name.
+    """
+
+    architecture: str
+    metadata: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
+    vocabulary: Vocabulary
+    name: str
+
+
+def draft(run: LoadedRun, to: str) -> Draft:
+    """A run as a GGUF file, read back and compared tensor by tensor.
+
+    Args:
+        run: the run.
+        to: "gguf".
+
+    Raises:
+        UsageError: the package gguf is not installed, or llama.cpp has no such model or tokenizer.
+    """
+    package = require()
+    form, said = first(FORMS, Weighted(run.model.config, run.model.state_dict()))
+    context_length = said.config.context_length
+    files = {
+        MODEL: written(package, content(form, said, run)),
+        OLLAMA: _MODELFILE.format(context=context_length, answer=max(1, context_length // 2)).encode("utf-8"),
+    }
+    front = ("library_name: gguf", "pipeline_tag: text-generation")
+    return Draft(
+        to,
+        files,
+        READER,
+        ("gguf",),
+        require_binding,
+        lambda folder: opened(folder / MODEL, context_length),
+        _USE,
+        front,
+        most=None,
+    )
+
+
+_MODELFILE = """\
+FROM ./model.gguf
+# A base model: it continues the prompt.
+TEMPLATE "{{{{ .Prompt }}}}"
+# Prompt and answer together must fit into the context.
+PARAMETER num_ctx {context}
+PARAMETER num_predict {answer}
+"""
+
+
+def require() -> Any:
+    """The package gguf.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        return importlib.import_module("gguf")
+    except ImportError:
+        raise UsageError(
+            "a GGUF file is written by the package gguf, which is not installed: pip install 'vitral[interop]'"
+        ) from None
+
+
+def content(form: Form, said: Weighted, run: LoadedRun) -> Content:
+    """The content of the file.
+
+    Raises:
+        UsageError: llama.cpp has no tokenizer like the run's, or the model has no blocks.
+    """
+    config = said.config
+    if config.num_layers < 1:
+        raise UsageError("{form}: llama.cpp opens no model without blocks", form=form.name)
+    tensors = {name: tensor.detach().float() for name, tensor in exported(form.rules(config), said.weights).items()}
+    rotary = config.rotary
+    if rotary is not None and rotary.scaling is not None and rotary.scaling.name == "llama3":
+        unscaled = frequencies(config.d_head, rotary.model_copy(update={"scaling": None}))
+        tensors["rope_freqs.weight"] = (unscaled / frequencies(config.d_head, rotary)).float()
+    origin: Mapping[str, Any] = (run.sealed.imported or {}).get("config", {})
+    special = {key: origin.get(key) for key in SPECIAL_IDS}
+    found = vocabulary(run.tokenizer, special)
+    return Content(form.model_type, form.write(config), tensors, found, run.folder.path.name)
+
+
+def written(package: Any, held: Content) -> bytes:
+    """The bytes of the file, after it was read again and every tensor found in it.
+
+    Raises:
+        UsageError: what is read differs from what was written.
+    """
+    with tempfile.TemporaryDirectory(prefix="vitral-gguf-") as folder:
+        path = Path(folder) / MODEL
+        writer = package.GGUFWriter(path, held.architecture)
+        writer.add_name(held.name)
+        writer.add_file_type(package.LlamaFileType.ALL_F32)
+        for key, value in held.metadata.items():
+            kind = {int: "UINT32", float: "FLOAT32", str: "STRING"}[type(value)]
+            writer.add_key_value(f"{held.architecture}.{key}", value, package.GGUFValueType[kind])
+        writer.add_vocab_size(len(held.vocabulary.texts))
+        _add_vocabulary(writer, held.vocabulary)
+        for name, tensor in held.tensors.items():
+            writer.add_tensor(name, np.ascontiguousarray(tensor.numpy()))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        require_same(package, path, held.tensors)
+        return path.read_bytes()
+
+
+def _add_vocabulary(writer: Any, held: Vocabulary) -> None:
+    writer.add_tokenizer_model(held.model)
+    writer.add_tokenizer_pre(held.splits)
+    writer.add_token_list(held.texts)
+    writer.add_token_types(held.types)
+    if held.merges:
+        writer.add_token_merges(held.merges)
+    if held.scores:
+        writer.add_token_scores(held.scores)
+    writer.add_bos_token_id(held.begin)
+    writer.add_eos_token_id(held.end)
+    writer.add_add_bos_token(False)
+    writer.add_add_eos_token(False)
+    writer.add_add_space_prefix(held.has_space_prefix)
+
+
+def require_same(package: Any, path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """A file holds exactly these tensors.
+
+    Raises:
+        UsageError: it holds others; names the first.
+    """
+    read = {tensor.name: tensor for tensor in package.GGUFReader(path).tensors}
+    for name in sorted({*read, *tensors}):
+        there, given = read.get(name), tensors.get(name)
+        if there is None or given is None or not np.array_equal(there.data.reshape(given.shape), given.numpy()):
+            raise UsageError("{path}: {name} is not the tensor that was written", path=path.name, name=name)

@@ -1,0 +1,208 @@
+"""Tokenizers as llama.cpp has them: the same ids for every text that the tokenizer accepts."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from vitral.core.errors import UsageError
+from vitral.data.byte_pairs import BPETokenizer, byte_letters
+from vitral.data.file_tokenizer import SPACE, FileTokenizer
+from vitral.data.tokenizers import Tokenizer, undeclared
+from vitral.interop.tokenizers import EVERY_CHARACTER, written
+
+BYTE_PAIRS, PIECES = "gpt2", "llama"
+GPT2_WORDS = "trillion"
+"""llama.cpp's name for GPT-2's words; under the name "gpt-2" it also takes spaces before points out of a text."""
+SPLITS = {
+    ("ByteLevel",): GPT2_WORDS,
+    ("Digits", "ByteLevel"): "smollm",
+}
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+NEVER = 0xFF
+"""A byte that no text has."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A tokenizer in a GGUF file.
+
+    Attributes:
+        model: "gpt2" for byte pairs, "llama" for SentencePiece.
+        splits: how a text is split into words before byte pairs are joined.
+        texts: every token as the file spells it.
+        types: the kind of each token.
+        begin: the token that begins a text; none is added by itself.
+        end: the token that ends a text.
+        merges: of byte pairs.
+        scores: of SentencePiece's pieces.
+        has_space_prefix: whether every text begins with a space that it does not have.
+    """
+
+    model: str
+    splits: str
+    texts: list[str]
+    types: list[int]
+    begin: int
+    end: int
+    merges: list[str] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+    has_space_prefix: bool = False
+
+
+def vocabulary(tokenizer: Tokenizer, special: Mapping[str, Any]) -> Vocabulary:
+    """A tokenizer as llama.cpp has it.
+
+    Args:
+        tokenizer: the tokenizer.
+        special: `bos_token_id` and `eos_token_id` of an imported model.
+
+    Raises:
+        UsageError: llama.cpp has none like it.
+    """
+    base, _declared = undeclared(tokenizer)
+    return _of_file(tokenizer, special) if isinstance(base, FileTokenizer) else _own(tokenizer, special)
+
+
+def _own(tokenizer: Tokenizer, special: Mapping[str, Any]) -> Vocabulary:
+    """Characters, bytes and byte pairs as byte pairs; a character is a chain of merges of its bytes."""
+    base, declared = undeclared(tokenizer)
+    named, letters = {token: text for text, token in declared}, byte_letters()
+    texts, types = [], []
+    for token in range(tokenizer.vocab_size):
+        spelled = "" if token in named else "".join(letters[byte] for byte in tokenizer.token_bytes(token))
+        texts.append(named.get(token) or spelled or _filler(token))
+        types.append(CONTROL if token in named else NORMAL if spelled else UNUSED)
+    if isinstance(base, BPETokenizer):
+        of_token = ["".join(letters[byte] for byte in base.token_bytes(token)) for token in range(base.vocab_size)]
+        merges = [f"{of_token[left]} {of_token[right]}" for left, right in base.merges]
+    else:
+        merges = list(dict.fromkeys(_chains(text for text, kind in zip(texts, types, strict=True) if kind == NORMAL)))
+    # llama.cpp refuses a file without merges, and would end a text at token 11 if nothing else were said.
+    merges = merges or [" ".join(letters[NEVER] * 2)]
+    begin, end = _begin_and_end(special, len(texts), _never(types, texts))
+    return Vocabulary(BYTE_PAIRS, GPT2_WORDS, texts, types, begin, end, merges)
+
+
+def _never(types: list[int], texts: list[str]) -> int:
+    """A token that ends no text too early: one without a text, a byte that no text has, else the last one."""
+    unused = [token for token, kind in enumerate(types) if kind == UNUSED]
+    byte = byte_letters()[NEVER]
+    return unused[0] if unused else texts.index(byte) if byte in texts else len(texts) - 1
+
+
+def _filler(token: int) -> str:
+    """The text of an id without a token; not one that llama.cpp knows, such as `<PAD>`."""
+    return f"[no token {token}]"
+
+
+def _chains(texts: Iterable[str]) -> Iterator[str]:
+    """The merges that join the bytes of each character from the left; characters with equal first bytes share them."""
+    for text in texts:
+        for size in range(1, len(text)):
+            yield f"{text[:size]} {text[size]}"
+
+
+def _begin_and_end(special: Mapping[str, Any], size: int, otherwise: int) -> tuple[int, int]:
+    def said(key: str) -> int | None:
+        found = special.get(key)
+        one = found[0] if isinstance(found, list) and found else found
+        return one if type(one) is int and 0 <= one < size else None
+
+    begin, end = said("bos_token_id"), said("eos_token_id")
+    end = otherwise if end is None else end
+    return (end if begin is None else begin), end
+
+
+def _of_file(tokenizer: Tokenizer, special: Mapping[str, Any]) -> Vocabulary:
+    document = json.loads(written(tokenizer))
+    model = document.get("model") or {}
+    if model.get("type") == "WordLevel":
+        return _of_characters(tokenizer, document, special)
+    texts = {token: text for text, token in (model.get("vocab") or {}).items()} if model.get("type") == "BPE" else {}
+    added = {one["id"]: one for one in document.get("added_tokens") or ()}
+    texts |= {token: one["content"] for token, one in added.items()}
+    kinds = {token: CONTROL if one.get("special") else USER_DEFINED for token, one in added.items()}
+    listed = [texts.get(token) or _filler(token) for token in range(tokenizer.vocab_size)]
+    types = [kinds.get(token, NORMAL if token in texts else UNUSED) for token in range(tokenizer.vocab_size)]
+    merges = [one.split(" ") if isinstance(one, str) else list(one) for one in model.get("merges") or ()]
+    if (
+        not merges
+        or model.get("ignore_merges")
+        or any(one.get("lstrip") or one.get("rstrip") for one in added.values())
+    ):
+        raise _none_like_it(document)
+    never = next((token for token, kind in enumerate(types) if kind in (CONTROL, UNUSED)), 0)
+    begin, end = _begin_and_end(special, len(listed), never)
+    if _is_pieces(document):
+        ranks: dict[str, int] = {}
+        for rank, (left, right) in enumerate(merges):
+            ranks.setdefault(left + right, rank)
+        scores = [-float(ranks.get(text, 0)) for text in listed]
+        unknown = model.get("unk_token")
+        types = [
+            UNKNOWN if text == unknown else BYTE if kind == NORMAL and _is_byte(text) else kind
+            for text, kind in zip(listed, types, strict=True)
+        ]
+        return Vocabulary(PIECES, "default", listed, types, begin, end, scores=scores, has_space_prefix=True)
+    splits = _splits(document)
+    if splits is None or document.get("normalizer") is not None or model.get("byte_fallback"):
+        raise _none_like_it(document)
+    spelled = [f"{left} {right}" for left, right in merges]
+    return Vocabulary(BYTE_PAIRS, splits, listed, types, begin, end, spelled)
+
+
+def _of_characters(tokenizer: Tokenizer, document: Mapping[str, Any], special: Mapping[str, Any]) -> Vocabulary:
+    """A vocabulary in which every character is a word, such as nanoGPT's."""
+    words = {token: text for text, token in document["model"]["vocab"].items()}
+    splits = document.get("pre_tokenizer") or {}
+    is_split = splits.get("behavior") == "Isolated" and (splits.get("pattern") or {}).get("Regex") == EVERY_CHARACTER
+    if not is_split or document.get("normalizer") is not None or document.get("added_tokens"):
+        raise _none_like_it(document)
+    letters = byte_letters()
+    texts, types = [], []
+    for token in range(tokenizer.vocab_size):
+        is_character = len(words.get(token, "")) == 1
+        spelled = "".join(letters[byte] for byte in words[token].encode("utf-8")) if is_character else ""
+        texts.append(spelled or _filler(token))
+        types.append(NORMAL if spelled else UNUSED)
+    merges = list(dict.fromkeys(_chains(text for text, kind in zip(texts, types, strict=True) if kind == NORMAL)))
+    begin, end = _begin_and_end(special, len(texts), _never(types, texts))
+    return Vocabulary(BYTE_PAIRS, GPT2_WORDS, texts, types, begin, end, merges or [" ".join(letters[NEVER] * 2)])
+
+
+def _is_pieces(document: Mapping[str, Any]) -> bool:
+    """Whether a document is Llama's SentencePiece: bytes as `<0x0A>`, spaces as `▁`, one before every text."""
+    normalizer = document.get("normalizer") or {}
+    steps = normalizer.get("normalizers") or []
+    return (
+        bool(document["model"].get("byte_fallback"))
+        and document.get("pre_tokenizer") is None
+        and [step.get("type") for step in steps] == ["Prepend", "Replace"]
+        and steps[0].get("prepend") == SPACE
+        and steps[1].get("content") == SPACE
+        and (steps[1].get("pattern") or {}).get("String") == " "
+    )
+
+
+def _is_byte(text: str) -> bool:
+    return len(text) == 6 and text.startswith("<0x") and text.endswith(">")
+
+
+def _splits(document: Mapping[str, Any]) -> str | None:
+    found = document.get("pre_tokenizer") or {}
+    steps = found.get("pretokenizers") or [found]
+    usual = all(
+        step.get("use_regex", True) and not step.get("add_prefix_space")
+        if step.get("type") == "ByteLevel"
+        else step.get("individual_digits")
+        for step in steps
+    )
+    return SPLITS.get(tuple(step.get("type") for step in steps)) if usual else None
+
+
+def _none_like_it(document: Mapping[str, Any]) -> UsageError:
+    kinds = [(document.get(part) or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
+    return UsageError(
+        "gguf: llama.cpp has no tokenizer like this one ({kind})", kind=", ".join(str(kind) for kind in kinds if kind)
+    )
