@@ -16,7 +16,8 @@ def export(
         str,
         typer.Option(
             metavar="NAME",
-            help="gpt2, llama, mistral, gpt-neox, opt, gpt-neo, mpt; or hf, the first of them that can say the model.",
+            help="gpt2, llama, mistral, gpt-neox, opt, gpt-neo, mpt; hf, the first of them that can say the model; "
+            "graph, every operation as JSON, for any model.",
         ),
     ] = "hf",
     proof: Annotated[

@@ -13,13 +13,15 @@ from vitral.interop.card import card
 from vitral.interop.draft import Draft
 from vitral.interop.proof import Proof, prove
 from vitral.interop.registry import ANY, all_forms
-from vitral.interop.targets import transformers
+from vitral.interop.targets import graph, transformers
 from vitral.runs import LoadedRun
 
 CARD, PROOF = "README.md", "PROOF.json"
-TARGETS: dict[str, Callable[[LoadedRun, str], Draft]] = {}
+TARGETS: dict[str, Callable[[LoadedRun, str], Draft]] = {
+    graph.NAME: graph.draft,
+}
 """By what is typed after `--to`; every other name is a form of transformers."""
-_OURS = frozenset({CARD, PROOF, *transformers.FILES})
+_OURS = frozenset({CARD, PROOF, *transformers.FILES, *graph.FILES})
 
 
 @dataclass(frozen=True)

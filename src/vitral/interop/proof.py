@@ -1,8 +1,9 @@
 """The proof of an export: another library opens it, computes the same logits and continues with the same tokens."""
 
 import importlib.metadata
+import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -28,10 +29,14 @@ class Opened:
     Attributes:
         logits: of tokens `[1, T]`, `[1, T, vocab]`.
         ids: the tokens of a text; None if the export has no tokenizer.
+        cached: the same logits, computed token by token with what is kept of earlier ones; None if nothing is kept.
+        activations: the named activations of tokens; None if the export has none.
     """
 
     logits: Callable[[Tensor], Tensor]
     ids: Callable[[str], list[int]] | None = None
+    cached: Callable[[Tensor], Tensor] | None = None
+    activations: Callable[[Tensor], Mapping[str, Tensor]] | None = None
 
 
 @dataclass(frozen=True)
@@ -66,12 +71,17 @@ class Proof:
         reader: the library that opened the export.
         prompts: each prompt in both libraries.
         versions: of the libraries.
+        cached_difference: the greatest difference of the logits computed token by token, as a share of the largest
+            logit of its prompt; None if the export keeps nothing.
+        activation_differences: the greatest difference of each named activation, as a share of its largest number.
     """
 
     form: str
     reader: str
     prompts: tuple[PromptProof, ...]
     versions: Mapping[str, str]
+    cached_difference: float | None = None
+    activation_differences: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def greatest_difference(self) -> float:
@@ -97,6 +107,8 @@ class Proof:
             "relative_difference": self.relative_difference,
             "equal_greedy_text": self.equal_text,
             "prompts": [asdict(prompt) for prompt in self.prompts],
+            **({} if self.cached_difference is None else {"cached_difference": self.cached_difference}),
+            **({"activation_differences": dict(self.activation_differences)} if self.activation_differences else {}),
             "versions": dict(self.versions),
         }
 
@@ -123,14 +135,16 @@ def prove(
         most: the greatest difference of logits allowed, as a share of the largest; None for no bound.
 
     Raises:
-        UsageError: the export gives other tokens, or the logits differ by more than `most`.
+        UsageError: the export gives other tokens, or logits or activations differ by more than `most`.
     """
     model.eval()
     with torch.inference_mode():
-        found = tuple(_compared(model, tokenizer, opened, ids) for ids in _prompts(model, tokenizer))
-    proof = Proof(
-        form, reader, found, {name: importlib.metadata.version(name) for name in ("vitral", "torch", *packages)}
-    )
+        prompts = _prompts(model, tokenizer)
+        found = tuple(_compared(model, tokenizer, opened, ids) for ids in prompts)
+        cached = _cached_difference(model, opened, prompts)
+        activations = _activation_differences(model, opened, prompts)
+    versions = {name: importlib.metadata.version(name) for name in ("vitral", "torch", *packages)}
+    proof = Proof(form, reader, found, versions, cached, activations)
     if any(prompt.equal_ids is False for prompt in found):
         raise UsageError("proof: the tokenizer gives other ids in {reader}; nothing was exported", reader=reader)
     if most is not None and not proof.relative_difference <= most:
@@ -138,6 +152,18 @@ def prove(
             "proof: the logits differ by {difference:.2g} of the largest; nothing was exported",
             difference=proof.relative_difference,
         )
+    if most is not None and cached is not None and not cached <= most:
+        raise UsageError(
+            "proof: token by token the logits differ by {difference:.2g} of the largest; nothing was exported",
+            difference=cached,
+        )
+    for name, difference in activations.items():
+        if most is not None and not difference <= most:
+            raise UsageError(
+                "proof: {name} differs by {difference:.2g} of its largest number; nothing was exported",
+                name=name,
+                difference=difference,
+            )
     return proof
 
 
@@ -172,6 +198,36 @@ def _compared(model: Transformer, tokenizer: Tokenizer, opened: Opened, ids: lis
         tokenizer.decode(ours),
         ours == said,
     )
+
+
+def _cached_difference(model: Transformer, opened: Opened, prompts: list[list[int]]) -> float | None:
+    if opened.cached is None:
+        return None
+    tokens = [torch.tensor([ids]) for ids in prompts]
+    return max(_difference(opened.cached(each), model(each)) for each in tokens)
+
+
+def _activation_differences(model: Transformer, opened: Opened, prompts: list[list[int]]) -> dict[str, float]:
+    """The greatest difference of each activation; that of one which has only one side is infinite."""
+    greatest: dict[str, float] = {}
+    if opened.activations is None:
+        return greatest
+    for tokens in (torch.tensor([ids]) for ids in prompts):
+        ours, theirs = model.trace(tokens), opened.activations(tokens)
+        for name in [*ours, *(name for name in theirs if name not in ours)]:
+            both = name in ours and name in theirs
+            difference = _difference(theirs[name], ours[name]) if both else math.inf
+            greatest[name] = max(greatest.get(name, 0.0), difference)
+    return greatest
+
+
+def _difference(found: Tensor, expected: Tensor) -> float:
+    """As a share of the largest number; what is not finite must be the same."""
+    finite = expected.isfinite()
+    if found.shape != expected.shape or not torch.equal(found[~finite], expected[~finite]):
+        return math.inf
+    differences, numbers = (found - expected)[finite].abs(), expected[finite].abs()
+    return float(differences.max() / numbers.max().clamp(min=1e-30)) if numbers.numel() else 0.0
 
 
 def _greedy(logits: Any, tokens: Tensor, room: int) -> list[int]:
