@@ -1,1 +1,0 @@
-"""A graph of a model beside the model: every named activation, at several lengths."""
