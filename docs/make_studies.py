@@ -22,8 +22,8 @@ INDEX = """# Studies
 
 The effect of each part of a Transformer, measured on Shakespeare's complete works. Each page is the report of
 `vitral study NAME`: numbers, figures and claims. One rule judges all claims (`src/vitral/studies/judging.py`). The
-models are small and the trainings short; the results hold at this size. Two to five studies ran at a time on 2 cores,
-one thread each, so FLOPs are more informative than seconds. To make a page again:
+models are small and the trainings short; the results hold at this size. Two or more trainings ran at a time on 2
+cores, one thread each, so FLOPs are more informative than seconds. To make a page again:
 `VITRAL_CORPORA=FOLDER vitral study NAME --budget BUDGET`, then `python docs/make_studies.py studies/NAME-BUDGET`.
 The format of a study file is described in [study-files.md](../study-files.md). The folder of each page has its data:
 `results.json` ([everything](../json.md#the-results-of-a-study)), `comparisons.csv`, `runs.csv` and `tuning.csv`.
@@ -44,7 +44,7 @@ def main(folders: list[str]) -> None:
     for folder in map(Path, folders):
         record = json.loads((folder / "study.json").read_text(encoding="utf-8"))
         name = record["study"]["name"]
-        page = _text(folder / "report" / "study.md").replace("](figures/", f"]({name}/")
+        page = (folder / "report" / "study.md").read_text(encoding="utf-8").replace("](figures/", f"]({name}/")
         (FOLDER / f"{name}.md").write_text(page, encoding="utf-8", newline="\n")
         shutil.rmtree(FOLDER / name, ignore_errors=True)
         (FOLDER / name).mkdir()
@@ -52,7 +52,7 @@ def main(folders: list[str]) -> None:
             shutil.copy(folder / "report" / "figures" / link, FOLDER / name / link)
         for data, copied in DATA.items():
             if (folder / "report" / data).is_file():
-                (FOLDER / name / copied).write_text(_text(folder / "report" / data), encoding="utf-8", newline="\n")
+                (FOLDER / name / copied).write_bytes((folder / "report" / data).read_bytes())
     _write_index()
 
 
@@ -65,11 +65,6 @@ def _write_index() -> None:
     others = ", ".join(f"`{name}`" for name in study_names() if name not in with_page)
     text += f"\nNot run for a page yet: {others}.\n" if others else ""
     (FOLDER / "README.md").write_text(text, encoding="utf-8", newline="\n")
-
-
-def _text(path: Path) -> str:
-    """A file without the folder of the corpora on the machine it was written on."""
-    return re.sub(r"Read from \S*/", "Read from FOLDER/", path.read_text(encoding="utf-8"))
 
 
 def _row(name: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, load_corpus
 from vitral.data.folders import matches
-from vitral.data.texts import pieces
+from vitral.data.long_texts import pieces
 
 RUN = ("config.toml", "run.json", "metrics.jsonl", "steps/step-1/state.json")
 STUDY = ("study.json", "arms/base-seed-1/config.toml", "arms/base-seed-1/metrics.jsonl", "report/study.html")

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from vitral.core.errors import UsageError
 from vitral.data import SPLITS, Corpus, CorpusConfig, LongText, corpus_report, load_corpus, prepare, texts
 from vitral.data.batches import Split, thinned
-from vitral.data.texts import Reading, decode_document, pieces, read_document
+from vitral.data.long_texts import pieces
+from vitral.data.texts import Reading, decode_document, read_document
 
 TRICKY = st.text(st.sampled_from("ab\r\n é😀\u0301\ufeff"), min_size=1, max_size=120)
 NOT_NEW_EACH_TIME = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -20,9 +20,10 @@ from vitral.data import (
     folders,
     prepare,
     prepare_recorded,
+    sources,
     texts,
 )
-from vitral.data.recorded import Search, _is_remote
+from vitral.data.recorded import Search, _is_remote, without_folders
 
 Recorded = dict[str, Any]
 CHARACTERS = 20_011
@@ -42,7 +43,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object) -> None:
         raise AssertionError("a download was started")
 
-    monkeypatch.setattr(corpora, "_download", never)
+    monkeypatch.setattr(sources, "_download", never)
 
 
 @pytest.fixture
@@ -466,3 +467,18 @@ def test_a_text_that_is_refused_today_is_still_that_of_an_old_run(
         again(one, run)
     shutil.move(tmp_path / "books", tmp_path / "elsewhere")
     again(trained[1], run, corpus=tmp_path / "elsewhere")
+
+
+def test_a_published_record_names_files_without_their_folders() -> None:
+    record = {
+        "path": "/home/someone/texts/play.txt",
+        "notes": ["Read from /home/someone/texts/play.txt.", "Newlines were changed (3)."],
+        "trained_on": {"also": [{"name": "other", "path": "C:\\texts\\other.txt"}]},
+        "split": {"tokens": {"train": 7}},
+    }
+    assert without_folders(record) == {
+        "path": "play.txt",
+        "notes": ["Read from play.txt.", "Newlines were changed (3)."],
+        "trained_on": {"also": [{"name": "other", "path": "other.txt"}]},
+        "split": {"tokens": {"train": 7}},
+    }

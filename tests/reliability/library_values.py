@@ -309,6 +309,7 @@ def world(folder: Path) -> list[Case]:
         Case("prepare", data.prepare, {"config": config.corpus, "tokenizer": tokenizer, "corpus": corpus}),
         Case("split_text", data.split_text, {"num_characters": 50_000, "method": "blocks"}),
         Case("tokenizer_from_plain", data.tokenizer_from_plain, {"plain": char.plain()}),
+        Case("without_folders", data.without_folders, {"record": {"path": "a/b.txt", "notes": ["Read from a/b.txt."]}}),
         Case("Dataset.describe", dataset.describe, {}),
         Case("UnseenCharacter", data.UnseenCharacter, unseen),
         Case("LongText", data.LongText, {"path": source, "marks": [(0, 0), (5, 5)], "newlines": "lf", "stamp": (5, 0)}),

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tests.reliability.conftest import Tally, scaled
 from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, corpora, load_corpus, prepare, prepare_recorded, recorded
-from vitral.data.texts import Document, Reading, pieces, read_file
+from vitral.data.long_texts import pieces
+from vitral.data.texts import Document, Reading, read_file
 
 TOKENIZERS = ("char", "byte", {"name": "bpe", "vocab_size": 300})
 MILLION = 10**6

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from vitral.evaluation import neighbours, rank_among_baselines
 from vitral.studies import StudyResult, against_counts, loss_claims
 from vitral.studies.claims import Check, Claim, Note
 from vitral.studies.losses import baseline_arm, difference_text, failed_seeds, headline, mean_loss
@@ -233,6 +234,20 @@ def test_the_base_beside_the_counts_has_both_intervals(made) -> None:
     rank = loss_claims(replace(result, beside_ngrams={3: blocks, 4: blocks})).rank.text
     assert rank.count("+0.200") == 6  # twice: the mean, and both ends over seeds, whose means are equal
     assert "+0.100 to +0.300" in rank
+
+
+def test_a_rank_and_its_interval_do_not_contradict_each_other(made) -> None:
+    """A base whose distance from a baseline may be 0 is said to be neither above nor below it."""
+    result = made({"full": [1.70, 1.90, 1.80]})
+    unclear, clear = {seed: [-0.3, 0.3, 0.1] for seed in (1, 2, 3)}, {seed: [0.1, 0.2, 0.3] for seed in (1, 2, 3)}
+    above, below = neighbours(1.8, result.baselines.orders)
+    plain = rank_among_baselines(1.8, result.baselines)
+    said = [
+        loss_claims(replace(result, beside_ngrams={above: one, below: other})).rank.text
+        for one, other in ((clear, clear), (unclear, clear), (clear, unclear))
+    ]
+    assert [plain in text for text in said] == [True, False, False]
+    assert len(set(said)) == 3
 
 
 def test_arms_within_the_margin_are_equivalent(made) -> None:

@@ -178,6 +178,7 @@ def _traced(
             program: Any = _exported(part, dict(inputs), backward=backward, lengths=lengths)
     except VitralError as error:
         raise NotInGraphs("the computation has no graph: {reason}", reason=error) from None
+    # torch.export raises any of these for an operation or a decision that it cannot trace.
     except (RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError) as error:
         first = str(error).strip().partition("\n")[0]
         raise NotInGraphs("the computation has no graph: {reason}", reason=first) from None

@@ -18,12 +18,14 @@ from vitral.core.renamed import renamed
 from vitral.data.alphabet import UnseenCharacter, label_text
 from vitral.data.batches import Split
 from vitral.data.config import BPEConfig, CorpusConfig
-from vitral.data.corpora import Corpus, cache_folder, downloads, load_corpus
+from vitral.data.corpora import Corpus, downloads, load_corpus
 from vitral.data.growth import grown, growth_notes
+from vitral.data.long_texts import Text, hash_text
+from vitral.data.opening import read_bytes, shown
 from vitral.data.recorded import RecordedText, Search
+from vitral.data.sources import cache_folder
 from vitral.data.special_tokens import alphabet_counts, outside_special_tokens
 from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks
-from vitral.data.texts import Text, hash_text, read_bytes, shown
 from vitral.data.token_store import scratch, stored, sweep, token_dtype, write_and_open, write_atomically
 from vitral.data.tokenizers import (
     CharTokenizer,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vitral.core.errors import UsageError, VitralError, reason
 from vitral.core.language import N_, _, number
-from vitral.data.texts import shown
+from vitral.data.opening import shown
 
 _SURELY_TEXT = {".txt", ".md"}
 _NOT_THE_LIBRARY = {"site-packages", "dist-packages", "__pycache__"}

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from vitral.core.checked import checked
 from vitral.core.language import N_
 from vitral.data.alphabet import label_text
+from vitral.data.long_texts import Text
 from vitral.data.special_tokens import alphabet_counts
-from vitral.data.texts import Text
 from vitral.data.tokenizers import (
     CharTokenizer,
     DeclaringTokenizer,

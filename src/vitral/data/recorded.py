@@ -15,6 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from vitral.core.checked import checked
 from vitral.core.errors import UsageError, reason
 from vitral.core.guarded import GuardedFolder
 from vitral.core.language import _
@@ -22,7 +23,6 @@ from vitral.data.config import CorpusConfig
 from vitral.data.corpora import (
     BUNDLED,
     COLLECTIONS,
-    SOURCES,
     Corpus,
     as_path,
     bundled,
@@ -37,8 +37,10 @@ from vitral.data.corpora import (
     python,
 )
 from vitral.data.folders import is_surely_text, user_files
+from vitral.data.opening import opened, shown
+from vitral.data.sources import SOURCES
 from vitral.data.tasks import Task
-from vitral.data.texts import Reading, opened, read_file, shown
+from vitral.data.texts import Reading, read_file
 
 MOST_ENTRIES = 100_000
 """Files and folders looked at in a folder that the user has not named just now."""
@@ -46,10 +48,27 @@ MOST_ENTRIES = 100_000
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FINGERPRINT = re.compile(r"[0-9a-f]{32}")
 _PARTS = re.compile(r"[\\/]")
+_READ_FROM = re.compile(r"^(Read from ).*[\\/]")
 _MOST_SHOWN = 120
 _MOST_NAME = 300
 _MOST_REASONS = 2
 _SPARE = 1 << 20
+
+
+@checked
+def without_folders(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record of a text for a page that is published: its files without the folders of this machine."""
+    return {key: _without_folder(key, value) for key, value in record.items()}
+
+
+def _without_folder(key: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return without_folders(value)
+    if isinstance(value, list | tuple):
+        return [_without_folder(key, item) for item in value]
+    if isinstance(value, str) and key == "path":
+        return _PARTS.split(value)[-1]
+    return _READ_FROM.sub(r"\1", value) if isinstance(value, str) and key == "notes" else value
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from vitral.core.language import N_, in_language
 from vitral.data.alphabet import character_counts, code_point, code_points, label_text
 from vitral.data.batches import Split, count_windows, too_short
 from vitral.data.dataset import Dataset
+from vitral.data.long_texts import Text, in_lines, pieces
 from vitral.data.split import SPLITS, Blocks
-from vitral.data.texts import Text, in_lines, pieces
 
 RARE = 10
 """A character with fewer occurrences than this counts as rare."""

@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import chain
 
 from vitral.data.alphabet import character_counts
-from vitral.data.texts import Text, pieces
+from vitral.data.long_texts import Text, pieces
 
 
 @lru_cache(maxsize=64)

@@ -9,27 +9,23 @@ A UTF-8 file of more than LONG bytes stays on disk and is read piece by piece; i
 JSON lines, and the files of a folder, are read into memory.
 """
 
-import errno
 import hashlib
 import os
 import re
-import stat
-from bisect import bisect_right
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
-from vitral.core.checked import checked
-from vitral.core.errors import UsageError, VitralError, reason
+from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
-from vitral.data.alphabet import utf8
 from vitral.data.config import CorpusConfig
 from vitral.data.encodings import SAMPLE, guess, is_utf8, sample_around, unmarked_utf
 from vitral.data.formats import foreign_format
+from vitral.data.long_texts import PIECE, LongText, Text, in_lines
+from vitral.data.opening import all_of, changed, opened, shown, stamp_of
 from vitral.data.records import SUFFIXES, field_of_lines, text_fields
 
 LONG = 1 << 28
@@ -45,104 +41,6 @@ _MARKS = {
 }
 _LICENCE_BEFORE = re.compile(r"^\*\*\* START OF TH[^\r\n]*(?:\r\n|\r|\n)", re.MULTILINE)
 _LICENCE_AFTER = re.compile(r"^\*\*\* END OF TH", re.MULTILINE)
-
-
-PIECE = 1 << 20
-"""Bytes read at once."""
-
-_KEPT = 2
-
-
-@checked(first=["__init__"])
-class LongText:
-    r"""The text of a long UTF-8 file, without byte order mark and with newlines normalised, sliced like a str.
-
-    `read_document` creates it after one pass over the file, which finds piece borders that split no character and no
-    `\r\n`. It supports `len(text)` and `text[begin:end]`; each access reads from the file, which must not change.
-    """
-
-    def __init__(self, path: Path, marks: list[tuple[int, int]], *, newlines: str, stamp: tuple[int, int]) -> None:
-        """Use the piece borders found by a pass over the file.
-
-        Args:
-            path: the file.
-            marks: (byte, character) offsets at which each piece begins, and at which the last ends.
-            newlines: `"lf"` or `"keep"`.
-            stamp: size and modification time of the file during that pass.
-        """
-        self._path, self._newlines, self._stamp = path, newlines, stamp
-        self._bytes, self._characters = [byte for byte, _ in marks], [character for _, character in marks]
-        self._recent: dict[int, str] = {}
-
-    def __len__(self) -> int:
-        """Number of characters."""
-        return self._characters[-1]
-
-    def __getitem__(self, where: slice) -> str:
-        """A slice of characters, with step 1.
-
-        Raises:
-            UsageError: the file has changed, or can no longer be read.
-        """
-        begin, end, step = where.indices(len(self))
-        if step != 1:
-            raise TypeError("a slice of a long text must have step 1")
-        if begin >= end:
-            return ""
-        first, last = (bisect_right(self._characters, place) - 1 for place in (begin, end - 1))
-        together = "".join(self._piece(number) for number in range(first, last + 1))
-        return together[begin - self._characters[first] : end - self._characters[first]]
-
-    def pieces(self) -> Iterator[str]:
-        """The whole text in order, about a million characters at a time."""
-        return (self._piece(number) for number in range(len(self._bytes) - 1))
-
-    def _piece(self, number: int) -> str:
-        if number not in self._recent:
-            while len(self._recent) >= _KEPT:
-                del self._recent[next(iter(self._recent))]
-            self._recent[number] = in_lines(self._read(number).decode("utf-8"), self._newlines)
-        return self._recent[number]
-
-    def _read(self, number: int) -> bytes:
-        begin, end = self._bytes[number], self._bytes[number + 1]
-        with opened(self._path, N_("{path}: can no longer be read ({reason})")) as file:
-            if stamp_of(file.fileno()) != self._stamp:
-                raise _changed(self._path)
-            file.seek(begin)
-            return file.read(end - begin)
-
-
-Text = str | LongText
-"""The text of a corpus."""
-
-
-def pieces(text: Text) -> Iterable[str]:
-    r"""The whole text in pieces (a str in one); no piece border splits a `\r\n`."""
-    return [text] if isinstance(text, str) else text.pieces()
-
-
-def in_lines(text: str, newlines: str) -> str:
-    r"""The text with `\n` for `\r\n` and a lone `\r`, if `newlines` is `"lf"`."""
-    return text.replace("\r\n", "\n").replace("\r", "\n") if newlines == "lf" and "\r" in text else text
-
-
-def stamp_of(descriptor: int) -> tuple[int, int]:
-    """Size and modification time of an open file."""
-    status = os.fstat(descriptor)
-    return status.st_size, status.st_mtime_ns
-
-
-def hash_text(text: Text) -> str:
-    """SHA-256 of the text's UTF-8, in hexadecimal.
-
-    >>> hash_text("") == hashlib.sha256().hexdigest()
-    True
-    """
-    digest = hashlib.sha256()
-    for piece in pieces(text):
-        digest.update(utf8(piece))
-    return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -204,12 +102,6 @@ class Document:
     fields: tuple[str, ...] = ()
 
 
-def shown(path: str | os.PathLike[str]) -> str:
-    """A path for a message: one line, without control characters or undecodable bytes."""
-    text = os.fspath(path)
-    return text if text.isprintable() else ascii(text)
-
-
 def read_document(path: Path, reading: Reading = AS_UTF8) -> Document:
     """Read one file, applying the rules of this module.
 
@@ -234,7 +126,7 @@ def read_file(file: BinaryIO, path: Path, reading: Reading = AS_UTF8) -> Documen
     """
     where = shown(path)
     if os.fstat(file.fileno()).st_size <= LONG:
-        return decode_document(_all_of(file), where, reading)
+        return decode_document(all_of(file), where, reading)
     if reading.encoding is not None:
         raise UsageError(
             "{where}: a file of more than {most} MB must be UTF-8; convert it with: iconv -f "
@@ -272,15 +164,11 @@ def _survey(file: BinaryIO, path: Path, newlines: str) -> Document:
         )
         marks.append((begin + end, characters + len(in_lines(text, newlines))))
     if marks[-1][0] != stamp[0]:
-        raise _changed(path)
-    changed = (num_crlf, num_cr) if newlines == "lf" else (0, 0)
+        raise changed(path)
+    returns = (num_crlf, num_cr) if newlines == "lf" else (0, 0)
     text = LongText(path, marks, newlines=newlines, stamp=stamp)
     fields = _fields(shown(path), text)
-    return Document(text, stamp[0], digest.hexdigest(), marks[0][0] > 0, *changed, fields=fields)
-
-
-def _changed(path: Path) -> UsageError:
-    return UsageError("{path}: has changed while it was read; try again when nothing writes to it", path=shown(path))
+    return Document(text, stamp[0], digest.hexdigest(), marks[0][0] > 0, *returns, fields=fields)
 
 
 def _end_of_whole_characters(raw: bytes) -> int:
@@ -289,57 +177,6 @@ def _end_of_whole_characters(raw: bytes) -> int:
     while end > 0 and raw[end] & 0b1100_0000 == 0b1000_0000 and len(raw) - end < 4:
         end -= 1
     return end - 1 if end > 1 and raw[end - 1 : end + 1] == b"\r\n" else max(end, 1)
-
-
-def read_bytes(path: Path) -> bytes:
-    """The bytes of a regular file.
-
-    Raises:
-        UsageError: the file cannot be read, is not regular (a pipe would block), or does not fit into memory.
-    """
-    with opened(path) as file:
-        return _all_of(file)
-
-
-@contextmanager
-def opened(path: Path, trouble: str = N_("{path}: cannot be read ({reason})")) -> Generator[BinaryIO]:
-    """A regular file, opened once, for reading inside the block; links are followed.
-
-    Args:
-        path: the file.
-        trouble: the sentence of the error where it cannot be.
-
-    Raises:
-        UsageError: the file cannot be opened or read, is not regular, or does not fit into memory.
-    """
-    try:
-        # A device may act when it is opened, so it is refused before; O_NONBLOCK and the second look are for a file
-        # that is exchanged for a pipe in between.
-        _require_regular(os.stat(path), path)
-        flags = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY", "O_CLOEXEC"))
-        with open(os.open(path, flags), "rb") as file:
-            _require_regular(os.fstat(file.fileno()), path)
-            yield file
-    except VitralError:
-        raise
-    except OSError as error:
-        raise UsageError(trouble, path=shown(path), reason=reason(error)) from None
-    except ValueError as error:
-        raise UsageError(trouble, path=shown(path), reason=error) from None
-    except MemoryError:
-        raise UsageError("{path}: too large for this machine's memory; use a smaller file", path=shown(path)) from None
-
-
-def _require_regular(status: os.stat_result, path: Path) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise UsageError("{path}: not a regular file; give a text file or a folder of text files", path=shown(path))
-
-
-def _all_of(file: BinaryIO) -> bytes:
-    content: bytes | None = file.read()
-    if content is None:  # a file of /proc that would block until the system has something to say
-        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-    return content
 
 
 def decode_document(raw: bytes, where: str, reading: Reading = AS_UTF8) -> Document:
@@ -416,7 +253,7 @@ def _records(file: BinaryIO, where: str, reading: Reading) -> Document:
 def _lines(file: BinaryIO, where: str, reading: Reading, seen: Callable[[bytes], None]) -> Iterator[str]:
     r"""The lines of a file; only `\n` ends a line. `seen` receives every byte read."""
     if reading.encoding is not None:
-        raw = _all_of(file)
+        raw = all_of(file)
         seen(raw)
         yield from _decoded_as(raw, reading.encoding, where).split("\n")
         return

@@ -28,8 +28,9 @@ from vitral.core.files import is_left_behind, temporary_name
 from vitral.core.guarded import GuardedFolder, NotOurs
 from vitral.core.language import N_
 from vitral.data.batches import Split
+from vitral.data.long_texts import Text
+from vitral.data.opening import shown
 from vitral.data.split import SPLITS
-from vitral.data.texts import Text, shown
 
 MAGIC = b"VITRALTK"
 VERSION = 1

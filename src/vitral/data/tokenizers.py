@@ -29,8 +29,8 @@ from vitral.data.alphabet import (
 from vitral.data.byte_pairs import BPETokenizer, learn_merges
 from vitral.data.config import MOST_SPECIAL, BPEConfig, CorpusConfig, FileConfig
 from vitral.data.file_tokenizer import FileTokenizer
+from vitral.data.long_texts import Text
 from vitral.data.special_tokens import alphabet_counts, between_special_tokens, special_pattern
-from vitral.data.texts import Text
 
 _CHUNK = 1 << 17
 """Characters encoded at once."""

@@ -17,8 +17,8 @@ from vitral.core.language import _
 from vitral.core.streams import numpy_stream
 from vitral.data.config import CorpusConfig
 from vitral.data.corpora import Corpus, load_corpus
+from vitral.data.long_texts import Text, hash_text
 from vitral.data.split import SPLIT_SEED, Blocks, whole
-from vitral.data.texts import Text, hash_text
 from vitral.data.works import Work, lines_of
 
 _SHOWN_AT_MOST = 200

@@ -20,8 +20,8 @@ from vitral.core.language import _
 from vitral.core.streams import numpy_stream
 from vitral.data.config import CorpusConfig
 from vitral.data.corpora import Corpus
+from vitral.data.long_texts import Text, pieces
 from vitral.data.split import BLOCK, SPLIT_SEED, Blocks, split_blocks
-from vitral.data.texts import Text, pieces
 
 CONTENTS = "contents"
 HEAD = 200_000

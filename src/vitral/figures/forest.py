@@ -242,18 +242,18 @@ def _write(axes: Axes, inches: float, place: float, text: str, *, weight: str = 
 def _draw(axes: Axes, row: ForestRow, place: float, span: tuple[float, float]) -> None:
     colour, marker, filled = row.sign
     left, right = span
-    if _is_off(row, span) or row.estimate is None:
-        _arrow(axes, row, place)
-        return
     dots = [dot for dot in row.dots if left <= dot <= right]
     below = [place + DOTS_BELOW * ROW] * len(dots)
     axes.plot(dots, below, linestyle="", marker="o", markersize=3.4, color=colour, alpha=0.55, markeredgewidth=0)
-    if row.low is not None and row.high is not None:
+    if row.low is not None and row.high is not None and row.low < right and row.high > left:
         ends = [max(row.low, left), min(row.high, right)]
         axes.plot(ends, [place, place], color=colour, linewidth=2.0, solid_capstyle="butt", zorder=3)
         marks = ("|" if row.low >= left else "<", "|" if row.high <= right else ">")
         for end, mark in zip(ends, marks, strict=True):
             axes.plot([end], [place], marker=mark, markersize=7, color=colour, markeredgewidth=1.6, zorder=3)
+    if _is_off(row, span) or row.estimate is None:
+        _arrow(axes, row, place)
+        return
     face = colour if filled else PAPER
     look = {"markersize": 7, "color": colour, "markerfacecolor": face, "markeredgewidth": 1.6, "zorder": 4}
     axes.plot([row.estimate], [place], marker=marker, **look)

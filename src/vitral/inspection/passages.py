@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vitral.core.language import N_
 from vitral.data import Dataset, Tokenizer
-from vitral.data.texts import pieces
+from vitral.data.long_texts import pieces
 from vitral.data.works import Work, works_of
 
 MOST_CLASSES = 8

@@ -10,7 +10,7 @@ from vitral.core.checked import checked
 from vitral.core.language import N_, _, number
 from vitral.core.tables import Tabular
 from vitral.data import CorpusConfig, Split, Tokenizer, load_corpus
-from vitral.data.texts import pieces
+from vitral.data.long_texts import pieces
 from vitral.evaluation import Masking, SplitLoss, evaluate_split
 from vitral.figures.html import page
 from vitral.figures.notebook import Shown, page_of

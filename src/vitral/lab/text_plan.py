@@ -13,7 +13,7 @@ from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.data import BLOCK, Corpus, CorpusConfig, Split, prepare
 from vitral.data.alphabet import character_counts
-from vitral.data.texts import pieces
+from vitral.data.long_texts import pieces
 from vitral.model.config import DropoutConfig
 from vitral.runs import RunConfig
 from vitral.training.plans import MOST_EPOCHS, in_minutes

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vitral.data import without_folders
 from vitral.studies.claims import Check, Claim, Judged
 from vitral.studies.losses import baseline_arm
 from vitral.studies.results import ArmResult, RunResult, StudyResult
@@ -99,7 +100,7 @@ def results(
         "checks": [
             {"of": name} | _check(one) for name, judged in families.items() for one in judged if isinstance(one, Check)
         ],
-        "text": dict(result.corpus),
+        "text": without_folders(result.corpus),
         "environment": dict(result.environment),
     }
 

@@ -7,6 +7,7 @@ from typing import Any
 import tomli_w
 
 from vitral.core.language import N_, _, number
+from vitral.data import without_folders
 from vitral.decoding import Sampling, generate
 from vitral.figures.sections import Columns, Details, Heading, Paragraph, Preformatted, Section, Table
 from vitral.figures.text import NONE
@@ -96,7 +97,7 @@ def how_it_was_run(result: StudyResult, command: str) -> list[Section]:
     if result.budget:
         ran = _("Seeds: {seeds}. Budget: {budget}. Text: {text}.", **given, budget=result.budget)
     changes = tuple((arm.arm.title, _changes(arm)) for arm in result.arms)
-    corpus = {key: value for key, value in result.corpus.items() if key != "ngrams"}
+    corpus = without_folders({key: value for key, value in result.corpus.items() if key != "ngrams"})
     sections: list[Section] = [Heading(_("How it was run")), Paragraph(_method(result))]
     sections += [Preformatted(command, _("Command"))] if command else []
     return [
@@ -138,7 +139,7 @@ def _other_texts(result: StudyResult) -> list[Section]:
         folders = [RunFolder.open(run.path) for run in arm.runs if (run.path / CONFIG).is_file()]
         if not folders:  # it begins from an arm that has no result
             continue
-        text = folders[0].document("corpus")
+        text = without_folders(folders[0].document("corpus"))
         trained_on = json.dumps(text["trained_on"], ensure_ascii=False) if "trained_on" in text else NONE
         sizes = number(text["split"]["tokens"]["train"], ","), number(text["vocab_size"], ",")
         rows.append((arm.arm.title, text["tokenizer"], *sizes, trained_on, text["sha256"]))

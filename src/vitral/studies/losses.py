@@ -292,21 +292,35 @@ def _rank(result: StudyResult) -> Note:
         return Note(_("{arm}: test loss {loss} {unit}, of another task.", **given), base.arm.name)
     loss = mean.mean / base.factor
     rank = rank_among_baselines(loss, result.baselines)
+    near = [order for order in neighbours(loss, result.baselines.orders) if order and result.beside_ngrams.get(order)]
+    beside = {order: _beside(result, order) for order in near}
+    equal = [baseline_name(order) for order, intervals in beside.items() if any(map(_contains_zero, intervals))]
+    if equal:
+        rank = _("not distinguishable from the {ngram} baseline", ngram=_(" and ").join(equal))
     told = [_("{arm}: test loss {loss} {unit}, {rank}.", **given, rank=rank)]
-    near = [order for order in neighbours(loss, result.baselines.orders) if result.beside_ngrams.get(order or 0)]
-    told += [_beside(result, order) for order in near if order is not None]
+    told += [_told_beside(result, order, *intervals) for order, intervals in beside.items()]
     return Note(" ".join(told), base.arm.name)
 
 
-def _beside(result: StudyResult, order: int) -> str:
-    """The base beside one n-gram baseline, with the uncertainty of the seeds and that of the test text.
+def _contains_zero(interval: Interval | None) -> bool:
+    return interval is not None and interval.low is not None and interval.low <= 0 <= (interval.high or 0.0)
+
+
+def _beside(result: StudyResult, order: int) -> tuple[Interval, Interval | None]:
+    """The base minus one n-gram baseline, over seeds and over blocks of the test text.
 
     Where every seed has a test text of its own, the seeds' interval contains the choice of the text.
     """
     base, by_seed = result.arms[0], result.beside_ngrams[order]
     seeds = mean_interval([fmean(one) * base.factor for one in by_seed.values()])
-    given = {"ngram": baseline_name(order), "difference": signed(seeds.mean, 3), "unit": _(result.study.unit)}
     if _draws_test_text(result):
+        return seeds, None
+    return seeds, bootstrap_interval([fmean(one) * base.factor for one in zip(*by_seed.values(), strict=True)])
+
+
+def _told_beside(result: StudyResult, order: int, seeds: Interval, text: Interval | None) -> str:
+    given = {"ngram": baseline_name(order), "difference": signed(seeds.mean, 3), "unit": _(result.study.unit)}
+    if text is None:
         if seeds.low is None or seeds.high is None:
             return _("Against the {ngram} baseline {difference} {unit}.", **given)
         given |= {"low": signed(seeds.low, 3), "high": signed(seeds.high, 3)}
@@ -315,9 +329,7 @@ def _beside(result: StudyResult, order: int) -> str:
             "{low} to {high}).",
             **given,
         )
-    blocks = [fmean(one) * base.factor for one in zip(*by_seed.values(), strict=True)]
-    text = bootstrap_interval(blocks)
-    given |= {"low": signed(text.low or 0.0, 3), "high": signed(text.high or 0.0, 3), "n": len(blocks)}
+    given |= {"low": signed(text.low or 0.0, 3), "high": signed(text.high or 0.0, 3), "n": text.num}
     if seeds.low is None or seeds.high is None:
         return _(
             "Against the {ngram} baseline {difference} {unit} (95% interval over {n} blocks of the test text {low} to "

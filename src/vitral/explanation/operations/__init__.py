@@ -5,7 +5,6 @@ from vitral.explanation.operations.attention import (
     ApplyMask,
     Output,
     Project,
-    Rotate,
     Scale,
     Score,
     Softmax,
@@ -13,6 +12,7 @@ from vitral.explanation.operations.attention import (
 )
 from vitral.explanation.operations.base import CellNamer, Index, Operation, numbers
 from vitral.explanation.operations.block import Activate, Add, Linear, Lookup, Normalise, Replace, Sinusoid
+from vitral.explanation.operations.rotation import Rotate
 
 __all__ = [
     "CONCATENATED",
