@@ -18,6 +18,7 @@ from vitral.interop.tokenizers import DOCUMENT, MOST_TOKENIZER
 
 GRAPH, TOKENS, VERSION = "graph.json", "tokens", 1
 MOST_GRAPH = 1 << 26
+FILES_READ = {GRAPH: MOST_GRAPH, WEIGHTS: MOST_WEIGHTS, DOCUMENT: MOST_TOKENIZER}
 NUMBERS = {"inf": torch.inf, "-inf": -torch.inf, "nan": torch.nan}
 OF_LENGTHS: dict[str, Callable[..., int]] = {
     "add": lambda x, y: x + y,
@@ -86,12 +87,13 @@ class Graph:
 
 
 @checked
-def read_graph(folder: Path) -> Graph:
+def read_graph(folder: str | Path) -> Graph:
     """The graph in a folder that `vitral export --to graph` wrote.
 
     Raises:
         UsageError: a file is missing or damaged, or the graph is of a later version.
     """
+    folder = Path(folder)
     raw = {name: _needed(folder / name, most) for name, most in FILES_READ.items()}
     path = folder / GRAPH
     document = read_json(raw[GRAPH], path)
@@ -114,9 +116,6 @@ def read_graph(folder: Path) -> Graph:
     if complaint is not None:
         raise UsageError("{path}: not a whole graph: {complaint}", path=path, complaint=complaint)
     return Graph(document, constants, raw[DOCUMENT].decode("utf-8", errors="replace"))
-
-
-FILES_READ = {GRAPH: MOST_GRAPH, WEIGHTS: MOST_WEIGHTS, DOCUMENT: MOST_TOKENIZER}
 
 
 def _needed(path: Path, most: int) -> bytes:
