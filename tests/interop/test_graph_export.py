@@ -18,7 +18,7 @@ from vitral.cli import run as command
 from vitral.core import parts
 from vitral.core.errors import UsageError
 from vitral.core.graphs import OPERATIONS
-from vitral.core.parts import register
+from vitral.core.parts import Kind, register
 from vitral.data import Tokenizer
 from vitral.interop import Graph, export_run, read_graph
 from vitral.interop.importing import Imported, write_run
@@ -127,7 +127,7 @@ class Centred(nn.Module):
         return self.gain * (x - x.mean(-1, keepdim=True)) / (1 + x.abs().amax(-1, keepdim=True))
 
 
-OWN: dict[str, tuple[str, Callable[..., Any], dict[str, Any]]] = {
+OWN: dict[str, tuple[Kind, Callable[..., Any], dict[str, Any]]] = {
     "mask": (
         "mask",
         lambda: lambda time, source: torch.ones(time, source).tril(source - time) > 0,

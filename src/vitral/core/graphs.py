@@ -53,18 +53,23 @@ IGNORED = frozenset(("dtype", "layout", "device", "pin_memory", "memory_format",
 """Arguments that say how numbers are stored; the interpreter has one kind."""
 
 
-_LIBRARY = torch.library.Library("vitral", "DEF")
-_LIBRARY.define("lstm(Tensor x, Tensor[] parameters) -> Tensor")
-_LIBRARY.impl("lstm", lambda x, parameters: lstm_of(x, parameters), "CompositeExplicitAutograd")
-torch.library.register_fake("vitral::lstm", lambda x, parameters: torch.empty_like(x), lib=_LIBRARY)
-
-
 def lstm_of(x: Tensor, parameters: Sequence[Tensor]) -> Tensor:
     """The hidden states of one LSTM layer that starts with zeros, [batch, time, width], as PyTorch computes them."""
     zero = x.new_zeros(1, x.shape[0], parameters[1].shape[1])
     has_biases = len(parameters) == 4
-    made = torch.ops.aten.lstm.input(x, [zero, zero], list(parameters), has_biases, 1, 0.0, False, False, True)
-    return cast(Tensor, made[0])
+    operation: Any = torch.ops.aten.lstm.input
+    return operation(x, [zero, zero], list(parameters), has_biases, 1, 0.0, False, False, True)[0]
+
+
+def _like(x: Tensor, parameters: Sequence[Tensor]) -> Tensor:
+    return torch.empty_like(x)
+
+
+_LIBRARY: Any = torch.library.Library("vitral", "DEF")
+_LIBRARY.define("lstm(Tensor x, Tensor[] parameters) -> Tensor")
+_LIBRARY.impl("lstm", lstm_of, "CompositeExplicitAutograd")
+
+cast(Any, torch.library).register_fake("vitral::lstm", _like, lib=_LIBRARY)
 
 
 def lstm(x: Tensor, parameters: Sequence[Tensor]) -> Tensor:

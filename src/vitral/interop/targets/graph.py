@@ -1,13 +1,13 @@
-"""Our own graph: the computation as JSON, the weights as safetensors, the tokenizer; no code and no pickle."""
+"""Our own graph: the computation as JSON, the weights as safetensors, the tokenizer; nothing that can run."""
 
 import json
+from importlib import metadata
 from pathlib import Path
 
 import safetensors.torch
 import torch
 from torch import Tensor
 
-from vitral import __version__
 from vitral.core.errors import UsageError
 from vitral.core.graphs import Length, NotInGraphs, Plain, graph_with_weights
 from vitral.interop.draft import Draft
@@ -66,7 +66,12 @@ def graph_of_model(model: Transformer) -> tuple[Plain, dict[str, Tensor]]:
         )
     except NotInGraphs as error:
         raise UsageError("--to {name}: {reason}", name=NAME, reason=error) from None
-    head: Plain = {"version": VERSION, "vitral": __version__, "vocab_size": model.vocab_size, "most": {"time": context}}
+    head: Plain = {
+        "version": VERSION,
+        "vitral": metadata.version("vitral"),
+        "vocab_size": model.vocab_size,
+        "most": {"time": context},
+    }
     return head | {"model": model.config.plain()} | graph, {name: _stored(one) for name, one in constants.items()}
 
 
