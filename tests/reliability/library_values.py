@@ -412,6 +412,12 @@ def world(folder: Path) -> list[Case]:
         Case("text_tokens", inspection.text_tokens, {**of_model, "text": "the"}),
         Case("untrained", inspection.untrained, {"model": transformer, "seed": 1}),
         Case("window_targets", inspection.window_targets, {"model": transformer, "part": splits["test"], "count": 2}),
+        Case(
+            "similar_word_scores",
+            inspection.similar_word_scores,
+            {**of_model, "train": splits["train"], "test": splits["test"], "windows": 2, "most_words": 9},
+        ),
+        Case("agreeing_weights", inspection.agreeing_weights, {**of_model, "kinds": []}),
         Case("word_measures", inspection.word_measures, {**of_model, "splits": splits, "most_words": 9}),
         Case("explanation.check", explanation.check, {"example": example}),
         Case("corrected", explanation.corrected, {"report": explanation.check(example)}),

@@ -14,7 +14,7 @@ from vitral.figures.maps import ON_DARK, ON_LIGHT, colour_bar, shade_cells
 from vitral.figures.margin import text_width
 from vitral.figures.palette import GRID, MUTED
 from vitral.figures.style import FONT_SIZE, styled
-from vitral.figures.text import drawable
+from vitral.figures.text import drawable, minus
 
 CELL_HEIGHT, LEAST_CELL_WIDTH = 0.4, 0.72
 MOST_ROWS, MOST_COLUMNS = 64, 16
@@ -72,7 +72,9 @@ def value_grid(
     for (row, column), value in np.ndenumerate(numbers):
         if not np.isnan(value):
             colour = ON_DARK if value > DARK_FROM * top else ON_LIGHT
-            axes.text(column, row, number(value, ".2f"), ha="center", va="center", color=colour, fontsize=FONT_SIZE - 1)
+            axes.text(
+                column, row, minus(number(value, ".2f")), ha="center", va="center", color=colour, fontsize=FONT_SIZE - 1
+            )
     for row in apart:
         axes.axhline(row - 0.5, color=MUTED, linewidth=1.4)
     axes.set_xticks(range(len(columns)), [drawable(name) for name in columns], fontsize=FONT_SIZE - 1)

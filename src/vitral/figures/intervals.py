@@ -12,6 +12,7 @@ from vitral.core.language import _, number
 from vitral.figures.margin import LEADER_INCHES, Label, Reference, label_top, text_width
 from vitral.figures.palette import INK, MUTED, PAPER
 from vitral.figures.style import COLOURS, FONT_SIZE, styled
+from vitral.figures.text import minus
 
 ROW_INCHES = 0.62
 PLOT_WIDTH = 6.2
@@ -62,7 +63,9 @@ def interval_dots(
         raise UsageError("no arm has a value, so there is nothing to draw")
     labels = [Label(row.label, row.mean) for row in rows]
     named = [reference for reference in references if reference.label]
-    names = [Label(f"{reference.label}  {number(reference.value, '.3f')}", reference.value) for reference in named]
+    names = [
+        Label(f"{reference.label}  {minus(number(reference.value, '.3f'))}", reference.value) for reference in named
+    ]
     left = max(text_width(line, size=FONT_SIZE) for label in labels for line in label.lines) + 0.3
     upright = max((LEADER_INCHES + text_width(name.text) for name in names), default=0.0)
     top = 0.2 + TITLE_INCHES * bool(title) + upright
@@ -97,7 +100,13 @@ def _draw(axes: Axes, row: IntervalRow, index: int, width: float) -> None:
     axes.plot([row.mean], [index], marker=marker, markersize=9, color=colour, markeredgecolor=PAPER, zorder=4)
     place = axes.get_yaxis_transform()
     axes.text(
-        1 + 0.15 / width, index, number(row.mean, ".3f"), transform=place, va="center", color=INK, fontweight="bold"
+        1 + 0.15 / width,
+        index,
+        minus(number(row.mean, ".3f")),
+        transform=place,
+        va="center",
+        color=INK,
+        fontweight="bold",
     )
 
 

@@ -15,7 +15,7 @@ from vitral.core.language import _, number
 from vitral.figures.margin import Label, Reference, label_right, label_width, text_width
 from vitral.figures.palette import INK, MUTED, PAPER
 from vitral.figures.style import FONT_SIZE, look, styled
-from vitral.figures.text import drawable
+from vitral.figures.text import drawable, minus
 
 PLOT_WIDTH, PLOT_HEIGHT, LOSS_HEIGHT = 6.2, 4.2, 4.6
 LEFT, BESIDE_TICKS, BOTTOM, TOP = 0.85, 0.6, 0.75, 0.55
@@ -180,12 +180,13 @@ def loss_plot(
     if not any(line.x for line in shown):
         raise UsageError("no line has a finite value, so there is nothing to draw")
     names = [
-        Label(f"{line.label}  {number(_last(line), '.3f')}", _last(line), look(index).colour, "bold")
+        Label(f"{line.label}  {minus(number(_last(line), '.3f'))}", _last(line), look(index).colour, "bold")
         for index, line in enumerate(shown)
         if line.x and line.label
     ]
     names += [
-        Label(f"{reference.label}  {number(reference.value, '.3f')}", reference.value) for reference in references
+        Label(f"{reference.label}  {minus(number(reference.value, '.3f'))}", reference.value)
+        for reference in references
     ]
     margin = label_width(names)
     width, height = LEFT + PLOT_WIDTH + margin, BOTTOM + LOSS_HEIGHT + TOP

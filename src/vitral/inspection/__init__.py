@@ -18,6 +18,7 @@ from vitral.inspection.predictors import chain_predictions, count_nats, repetiti
 from vitral.inspection.probing import linear_probes
 from vitral.inspection.random_scores import head_costs, score_statistics
 from vitral.inspection.recall import recall_by_distance
+from vitral.inspection.related_words import agreeing_weights, similar_word_scores
 from vitral.inspection.retrieval import retrieval_by_distance
 from vitral.inspection.saturation import attention_saturation
 from vitral.inspection.sinks import attention_sinks
@@ -33,6 +34,7 @@ __all__ = [
     "ablations",
     "activation_means",
     "activation_movements",
+    "agreeing_weights",
     "attention_maps",
     "attention_saturation",
     "attention_sinks",
@@ -67,6 +69,7 @@ __all__ = [
     "residual_norms",
     "retrieval_by_distance",
     "score_statistics",
+    "similar_word_scores",
     "strategy_measures",
     "text_targets",
     "text_tokens",

@@ -25,6 +25,7 @@ PROBES: dict[str, str] = {
     "passes": "passes",
     "rates": "rates",
     "recall": "recall",
+    "related-words": "related_words",
     "retrieval": "retrieval",
     "saturation": "saturation",
     "scaling-fit": "scaling_fit",

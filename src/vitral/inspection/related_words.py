@@ -1,0 +1,208 @@
+"""Whether attention prefers related words: words of similar contexts, and the word that a form agrees with.
+
+The score of a query and a key depends on more than the two words: on their distance, on the query alone, and on the key
+alone (a head may look at commas). `similar_word_scores` takes these away from both the scores and the similarity of the
+words, and correlates what remains: a partial correlation. `agreeing_weights` compares two sentences that differ in the
+form of one word only, so place and distance are equal by construction.
+
+Legend of axes: batch = windows, time = queries, source = keys, heads.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vitral.core.checked import Count, checked
+from vitral.core.errors import UsageError
+from vitral.core.streams import numpy_stream
+from vitral.data import Split, Tokenizer
+from vitral.inspection.attention import visible_by_layer, weight_names
+from vitral.inspection.targets import rows_at_once, window_targets
+from vitral.inspection.word_lists import PairKind
+from vitral.inspection.words import (
+    LEAST_COUNT,
+    LEAST_SHARE,
+    LEAST_WORDS,
+    REACH,
+    SHUFFLES,
+    MinimalPair,
+    co_occurrences,
+    cosines,
+    fill,
+    positive_pmi,
+    whole_words,
+)
+from vitral.model import Transformer
+
+Plain = dict[str, Any]
+LEAST_DISTANCE = 2
+"""Neighbouring words are left out: they stand together for grammar, not for similarity."""
+ROUNDS = 20
+"""Of taking means away in turn; the means that are left are then far below rounding of what is printed."""
+_WORD = re.compile(r"\w+")
+
+
+@checked(first=True)
+def similar_word_scores(
+    model: Transformer, tokenizer: Tokenizer, train: Split, test: Split, *, windows: Count, most_words: Count
+) -> Plain | None:
+    """Partial correlation of a head's scores with the similarity of the two words, beside that of shuffled words.
+
+    Pairs are a query and an earlier key, at least `LEAST_DISTANCE` apart, both whole words that are one token, and
+    different words. The similarity is the cosine of their contexts counted in the training text (see
+    `vitral.inspection.words`), which needs no model. From scores and similarities the means of each query, each
+    distance and each key word are taken away, in turn. Any matrix of weights prefers some pairs of words, so chance is
+    estimated by exchanging the words of the similarity, rows and columns alike (Mantel 1967).
+
+    Args:
+        model: in evaluation mode, with attention.
+        tokenizer: of the model.
+        train: text in which contexts are counted.
+        test: text of the windows.
+        windows: their number, at most.
+        most_words: number of words, at most; the most frequent are taken.
+
+    Returns:
+        `words` and `pairs`, their numbers; `heads`: for each block and head its `correlation` and `shuffled`, that of
+        each of `SHUFFLES` permutations, the same ones for all heads. None without attention, or with fewer than
+        `LEAST_WORDS` words.
+    """
+    words = whole_words(tokenizer, train, least_count=LEAST_COUNT, most=most_words, least_share=LEAST_SHARE)
+    if model.mask is None or len(words) < LEAST_WORDS:
+        return None
+    counted = torch.from_numpy(positive_pmi(co_occurrences(train, words, tokenizer.vocab_size, reach=REACH)))
+    similar = cosines(counted, counted).numpy()
+    row = np.full(tokenizer.vocab_size, -1)
+    row[words] = np.arange(len(words))
+    inputs = window_targets(model, test, windows).inputs
+    tokens = row[inputs.cpu().numpy()]
+    places = _pairs(tokens, torch.stack(visible_by_layer(model, inputs.shape[1])).all(0).cpu().numpy())
+    if not len(places):
+        return None
+    window, query, key = places.T
+    one, other = tokens[window, query], tokens[window, key]
+    means = (window * inputs.shape[1] + query, query - key, other)
+    orders = [numpy_stream(0, "related-words", i).permutation(len(words)) for i in range(SHUFFLES)]
+    all_orders = [np.arange(len(words)), *orders]
+    similarities = np.stack([_unit(_without_means(similar[order[one], order[other]], means)) for order in all_orders])
+    found = []
+    for block in _scores(model, inputs, places):
+        correlations = [similarities @ _unit(_without_means(head, means)) for head in block]
+        found.append([{"correlation": float(each[0]), "shuffled": each[1:].tolist()} for each in correlations])
+    return {"words": len(words), "pairs": len(places), "heads": found}
+
+
+def _pairs(words: Int[np.ndarray, "batch time"], visible: np.ndarray) -> Int[np.ndarray, "pairs three"]:
+    """Window, query and key of every pair of different words."""
+    time = words.shape[1]
+    back = np.arange(time)[:, None] - np.arange(time)[None, :]
+    both = (words[:, :, None] >= 0) & (words[:, None, :] >= 0) & (words[:, :, None] != words[:, None, :])
+    return np.argwhere(both & (visible & (back >= LEAST_DISTANCE))[None])
+
+
+def _scores(model: Transformer, inputs: Tensor, places: np.ndarray) -> list[list[np.ndarray]]:
+    """The scaled scores of all pairs, by block and head."""
+    names = [name.replace(".weights", ".scaled") for name in weight_names(model)]
+    found: list[list[list[np.ndarray]]] = [[[] for _ in range(model.config.num_heads)] for _ in names]
+    for rows in rows_at_once(model, inputs):
+        here = places[(places[:, 0] >= rows.start) & (places[:, 0] < rows.stop)]
+        window, query, key = here.T
+        seen = model.trace(inputs[rows], names)
+        for block, name in enumerate(names):
+            scores = seen[name].double().cpu().numpy()
+            for head in range(scores.shape[1]):
+                found[block][head].append(scores[window - rows.start, head, query, key])
+    return [[np.concatenate(head) for head in block] for block in found]
+
+
+def _without_means(values: Float[np.ndarray, " pairs"], keys: Sequence[np.ndarray]) -> Float[np.ndarray, " pairs"]:
+    """The residuals of the values on the indicators of each key, by alternating projections."""
+    left = values - values.mean()
+    sizes = [np.maximum(np.bincount(key), 1) for key in keys]
+    for _round, (key, size) in product(range(ROUNDS), zip(keys, sizes, strict=True)):
+        left = left - (np.bincount(key, weights=left, minlength=len(size)) / size)[key]
+    return left
+
+
+def _unit(values: Float[np.ndarray, " pairs"]) -> Float[np.ndarray, " pairs"]:
+    norm = np.linalg.norm(values)
+    return values / norm if norm else values
+
+
+@checked(first=True)
+def agreeing_weights(model: Transformer, tokenizer: Tokenizer, kinds: Sequence[PairKind]) -> list[Plain]:
+    """The weight of a form on its subject, where the two agree and where they do not.
+
+    In each minimal pair the form (the verb, or the pronoun) is the query and the last token of the subject the key. The
+    two sentences have the same places, and each form is right as often as wrong, so only agreement can make the mean
+    weights differ.
+
+    Args:
+        model: in evaluation mode, with attention.
+        tokenizer: of the model.
+        kinds: kinds of minimal pairs whose sentences begin with the subject.
+
+    Returns:
+        For each subject whose sentences fit: `kind`, `subject`, and `agree` and `disagree`, mean weights over its two
+        forms, by block and head. Empty without attention.
+    """
+    found = []
+    for kind in kinds if model.mask is not None else ():
+        pairs = fill(kind.templates, kind.subjects, kind.elements, kind.between)
+        for index, subject in enumerate(kind.subjects):
+            try:
+                both = [
+                    _weights(model, tokenizer, pair, form)
+                    for pair, form in zip(pairs[2 * index : 2 * index + 2], subject, strict=True)
+                ]
+            except UsageError:
+                continue
+            agree, disagree = (torch.stack([weights[place] for weights in both]).mean(0) for place in (0, 1))
+            found.append(
+                {"kind": kind.kind, "subject": subject[0], "agree": agree.tolist(), "disagree": disagree.tolist()}
+            )
+    return found
+
+
+def _weights(
+    model: Transformer, tokenizer: Tokenizer, pair: MinimalPair, subject: str
+) -> tuple[Float[Tensor, "layers heads"], Float[Tensor, "layers heads"]]:
+    good, bad = (_weight(model, tokenizer, sentence, subject, _end(pair, sentence)) for sentence in pair)
+    return good, bad
+
+
+def _end(pair: MinimalPair, sentence: str) -> int:
+    """Where the word ends in which the two sentences differ."""
+    differs = next(place for place, (one, other) in enumerate(zip(*pair, strict=False)) if one != other)
+    found = next(word for word in _WORD.finditer(sentence) if word.end() > differs)
+    return found.end()
+
+
+def _weight(
+    model: Transformer, tokenizer: Tokenizer, sentence: str, subject: str, end: int
+) -> Float[Tensor, "layers heads"]:
+    tokens = tokenizer.encode(sentence)
+    key, query = (_tokens_of(tokenizer, sentence, tokens, place) for place in (len(subject), end))
+    whole = torch.from_numpy(np.concatenate([[tokenizer.start], tokens[:query]]).astype(np.int64))
+    if len(whole) > model.config.context_length:
+        raise UsageError("{sentence!r}: longer than the model's context", sentence=sentence)
+    seen = model.trace(whole[None], weight_names(model))
+    return torch.stack([weights[0, :, query, key].cpu() for weights in seen.values()]).double()
+
+
+def _tokens_of(tokenizer: Tokenizer, sentence: str, tokens: np.ndarray, end: int) -> int:
+    """How many tokens the beginning of a sentence is.
+
+    Raises:
+        UsageError: no token ends there.
+    """
+    until = tokenizer.encode(sentence[:end])
+    if tokens[: len(until)].tolist() != until.tolist():
+        raise UsageError("in {sentence!r} no token ends with the word {word!r}", sentence=sentence, word=sentence[:end])
+    return len(until)
