@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 import torch
-from browser import in_node, needs_node, run_graphs
+from browser import in_node, needs_node, plain, run_graphs
 from torch import Tensor
 
-from vitral.core.graphs import OPERATIONS, NotInGraphs, graph_of
+from vitral.core.graphs import OPERATIONS, Length, NotInGraphs, graph_of, graph_with_weights, lstm
 from vitral.core.taps import Recorder
 from vitral.model import ModelConfig, Transformer
 
@@ -102,7 +102,8 @@ CASES: list[tuple[str, list[Any]]] = [
     ("constant_pad_nd", [A, [1, 2, 0, 1], 7.0]),
     ("copy", [A, B]),
 ]
-NOT_OF_TENSORS = {"getitem", "_to_copy", "empty.memory_format"}
+OF_LENGTHS = {"sym_size.int", "add", "sub", "mul", "floordiv", "mod"}
+NOT_OF_TENSORS = {"getitem", "_to_copy", "empty.memory_format", "lstm"} | OF_LENGTHS
 
 
 def same(mine: Tensor, expected: Tensor, what: str) -> None:
@@ -164,6 +165,31 @@ def test_a_graph_computes_what_its_function_computes_for_other_numbers() -> None
     for case, made in zip(cases, run_graphs(cases), strict=True):
         kept = Recorder()
         compute(case["inputs"], kept)
+        for name, expected in kept.kept.items():
+            same(made[name], expected, name)
+
+
+@needs_node
+def test_a_graph_for_any_length_computes_with_lengths_and_has_its_weights_by_name() -> None:
+    module = torch.nn.LSTM(5, 4, batch_first=True).double()
+
+    def compute(given, tap) -> None:
+        time = given["x"].shape[1]
+        hidden = tap("hidden", lstm(given["x"], list(module.parameters())))
+        tap("out", hidden.sum() + torch.full(((time + 1) // 2 * 3 - 1, 2 + time % 3), 1.5).double())
+
+    lengths = {"x": {1: Length("time", 9)}}
+    graph, weights = graph_with_weights(compute, {"x": torch.zeros(1, 7, 5).double()}, module, lengths)
+    assert graph["shapes"] == [[1, "time", 5]]
+    assert weights.keys() == dict(module.named_parameters()).keys()
+    assert {node[0] for node in graph["nodes"]} >= OF_LENGTHS
+    whole = graph | {"constants": [plain(weights[each["name"]]) for each in graph["constants"]]}
+    cases = [{"graph": whole, "inputs": {"x": torch.randn(1, time, 5).double()}} for time in (1, 2, 5, 9)]
+    for case, made in zip(cases, run_graphs(cases), strict=True):
+        kept = Recorder()
+        with torch.no_grad():
+            compute(case["inputs"], kept)
+            same(made["hidden"], module(case["inputs"]["x"])[0], "lstm")
         for name, expected in kept.kept.items():
             same(made[name], expected, name)
 

@@ -5,7 +5,8 @@ import { Tensor, axisOf, broadcast, placeOf, places, size, stretched, strides, t
 
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
 type Given = any;
-export type Value = Tensor | Tensor[];
+/** A number is the length of an axis. */
+export type Value = Tensor | Tensor[] | number;
 type Operation = (...given: Given[]) => Value;
 
 export const isTensor = (value: unknown): value is Tensor => typeof value === "object" && value !== null && "data" in value;
@@ -241,6 +242,32 @@ function split(input: Tensor, sizes: number[], dim = 0): Tensor[] {
   return sizes.map((each) => moved(MOVES["slice.Tensor"](input, dim, start, (start += each))));
 }
 
+/** The hidden states of one LSTM layer that starts with zeros, [batch, time, width]; gates as PyTorch stacks them. */
+function lstm(input: Tensor, [inward, onward, ...shifts]: Tensor[]): Tensor {
+  const [batch, time, from] = input.shape;
+  const width = onward.shape[1];
+  const data = new Float64Array(batch * time * width);
+  const squash = (x: number) => 1 / (1 + Math.exp(-x));
+  for (let row = 0; row < batch; row++) {
+    const cell = new Float64Array(width);
+    for (let step = 0; step < time; step++) {
+      const [at, to] = [(row * time + step) * from, (row * time + step) * width];
+      const gates = Float64Array.from({ length: 4 * width }, (_, gate) => {
+        let sum = shifts.reduce((all, shift) => all + shift.data[gate], 0);
+        for (let place = 0; place < from; place++) sum += inward.data[gate * from + place] * input.data[at + place];
+        for (let place = 0; step && place < width; place++) sum += onward.data[gate * width + place] * data[to - width + place];
+        return sum;
+      });
+      for (let place = 0; place < width; place++) {
+        const [enter, forget, candidate, leave] = [0, 1, 2, 3].map((gate) => gates[gate * width + place]);
+        cell[place] = squash(forget) * cell[place] + squash(enter) * Math.tanh(candidate);
+        data[to + place] = squash(leave) * Math.tanh(cell[place]);
+      }
+    }
+  }
+  return tensor([batch, time, width], data);
+}
+
 const any = (cells: Float64Array) => +cells.some((cell) => cell !== 0);
 
 const COMPUTED: Record<string, Operation> = {
@@ -293,6 +320,13 @@ const COMPUTED: Record<string, Operation> = {
   _softmax: (x, dim) => rows(x, dim, x.shape[axisOf(dim, x.shape.length)] ?? 1, softmax),
   _to_copy: (x, kind) => each(x, kind === "bool" ? (cell) => +(cell !== 0) : Math.trunc),
   getitem: (x, place) => x[place],
+  lstm,
+  "sym_size.int": (x, dim) => x.shape[axisOf(dim, x.shape.length)],
+  add: (x, y) => x + y,
+  sub: (x, y) => x - y,
+  mul: (x, y) => x * y,
+  floordiv: (x, y) => Math.floor(x / y),
+  mod: remainder,
 };
 
 const { where: _where, ...NAMED } = MOVES;

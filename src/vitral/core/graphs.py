@@ -1,15 +1,17 @@
 """A computation as a graph of PyTorch's core operations, as plain data.
 
 `torch.export` traces a function of named tensors; `graph_of` writes the result as a dictionary that JSON can hold. The
-interpreter in `web/src/graph.ts` runs it in a browser, so a page computes what the function computes.
+interpreter in `web/src/graph.ts` runs it in a browser, so a page computes what the function computes. A model's graph
+is for sentences of any length and has its weights by name (`graph_with_weights`).
 """
 
 import logging
 import math
 import warnings
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -38,7 +40,8 @@ OPERATIONS = frozenset(
         *("scatter.value", "select.int", "select_scatter", "sigmoid", "sign", "sin", "slice.Tensor", "slice_scatter"),
         *("sort", "sort.stable", "split_with_sizes", "sqrt", "squeeze.dim", "squeeze.dims", "sub.Scalar", "sub.Tensor"),
         *("sum", "sum.dim_IntList", "tan", "tanh", "topk", "trunc", "unsqueeze", "var.correction"),
-        *("view", "where.self", "_log_softmax", "_softmax", "_to_copy", "getitem"),
+        *("view", "where.self", "_log_softmax", "_softmax", "_to_copy", "getitem", "lstm"),
+        *("sym_size.int", "add", "sub", "mul", "floordiv", "mod"),  # of lengths, which are whole numbers
     )
 )
 """The operations that the interpreter has; it has the same list."""
@@ -48,6 +51,30 @@ SAME = ("clone", "alias", "detach", "lift_fresh_copy", "detach_copy", "alias_cop
 """Operations that return their input."""
 IGNORED = frozenset(("dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking", "requires_grad"))
 """Arguments that say how numbers are stored; the interpreter has one kind."""
+
+
+def lstm_of(x: Tensor, parameters: Sequence[Tensor]) -> Tensor:
+    """The hidden states of one LSTM layer that starts with zeros, [batch, time, width], as PyTorch computes them."""
+    zero = x.new_zeros(1, x.shape[0], parameters[1].shape[1])
+    has_biases = len(parameters) == 4
+    operation: Any = torch.ops.aten.lstm.input
+    return operation(x, [zero, zero], list(parameters), has_biases, 1, 0.0, False, False, True)[0]
+
+
+def _like(x: Tensor, parameters: Sequence[Tensor]) -> Tensor:
+    return torch.empty_like(x)
+
+
+_LIBRARY: Any = torch.library.Library("vitral", "DEF")
+_LIBRARY.define("lstm(Tensor x, Tensor[] parameters) -> Tensor")
+_LIBRARY.impl("lstm", lstm_of, "CompositeExplicitAutograd")
+
+cast(Any, torch.library).register_fake("vitral::lstm", _like, lib=_LIBRARY)
+
+
+def lstm(x: Tensor, parameters: Sequence[Tensor]) -> Tensor:
+    """As `lstm_of`, but one operation of a graph, of any length: PyTorch would write every position out."""
+    return cast(Tensor, torch.ops.vitral.lstm(x, list(parameters)))
 
 
 class NotInGraphs(VitralError):
@@ -62,11 +89,14 @@ class _Marking(Recorder):
 
 
 class _Module(nn.Module):
-    """The function as a module, which is what `torch.export` takes; its own parameters become constants."""
+    """The function as a module, which is what `torch.export` takes; parameters become constants.
 
-    def __init__(self, function: Traced, names: list[str]) -> None:
+    Those of `part` keep their names.
+    """
+
+    def __init__(self, function: Traced, names: list[str], part: nn.Module | None = None) -> None:
         super().__init__()
-        self.function, self.names = function, names
+        self.function, self.names, self.part = function, names, part
 
     def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         marking = _Marking()
@@ -91,25 +121,90 @@ def graph_of(function: Traced, inputs: Mapping[str, Tensor], *, backward: bool =
     Raises:
         NotInGraphs: the function uses an operation that the interpreter lacks, or decides something by a number.
     """
+    graph, values = _traced(function, inputs, backward=backward)
+    return graph | {"constants": [_constant(value) for value in values.values()]}
+
+
+@dataclass(frozen=True)
+class Length:
+    """An axis of an input whose length may be any from 1 to `most`.
+
+    Attributes:
+        name: of the length, in the graph's shapes.
+        most: the greatest length.
+    """
+
+    name: str
+    most: int
+
+
+Lengths = Mapping[str, Mapping[int, Length]]
+"""By the name of an input, its axes that have no fixed length."""
+
+
+def graph_with_weights(
+    function: Traced, inputs: Mapping[str, Tensor], module: nn.Module, lengths: Lengths
+) -> tuple[Plain, dict[str, Tensor]]:
+    """The graph of a function of a module, for inputs of any length, and the module's tensors by name.
+
+    Args:
+        function: as in `graph_of`; it uses the parameters and buffers of `module`.
+        inputs: examples of the tensors by name.
+        module: the module.
+        lengths: which axes have any length; an example's should be greater than 2 and like no other of the module.
+
+    Returns:
+        The graph as in `graph_of`, but with `{"name", "shape"}` for each constant, and a length's name in the shapes;
+        the constants by name, those of the module by the names that it has for them.
+
+    Raises:
+        NotInGraphs: as in `graph_of`, or the function does another computation for some of the lengths.
+    """
+    graph, values = _traced(function, inputs, module=module, lengths=lengths)
+    constants = [{"name": name, "shape": list(value.shape)} for name, value in values.items()]
+    for place, name in enumerate(inputs):
+        for axis, length in lengths.get(name, {}).items():
+            graph["shapes"][place][axis] = length.name
+    return graph | {"constants": constants}, values
+
+
+def _traced(
+    function: Traced,
+    inputs: Mapping[str, Tensor],
+    *,
+    backward: bool = False,
+    module: nn.Module | None = None,
+    lengths: Lengths | None = None,
+) -> tuple[Plain, dict[str, Tensor]]:
     names: list[str] = []
     try:
         with _tracing(), torch.no_grad():
-            program: Any = _exported(_Module(function, names), dict(inputs), backward=backward)
+            part = _Module(function, names, module)
+            program: Any = _exported(part, dict(inputs), backward=backward, lengths=lengths)
     except VitralError as error:
         raise NotInGraphs("the computation has no graph: {reason}", reason=error) from None
     # torch.export raises any of these for an operation or a decision that it cannot trace.
     except (RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError) as error:
         first = str(error).strip().partition("\n")[0]
         raise NotInGraphs("the computation has no graph: {reason}", reason=first) from None
-    return _Writer(program, list(inputs)).graph(names)
+    writer = _Writer(program, list(inputs))
+    return writer.graph(names), writer.constants
 
 
-def _exported(module: nn.Module, inputs: dict[str, Tensor], *, backward: bool) -> Any:
+def _exported(module: nn.Module, inputs: dict[str, Tensor], *, backward: bool, lengths: Lengths | None) -> Any:
     if backward:  # torch.export alone does not follow torch.autograd.grad
         from torch.fx.experimental.proxy_tensor import make_fx
 
         module = make_fx(module, tracing_mode="fake", _allow_non_fake_inputs=True)(inputs)
-    program: Any = torch.export.export(module, (inputs,), strict=False)
+    shapes: Any = None
+    if lengths is not None:
+        dims = {
+            each.name: torch.export.Dim(each.name, min=1, max=each.most)
+            for axes in lengths.values()
+            for each in axes.values()
+        }
+        shapes = ({name: {axis: dims[each.name] for axis, each in lengths.get(name, {}).items()} for name in inputs},)
+    program: Any = torch.export.export(module, (inputs,), dynamic_shapes=shapes, strict=False)
     return program.run_decompositions()
 
 
@@ -143,24 +238,25 @@ class _Writer:
         self.program, self.names = program, names
         self.places: dict[str, int] = {}  # of the program's nodes
         self.nodes: list[list[Any]] = []
-        self.constants: list[Plain] = []
-        self.shapes: list[list[int]] = []
+        self.constants: dict[str, Tensor] = {}
+        self.shapes: list[list[Any]] = []
 
     def graph(self, names: list[str]) -> Plain:
         nodes = list(self.program.graph.nodes)
         (last,) = (node for node in nodes if node.op == "output")
         self.named = {node.name for node in last.args[0]}
+        needed = _needed(nodes)
         placeholders = [node for node in nodes if node.op == "placeholder"]
         self.placeholders(placeholders)
         first = len(self.names) + len(self.constants)
         for node in nodes:
-            if node.op == "call_function":
+            if node.op == "call_function" and node in needed:
                 self.call(node, first)
         outputs = dict(zip(names, (self.places[node.name] for node in last.args[0]), strict=True))
         return {
             "inputs": self.names,
             "shapes": self.shapes,
-            "constants": self.constants,
+            "constants": [],
             "nodes": self.nodes,
             "outputs": outputs,
         }
@@ -181,7 +277,7 @@ class _Writer:
                 raise NotInGraphs("the computation has no graph: it has an input of the kind {kind}", kind=kind)
             known = self.program.state_dict if target in self.program.state_dict else self.program.constants
             self.places[node.name] = len(self.names) + len(self.constants)
-            self.constants.append(_constant(known[target]))
+            self.constants[_named(target, len(self.constants))] = known[target].detach()
 
     def call(self, node: Any, first: int) -> None:
         name = _operation(node)
@@ -213,11 +309,25 @@ class _Writer:
         raise NotInGraphs("the computation has no graph: the argument {value} is not supported", value=repr(value))
 
 
+def _needed(nodes: list[Any]) -> set[Any]:
+    """The nodes that the outputs depend on; others are checks of lengths."""
+    needed: set[Any] = set()
+    for node in reversed(nodes):
+        if node.op == "output" or node in needed:
+            needed.update(node.all_input_nodes)
+    return needed
+
+
+def _named(target: str, place: int) -> str:
+    """The name of a constant: that of the module's tensor, or a number for a tensor that the function holds itself."""
+    return target.removeprefix("part.") if target.startswith("part.") else f"constants.{place}"
+
+
 def _operation(node: Any) -> str:
-    """The name of an operation without `aten.` and `.default`: "add.Tensor", "mm"."""
+    """The name of an operation without its library and `.default`: "add.Tensor", "mm"."""
     target: Any = node.target
     if hasattr(target, "_schema"):
-        return str(target).removeprefix("aten.").removesuffix(".default")
+        return str(target).removeprefix("aten.").removeprefix("vitral.").removesuffix(".default")
     return str(getattr(target, "__name__", target))
 
 

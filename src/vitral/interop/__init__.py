@@ -6,19 +6,22 @@ from vitral.core.lazy import lazily
 
 if TYPE_CHECKING:
     from vitral.interop.exporting import Export, export_run
+    from vitral.interop.graphs import Graph, read_graph
     from vitral.interop.importing import import_model
     from vitral.interop.proof import Proof
     from vitral.interop.registry import all_forms
 
-__all__ = ["Export", "Proof", "all_forms", "export_run", "import_model"]
+__all__ = ["Export", "Graph", "Proof", "all_forms", "export_run", "import_model", "read_graph"]
 
 __getattr__ = lazily(
     __name__,
     {
         "Export": "exporting",
+        "Graph": "graphs",
         "Proof": "proof",
         "export_run": "exporting",
         "all_forms": "registry",
         "import_model": "importing",
+        "read_graph": "graphs",
     },
 )

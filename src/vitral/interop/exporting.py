@@ -13,7 +13,7 @@ from vitral.interop.card import card
 from vitral.interop.draft import Draft
 from vitral.interop.proof import Proof, prove
 from vitral.interop.registry import ANY, all_forms
-from vitral.interop.targets import gguf, onnx, torch_nn, transformers
+from vitral.interop.targets import gguf, graph, onnx, torch_nn, transformers
 from vitral.runs import LoadedRun
 
 CARD, PROOF = "README.md", "PROOF.json"
@@ -21,9 +21,10 @@ TARGETS: dict[str, Callable[[LoadedRun, str], Draft]] = {
     torch_nn.NAME: torch_nn.draft,
     onnx.FORM: onnx.draft,
     "gguf": gguf.draft,
+    graph.NAME: graph.draft,
 }
 """By what is typed after `--to`; every other name is a form of transformers."""
-_OURS = frozenset({CARD, PROOF, *transformers.FILES, *onnx.FILES, *gguf.FILES})
+_OURS = frozenset({CARD, PROOF, *transformers.FILES, *onnx.FILES, *gguf.FILES, *graph.FILES})
 
 
 @dataclass(frozen=True)

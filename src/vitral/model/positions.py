@@ -108,9 +108,12 @@ class Rotary(Positions):
     ) -> Float[Tensor, "batch heads time d_head"]:
         """(a, b) → (a cos φ - b sin φ, a sin φ + b cos φ)."""
         end, width = start + x.shape[-2], x.shape[-1]
-        known = self.turns[:, start:end]
-        if end > self.turns.shape[1]:
+        if isinstance(end, torch.SymInt):  # in a graph for any length a slice would make the whole table another case
+            known = self.turns.index_select(1, torch.arange(start, end, device=x.device))
+        elif end > self.turns.shape[1]:
             known = turns(start, end, width, self.rotation).to(self.turns)
+        else:
+            known = self.turns[:, start:end]
         cos, sin = known.to(x.dtype)
         return torch.addcmul(x * cos, self.swapped(x), sin)
 

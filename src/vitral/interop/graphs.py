@@ -1,0 +1,198 @@
+"""A reader of exported graphs: it calls PyTorch's core operations one by one. It does not use `torch.export`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from vitral.core.checked import checked
+from vitral.core.errors import UsageError
+from vitral.core.graphs import IGNORED, OPERATIONS, lstm_of
+from vitral.data.file_tokenizer import read_engine
+from vitral.interop.foreign import MOST_WEIGHTS, WEIGHTS, read_if_there, read_json
+from vitral.interop.tokenizers import DOCUMENT, MOST_TOKENIZER
+
+GRAPH, TOKENS, VERSION = "graph.json", "tokens", 1
+MOST_GRAPH = 1 << 26
+FILES_READ = {GRAPH: MOST_GRAPH, WEIGHTS: MOST_WEIGHTS, DOCUMENT: MOST_TOKENIZER}
+NUMBERS = {"inf": torch.inf, "-inf": -torch.inf, "nan": torch.nan}
+OF_LENGTHS: dict[str, Callable[..., int]] = {
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "mul": lambda x, y: x * y,
+    "floordiv": lambda x, y: x // y,
+    "mod": lambda x, y: x % y,
+    "sym_size.int": lambda x, axis: x.shape[axis],
+}
+TRUTHS = {"where.self": 1, "bitwise_not": 1, "bitwise_and.Tensor": 2, "bitwise_or.Tensor": 2}
+"""Operations whose first arguments, so many, are truth values."""
+PLACES = {"embedding": 1, "index.Tensor": 1, "index_select": 2, "gather": 2, "scatter.src": 2, "scatter.value": 2}
+"""Operations one of whose arguments, this one, has places of numbers."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """An exported model: its operations, its constants and its tokenizer.
+
+    Attributes:
+        document: the content of `graph.json`.
+        constants: its constants by name.
+        tokenizer: the content of `tokenizer.json`.
+    """
+
+    document: Mapping[str, Any]
+    constants: Mapping[str, Tensor]
+    tokenizer: str
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text."""
+        return list(read_engine(self.tokenizer).encode(text, add_special_tokens=False).ids)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens."""
+        return read_engine(self.tokenizer).decode(list(tokens), skip_special_tokens=False)
+
+    def __call__(
+        self, tokens: Tensor | Sequence[Sequence[int]], dtype: torch.dtype = torch.float32
+    ) -> dict[str, Tensor]:
+        """Every named activation, among them "logits" [1, time, vocab].
+
+        Args:
+            tokens: one sentence, [1, time].
+            dtype: with which numbers it is computed.
+
+        Raises:
+            UsageError: it is not one sentence of 1 … context tokens of the vocabulary.
+        """
+        given = torch.as_tensor(tokens)
+        most, vocabulary = self.document["most"]["time"], self.document["vocab_size"]
+        if given.dim() != 2 or len(given) != 1 or not 1 <= given.shape[1] <= most:
+            raise UsageError(
+                "graph: tokens of shape {shape} are not one sentence [1, 1 … {most}]",
+                shape=tuple(given.shape),
+                most=most,
+            )
+        if bool(((given < 0) | (given >= vocabulary)).any()):
+            raise UsageError("graph: a token is not in the vocabulary of {vocab_size} tokens", vocab_size=vocabulary)
+        values: list[Any] = [given.to(dtype)]
+        values += [self.constants[each["name"]].to(dtype) for each in self.document["constants"]]
+        with torch.inference_mode():
+            for name, arguments in self.document["nodes"]:
+                values.append(_result(name, [_argument(each, values) for each in arguments], dtype))
+        return {name: values[place] for name, place in self.document["outputs"].items()}
+
+
+@checked
+def read_graph(folder: str | Path) -> Graph:
+    """The graph in a folder that `vitral export --to graph` wrote.
+
+    Raises:
+        UsageError: a file is missing or damaged, or the graph is of a later version.
+    """
+    folder = Path(folder)
+    raw = {name: _needed(folder / name, most) for name, most in FILES_READ.items()}
+    path = folder / GRAPH
+    document = read_json(raw[GRAPH], path)
+    if document.get("version") != VERSION:
+        raise UsageError(
+            "{path}: version {version} of the format; this Vitral reads version {known}",
+            path=path,
+            version=repr(document.get("version")),
+            known=VERSION,
+        )
+    try:
+        constants = safetensors.torch.load(raw[WEIGHTS])
+    except Exception as error:  # safetensors raises its own errors, torch others
+        raise UsageError(
+            "{path}: not a safetensors file, or not a whole one ({error})",
+            path=folder / WEIGHTS,
+            error=str(error)[:200],
+        ) from None
+    complaint = _complaint(document, constants)
+    if complaint is not None:
+        raise UsageError("{path}: not a whole graph: {complaint}", path=path, complaint=complaint)
+    return Graph(document, constants, raw[DOCUMENT].decode("utf-8", errors="replace"))
+
+
+def _needed(path: Path, most: int) -> bytes:
+    found = read_if_there(path, most)
+    if found is None:
+        raise UsageError("{path}: there is no such file", path=path)
+    return found
+
+
+def _complaint(document: Mapping[str, Any], constants: Mapping[str, Tensor]) -> str | None:
+    """The first thing that does not fit, by its key."""
+    try:
+        named = {each["name"]: each["shape"] for each in document["constants"]}
+        nodes, outputs = document["nodes"], document["outputs"]
+        if document["inputs"] != [TOKENS] or named.keys() != constants.keys():
+            return "constants"
+        for name, shape in named.items():
+            if list(constants[name].shape) != shape:
+                return name
+        first = 1 + len(named)
+        for place, (operation, arguments) in enumerate(nodes, first):
+            if operation not in OPERATIONS or not all(_is_before(each, place) for each in arguments):
+                return str(operation)
+        for name, place in outputs.items():
+            if not 0 <= place < first + len(nodes):
+                return str(name)
+        if not all(isinstance(count, int) for count in (document["most"]["time"], document["vocab_size"])):
+            return "most"
+        return None if "logits" in outputs else "outputs"
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return ascii(str(error))[1:-1]
+
+
+def _is_before(argument: Any, place: int) -> bool:
+    if isinstance(argument, list):
+        return all(_is_before(each, place) for each in argument)
+    if isinstance(argument, dict):
+        return argument.get("number") in NUMBERS or (
+            isinstance(argument.get("at"), int) and 0 <= argument["at"] < place
+        )
+    return True
+
+
+def _argument(given: Any, values: list[Any]) -> Any:
+    if isinstance(given, list):
+        return [_argument(each, values) for each in given]
+    if isinstance(given, dict):
+        return values[given["at"]] if "at" in given else NUMBERS[given["number"]]
+    return given
+
+
+def _result(name: str, arguments: list[Any], dtype: torch.dtype) -> Any:
+    """One operation. Every number is of one type, 1 is true and 0 is false, as the format has it."""
+    if name in OF_LENGTHS:
+        return OF_LENGTHS[name](*arguments)
+    if name == "getitem":
+        return arguments[0][arguments[1]]
+    if name == "lstm":
+        return lstm_of(*arguments)
+    if name == "view":  # of numbers in rows; ATen's would want them so in memory
+        return arguments[0].reshape(arguments[1])
+    if name == "_to_copy":
+        value, kind = arguments
+        return (value != 0 if kind == "bool" else value.trunc()).to(dtype)
+    arguments[: TRUTHS.get(name, 0)] = [each != 0 for each in arguments[: TRUTHS.get(name, 0)]]
+    if name in PLACES:
+        arguments[PLACES[name]] = _as_places(arguments[PLACES[name]])
+    packet, _, overload = name.partition(".")
+    operation: Any = getattr(getattr(torch.ops.aten, packet), overload or "default")
+    kinds = [argument.name for argument in operation._schema.arguments]
+    names = [each for each in kinds if each not in IGNORED]
+    given = dict(zip(names, arguments, strict=False))
+    if "dtype" in kinds and not any(isinstance(each, Tensor) for each in arguments):
+        given["dtype"] = dtype
+    made = operation(**given)
+    return made.to(dtype) if isinstance(made, Tensor) else [each.to(dtype) for each in made]
+
+
+def _as_places(value: Any) -> Any:
+    return [_as_places(each) for each in value] if isinstance(value, list) else None if value is None else value.long()

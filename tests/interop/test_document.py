@@ -1,0 +1,135 @@
+"""docs/interop.md: its commands and its Python run, in their order, each with what it needs made here.
+
+A model of the hub is a small random one of the same form, and a training ends after two steps. What needs a package
+that is missing, or another program, is not run; the test then is skipped with the reasons once everything else has run.
+"""
+
+import ast
+import os
+import re
+import shlex
+import tomllib
+import warnings
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from foreign import of_form, write_source
+from symbols import symbolic_lengths
+
+from vitral.cli import run
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = {"en": ROOT / "docs" / "interop.md", "pt": ROOT / "docs" / "pt" / "interop.md"}
+TEXT = "To be, or not to be, that is the question.\n" * 60
+STANDS_FOR: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "hf:openai-community/gpt2": ("hub/gpt2", lambda folder: write_source(folder, "gpt2", of_form("gpt2"))),
+}
+"""What the network would bring: what is made here in its place."""
+FILES: dict[str, Callable[[Path], object]] = {"my.txt": lambda file: file.write_text(TEXT)}
+"""What a reader of the document has."""
+NEEDED = {"onnx": ("onnx", "onnxscript", "onnxruntime"), "gguf": ("gguf",)}
+"""By the value of --to, the packages without which nothing is exported; for others the proof is left out."""
+PROVED_BY = {"onnx": "onnxruntime", "graph": "torch", "torch": "torch"}
+ELSEWHERE = {"llama-completion", "llama-quantize", "cd", "ollama", "npm", "llama-cli"}
+"""Programs that are not run here."""
+
+
+def blocks(document: Path) -> list[tuple[str, str]]:
+    """Kind and content of each block that can run."""
+    return re.findall(r"^```(sh|python)\n(.*?)^```$", document.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def commands(block: str) -> list[list[str]]:
+    joined = re.sub(r"\\\n\s*", " ", block)
+    return [words for words in (shlex.split(line, comments=True) for line in joined.splitlines()) if words]
+
+
+def missing(packages: tuple[str, ...]) -> list[str]:
+    return [name for name in packages if find_spec(name) is None]
+
+
+def here(words: list[str]) -> list[str]:
+    """The arguments of a command as they run here."""
+    arguments: list[str] = []
+    for word in words[1:]:
+        name, make = STANDS_FOR.get(word, (word, FILES.get(word)))
+        if make is not None and not Path(name).exists():
+            Path(name).parent.mkdir(parents=True, exist_ok=True)
+            make(Path(name))
+        arguments.append(name)
+    if "--minutes" in arguments:
+        at = arguments.index("--minutes")
+        arguments[at : at + 2] = ["--set", "training.steps=2"]
+    return arguments
+
+
+def run_command(words: list[str], extras: dict[str, Any]) -> str | None:
+    """Run one line of a shell block; the reason why it did not run, if so."""
+    if words[0] == "pip":
+        wanted = re.fullmatch(r"vitral\[([\w,-]+)\]", words[-1])
+        assert words[1] == "install"
+        assert wanted is not None
+        assert set(wanted[1].split(",")) <= set(extras)
+        return None
+    if words[0] in ELSEWHERE:
+        return f"{words[0]} is another program"
+    assert words[0] == "vitral", words
+    arguments = here(words)
+    if arguments[0] == "export":
+        to = arguments[arguments.index("--to") + 1] if "--to" in arguments else "hf"
+        lacking = missing(NEEDED.get(to, ()))
+        if lacking:
+            return f"--to {to} needs {', '.join(lacking)}"
+        if to == "gguf" or missing((PROVED_BY.get(to, "transformers"),)):
+            arguments.append("--no-proof")
+    assert run(arguments) == 0, shlex.join(words)
+    return None
+
+
+def run_python(block: str, names: dict[str, Any]) -> str | None:
+    imports = [node for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    modules = [node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name for node in imports]
+    modules += [each.name for node in imports if isinstance(node, ast.Import) for each in node.names]
+    lacking = sorted({name for name in modules if find_spec(name.partition(".")[0]) is None})
+    if lacking:
+        return f"Python needs {', '.join(lacking)}"
+    exec(compile(block, "docs/interop.md", "exec"), names)
+    return None
+
+
+@pytest.fixture
+def _at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with warnings.catch_warnings(), symbolic_lengths():
+        warnings.simplefilter("ignore")  # of foreign libraries
+        yield
+
+
+@pytest.mark.usefixtures("_at_home")
+def test_the_commands_and_the_python_of_the_document_run() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    reasons, names = dict[str, None](), dict[str, Any]()
+    for kind, block in blocks(DOCUMENTS["en"]):
+        found = [run_python(block, names)] if kind == "python" else [run_command(w, extras) for w in commands(block)]
+        reasons |= dict.fromkeys(reason for reason in found if reason is not None)
+    here_only = [reason for reason in reasons if not reason.endswith("another program")]
+    if here_only:
+        pytest.skip("; ".join(here_only))
+
+
+def test_both_documents_have_the_same_commands() -> None:
+    def work(document: Path) -> list[Any]:
+        said: list[Any] = []
+        for kind, block in blocks(document):
+            if kind == "sh":
+                said += [[word for word in words if " " not in word] for words in commands(block)]
+            else:
+                said.append(re.sub(r'"[^"]*"', "", block).split())
+        return said
+
+    assert work(DOCUMENTS["en"]) == work(DOCUMENTS["pt"])
+    assert os.path.getsize(DOCUMENTS["pt"]) > os.path.getsize(DOCUMENTS["en"]) // 2

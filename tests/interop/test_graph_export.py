@@ -1,0 +1,286 @@
+"""A model's own graph: two readers that share no code with its writer compute every named activation of the model."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from browser import NODE, as_tensor, in_node, plain
+from symbols import symbolic_lengths
+from torch import Tensor, nn
+from variants import BASE, TOKENIZER, VARIANTS, enlarged, made
+
+from vitral.cli import run as command
+from vitral.core import parts
+from vitral.core.errors import UsageError
+from vitral.core.graphs import OPERATIONS
+from vitral.core.parts import Kind, register
+from vitral.data import Tokenizer
+from vitral.interop import Graph, export_run, read_graph
+from vitral.interop.importing import Imported, write_run
+from vitral.interop.proof import MOST_DIFFERENCE
+from vitral.interop.targets.graph import graph_of_model
+from vitral.model import ModelConfig, Positions, Transformer
+from vitral.runs import LoadedRun, load_run
+
+FULL = os.environ.get("VITRAL_FULL") == "1"
+QUICK = ("lstm", "rotary of interleaved pairs", "adaptive")
+CLOSE = 1e-6
+"""Of the largest number of an activation."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _symbols() -> Iterator[None]:
+    with symbolic_lengths():
+        yield
+
+
+def tokens(time: int, vocabulary: int = 9) -> Tensor:
+    return (torch.arange(time)[None] * 7 + 3) % vocabulary
+
+
+def graph_of(model: Transformer) -> Graph:
+    document, constants = graph_of_model(model)
+    return Graph(json.loads(json.dumps(document)), constants, "")
+
+
+def require_equal(found: dict[str, Tensor], expected: dict[str, Tensor], close: float) -> None:
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        finite = value.isfinite()
+        assert found[name].shape == value.shape, name
+        assert torch.equal(found[name][~finite].to(value.dtype), value[~finite]), name
+        largest = float(value[finite].abs().max()) if finite.any() else 0.0
+        torch.testing.assert_close(found[name].to(value.dtype), value, rtol=0, atol=close * largest, msg=name)
+
+
+def lengths(context: int) -> list[int]:
+    return sorted({1, 2, 3, context - 1, context} & set(range(1, context + 1)))
+
+
+def require_the_model(model: Transformer) -> Graph:
+    """With numbers of 32 bits close, with numbers of 64 bits as close as the stored weights."""
+    graph = graph_of(model)
+    assert {node[0] for node in graph.document["nodes"]} <= OPERATIONS
+    for time in lengths(model.config.context_length):
+        ids = tokens(time, model.vocab_size)
+        traced = model.trace(ids)
+        assert list(traced) == model.activation_names
+        require_equal(graph(ids), traced, CLOSE)
+        require_equal(graph(ids, torch.float64), traced, 20 * CLOSE)
+    return graph
+
+
+@pytest.mark.parametrize("context", [1, 2, 3, 4] if FULL else [1, 3])
+def test_a_short_context_is_no_special_case(context: int) -> None:
+    config = ModelConfig.parse(
+        {**BASE, "num_layers": 1, "context_length": context, "positions": "rotary", "d_model": 12}
+    )
+    require_the_model(enlarged(Transformer(config, 9, seed=1).eval()))
+
+
+IN_NODE = """
+const weights = tensors(given.weights);
+const constants = given.graph.constants.map(({ name }) => weights[name]);
+const graph = { ...given.graph, constants };
+return given.inputs.map((ids) => {
+  const made = vitral.run(graph, tensors({ tokens: ids }));
+  return Object.fromEntries(Object.entries(made).map(([name, each]) => [name, told(each)]));
+});
+"""
+
+
+@pytest.mark.parametrize("variant", VARIANTS if FULL else QUICK)
+def test_the_graph_of_every_variant_is_the_model_at_every_length(variant: str) -> None:
+    model = made(VARIANTS[variant] if FULL else VARIANTS[variant] | {"num_layers": 1})
+    graph = require_the_model(model)
+    if NODE is None:
+        return
+    ids = [tokens(time) for time in lengths(model.config.context_length)]
+    weights = {name: plain(value) for name, value in graph.constants.items()}
+    given = {"graph": graph.document, "weights": weights, "inputs": [plain(each) for each in ids]}
+    (found,) = in_node(IN_NODE, [given])  # the script of pages computes it
+    for each, told in zip(ids, found, strict=True):
+        numbers = {name: as_tensor(value) for name, value in told.items()}
+        require_equal(numbers, model.trace(each), 20 * CLOSE)
+
+
+class Halves(Positions):
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.slope = nn.Parameter(torch.tensor(0.3))
+
+    def bias(self, time: int, source: int) -> Tensor:
+        return -self.slope * torch.arange(source // 2, source // 2 + time)[None, :, None].expand(3, time, source)
+
+
+class Centred(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.gain * (x - x.mean(-1, keepdim=True)) / (1 + x.abs().amax(-1, keepdim=True))
+
+
+OWN: dict[str, tuple[Kind, Callable[..., Any], dict[str, Any]]] = {
+    "mask": (
+        "mask",
+        lambda: lambda time, source: torch.ones(time, source).tril(source - time) > 0,
+        {"attention": {"mask": "mine"}},
+    ),
+    "activation": ("activation", lambda: lambda x: torch.nn.functional.softplus(x), {"feed_forward": "mine"}),
+    "positions": ("positions", Halves, {"positions": "mine"}),
+    "scale": ("scale", lambda heads, d_head: 0.7, {"attention": {"scale": "mine"}}),
+    "norm": ("norm", Centred, {"norm_type": "mine"}),
+}
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_own_parts_are_in_the_graph_or_refused_with_the_reason(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "_parts", {})
+    part, factory, changes = OWN[kind]
+    register(part, "mine")(factory)
+    model = enlarged(Transformer(ModelConfig.parse({**BASE, "num_layers": 1, **changes}), 9, seed=1).eval())
+    require_the_model(model)
+
+
+class Decides(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.gain if float(x.sum()) > 0 else x
+
+
+def test_a_part_that_decides_by_numbers_has_no_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "_parts", {})
+    register("norm", "mine")(Decides)
+    model = Transformer(ModelConfig.parse({**BASE, "num_layers": 1, "norm_type": "mine"}), 9, seed=1)
+    with pytest.raises(UsageError, match="--to graph"):
+        graph_of_model(model)
+
+
+def run_of(model: Transformer, folder: Path, tokenizer: Tokenizer = TOKENIZER) -> LoadedRun:
+    origin = {"form": "gpt2", "source": "a test", "files": {"of": str(model.config)}, "config": {}}
+    return load_run(write_run(Imported(model.config, model.state_dict(), tokenizer, origin), folder).path)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("graph")
+    run_of(made("tied"), folder / "run")
+    assert command(["export", str(folder / "run"), "--to", "graph", "--out", str(folder / "out")]) == 0
+    return folder
+
+
+def test_an_export_is_proved_and_is_neither_code_nor_a_pickle(written: Path) -> None:
+    out = written / "out"
+    files = {"graph.json", "model.safetensors", "tokenizer.json", "README.md", "PROOF.json"}
+    assert {file.name for file in out.iterdir()} == files
+    proof = json.loads((out / "PROOF.json").read_text())
+    run = load_run(written / "run")
+    assert proof["activation_differences"].keys() == set(run.model.activation_names)
+    assert max(proof["activation_differences"].values()) <= CLOSE
+    assert proof["relative_difference"] <= CLOSE
+    assert proof["equal_greedy_text"]
+    graph = read_graph(out)
+    assert graph.encode("abc ha") == run.tokenizer.encode("abc ha").tolist()
+    assert graph.decode(graph.encode("abc ha")) == "abc ha"
+    require_equal(graph([[1, 2, 3]]), run.model.trace(torch.tensor([[1, 2, 3]])), CLOSE)
+
+
+def test_weights_are_stored_once_by_the_names_of_the_model(written: Path) -> None:
+    held = safetensors.torch.load_file(written / "out" / "model.safetensors")
+    state = load_run(written / "run").model.state_dict()
+    assert set(held) <= set(state) | {name for name, _ in made("tied").named_buffers()}
+    assert "head.weight" not in held
+    assert all(torch.equal(held[name], state[name]) for name in set(held) & set(state))
+
+
+def test_an_export_that_computes_something_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vitral.interop.targets import graph as target
+
+    run = run_of(made({"num_layers": 1, "feed_forward": "gelu"}), tmp_path / "run")
+
+    document, constants = graph_of_model(run.model)
+
+    def changed(change: Callable[[list[Any]], None]) -> Any:
+        other = json.loads(json.dumps(document))
+        for node in other["nodes"]:
+            change(node)
+        return other, constants
+
+    def other_gelu(node: list[Any]) -> None:
+        node[1] = [*node[1], "tanh"] if node[0] == "gelu" else node[1]
+
+    def no_mask(node: list[Any]) -> None:
+        node[0] = "ge.Tensor" if node[0] == "le.Tensor" else node[0]
+
+    def other_epsilon(node: list[Any]) -> None:
+        node[1] = [*node[1][:4], 1e-3] if node[0] == "native_layer_norm" else node[1]
+
+    for change in (other_gelu, no_mask, other_epsilon):
+        monkeypatch.setattr(target, "graph_of_model", lambda _model, change=change: changed(change))
+        with pytest.raises(UsageError, match="proof"):
+            export_run(run, tmp_path / "out", to="graph")
+        assert [file.name for file in tmp_path.iterdir()] == ["run"]
+    assert MOST_DIFFERENCE <= 1e-5
+
+
+def damaged(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    path = folder / "graph.json"
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+DAMAGE: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "a later version": lambda document: document.update(version=2),
+    "an unknown operation": lambda document: document["nodes"].append(["load_library", []]),
+    "a value of the future": lambda document: document["nodes"].insert(0, ["clone", [{"at": 10_000}]]),
+    "a negative place": lambda document: document["nodes"].append(["clone", [{"at": -1}]]),
+    "a constant that is not there": lambda document: document["constants"].append({"name": "x", "shape": [1]}),
+    "another shape": lambda document: document["constants"][0].update(shape=[1, 2]),
+    "no logits": lambda document: document["outputs"].pop("logits"),
+    "no nodes": lambda document: document.pop("nodes"),
+    "a node that is none": lambda document: document["nodes"].append(3),
+    "lengths that are none": lambda document: document.update(most=[]),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_graph_is_refused_in_one_line(damage: str, written: Path, tmp_path: Path) -> None:
+    for file in (written / "out").iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    damaged(tmp_path, DAMAGE[damage])
+    with pytest.raises(UsageError, match=r"graph\.json") as caught:
+        read_graph(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["graph.json", "model.safetensors", "tokenizer.json"])
+@pytest.mark.parametrize("size", [0, 100, None])
+def test_a_missing_or_truncated_file_is_refused_in_one_line(
+    name: str, size: int | None, written: Path, tmp_path: Path
+) -> None:
+    for file in (written / "out").iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    if size is None:
+        (tmp_path / name).unlink()
+    else:
+        (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:size])
+    with pytest.raises(UsageError) as caught:
+        read_graph(tmp_path).encode("abc")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("ids", [[], [[]], [1, 2], [[0], [1]], [[11]], [[-1]], [[0] * 14]])
+def test_what_is_no_sentence_of_the_model_is_refused(ids: Any, written: Path) -> None:
+    with pytest.raises(UsageError, match="graph: "):
+        read_graph(written / "out")(ids)
