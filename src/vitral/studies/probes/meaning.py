@@ -197,7 +197,8 @@ def _senses(arms: Arms, which: str, suffix: str) -> list[Section | Plot]:
     x, y = Axis(_("after block (0: the embedding)"), ticks=list(blocks)), Axis(_("100 × cosine, same less other sense"))
     figure = line_plot(lines, x, y, title=_("Separation of two senses"))
     caption = _(
-        "Cosine within a sense less cosine across senses, in hundredths; mean over words with its 95% interval."
+        "Cosine within a sense less cosine across senses, in hundredths; mean over words with its 95% interval, not "
+        "corrected for other comparisons."
     )
     alt = _("After the last block: {cosines}.", cosines="; ".join(f"{row[0]} {row[-1]}" for row in means))
     about = _(
