@@ -7,8 +7,9 @@ import pytest
 
 from vitral.evaluation import neighbours, rank_among_baselines
 from vitral.studies import StudyResult, against_counts, loss_claims
+from vitral.studies.beside_counts import mean_loss
 from vitral.studies.claims import Check, Claim, Note
-from vitral.studies.losses import baseline_arm, difference_text, failed_seeds, headline, mean_loss
+from vitral.studies.losses import baseline_arm, difference_text, failed_seeds, headline
 from vitral.studies.results import RunResult
 
 FULL = [1.76, 1.77, 1.75]

@@ -10,9 +10,10 @@ from vitral.figures.sections import Heading, Paragraph, Section, Table
 from vitral.figures.tables import Column, DataTable
 from vitral.figures.text import NONE, big, nats, p_text, signed, unbroken
 from vitral.reports.study_figures import references
+from vitral.studies.beside_counts import mean_loss
 from vitral.studies.claims import Claim
 from vitral.studies.intervals import Interval
-from vitral.studies.losses import LossClaims, difference_text, last_losses, mean_loss
+from vitral.studies.losses import LossClaims, difference_text, last_losses
 from vitral.studies.results import RunResult, StudyResult
 from vitral.studies.tuning import Tuned
 
