@@ -39,7 +39,7 @@ SIGNS = {
     "better": Sign(COLOURS[2], "v"),
     "lower": Sign(COLOURS[0], "v"),
     "worse": Sign(COLOURS[1], "^"),
-    "higher": Sign(COLOURS[4], "^"),
+    "higher": Sign(COLOURS[3], "^"),
     "equivalent": Sign(COLOURS[0], "s"),
     "undecided": Sign(MUTED, "o", filled=False),
     "fails": Sign(INK, "X"),
