@@ -12,7 +12,7 @@ class Draft:
     """The files of an export, not yet written.
 
     Attributes:
-        form: the form that says the model.
+        form: the form that expresses the model.
         files: the content of each file by name, without the model card and the proof.
         reader: the library that opens the export.
         packages: whose versions the proof records.
