@@ -74,21 +74,41 @@ class Form:
             UsageError: it cannot be expressed; names the key, its value and the values that the form has.
         """
         self._require(model.config, UNCHANGED)
-        for rewrite in self.rewrites:
-            model = rewrite(model)
+        model = self._rewritten(model)
         self._require(model.config)
         return model
 
+    def distance(self, model: Weighted) -> tuple[int, int]:
+        """How many properties of a model keep this form from expressing it: those that no rewrite changes, and all."""
+        unchanged = self._refused(model.config, UNCHANGED)
+        try:
+            rewritten = model if unchanged else self._rewritten(model)
+        except UsageError:
+            rewritten = model
+        return len(unchanged), len(self._refused(rewritten.config))
+
+    def _rewritten(self, model: Weighted) -> Weighted:
+        for rewrite in self.rewrites:
+            model = rewrite(model)
+        return model
+
     def _require(self, config: ModelConfig, keys: Collection[str] | None = None) -> None:
-        for key, value in facts(config).items():
-            if (keys is None or key in keys) and key in self.allows and value not in self.allows[key]:
-                raise UsageError(
-                    "{form}: {key} = {value} cannot be expressed in this form, which has {known}",
-                    form=self.name,
-                    key=key,
-                    value=shown(value),
-                    known=_(" or ").join(map(shown, self.allows[key])),
-                )
+        for key, value in self._refused(config, keys).items():
+            raise UsageError(
+                "{form}: {key} = {value} cannot be expressed in this form, which has {known}",
+                form=self.name,
+                key=key,
+                value=shown(value),
+                known=_(" or ").join(map(shown, self.allows[key])),
+            )
+
+    def _refused(self, config: ModelConfig, keys: Collection[str] | None = None) -> dict[str, Any]:
+        known = {key: value for key, value in facts(config).items() if key in self.allows}
+        return {
+            key: value
+            for key, value in known.items()
+            if (keys is None or key in keys) and value not in self.allows[key]
+        }
 
     def named(self, tensors: Mapping[str, Tensor], *, tied: bool, where: str) -> dict[str, Tensor]:
         """Its tensors by their full names, without constants and without a second copy of a tied head.

@@ -57,12 +57,17 @@ def first(forms: Iterable[Form], model: Weighted) -> tuple[Form, Weighted]:
     """The first form that can express the model, and the model as it expresses it.
 
     Raises:
-        UsageError: none can; with the reason of each.
+        UsageError: none can; with the reason of the nearest form, which refuses the fewest properties of the model.
     """
-    reasons = []
+    refusals: list[tuple[Form, UsageError]] = []
     for form in forms:
         try:
             return form, form.said(model)
         except UsageError as error:
-            reasons.append(str(error))
-    raise UsageError("no form can express this model: {reasons}", reasons="; ".join(reasons))
+            refusals.append((form, error))
+    nearest = min(refusals, key=lambda refusal: refusal[0].distance(model))
+    raise UsageError(
+        "no form can express this model; the nearest is {reason} (other forms that refuse it: {others})",
+        reason=nearest[1],
+        others=len(refusals) - 1,
+    )
