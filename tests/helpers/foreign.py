@@ -32,7 +32,7 @@ OF_FORM: dict[str, dict[str, Any]] = {
     },
     "mpt": {"positions": "alibi", "bias": False, "d_ff": 64},
 }
-"""A model that each form says as it is."""
+"""A model that each form expresses as it is."""
 
 
 def of_form(form: str, vocab_size: int = 256) -> Transformer:

@@ -5,7 +5,7 @@ that is missing, or another program, is not run; the test then is skipped with t
 """
 
 import ast
-import os
+import json
 import re
 import shlex
 import tomllib
@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 from foreign import of_form, write_source
+from nanogpt import saved
+from notes_model import ROWS, NotesModel, large, notes_tensors
 from symbols import symbolic_lengths
 
 from vitral.cli import run
@@ -24,22 +27,43 @@ from vitral.cli import run
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = {"en": ROOT / "docs" / "interop.md", "pt": ROOT / "docs" / "pt" / "interop.md"}
 TEXT = "To be, or not to be, that is the question.\n" * 60
+SPOKEN = "ROMEO:\n" + TEXT
+
+
+def blocks(document: Path, kinds: str = "sh|python") -> list[tuple[str, str]]:
+    """Kind and content of each block of these kinds."""
+    return re.findall(rf"^```({kinds})\n(.*?)^```$", document.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def write_own(file: Path) -> None:
+    """The weights that the document's map of names is for."""
+    tensors = notes_tensors(large(NotesModel(128, 50, 2)))
+    safetensors.torch.save_file({name: tensor.detach().clone() for name, tensor in tensors.items()}, file)
+
+
+def write_characters(file: Path) -> None:
+    file.write_text(f"characters = {json.dumps(''.join(map(chr, range(0x100, 0x100 + ROWS))))}\n", encoding="utf-8")
+
+
 STANDS_FOR: dict[str, tuple[str, Callable[[Path], object]]] = {
     "hf:openai-community/gpt2": ("hub/gpt2", lambda folder: write_source(folder, "gpt2", of_form("gpt2"))),
 }
 """What the network would bring: what is made here in its place."""
-FILES: dict[str, Callable[[Path], object]] = {"my.txt": lambda file: file.write_text(TEXT)}
+FILES: dict[str, Callable[[Path], object]] = {
+    "my.txt": lambda file: file.write_text(TEXT),
+    "data/shakespeare_char/input.txt": lambda file: file.write_text(SPOKEN),
+    "out-shakespeare-char/ckpt.pt": lambda file: saved(file, rows=len(set(SPOKEN))),
+    "out/ckpt.pt": lambda file: saved(file, rows=300),
+    "model.safetensors": write_own,
+    "names.toml": lambda file: file.write_text(blocks(DOCUMENTS["en"], "toml")[0][1], encoding="utf-8"),
+    "tokens.toml": write_characters,
+}
 """What a reader of the document has."""
 NEEDED = {"onnx": ("onnx", "onnxscript", "onnxruntime"), "gguf": ("gguf",)}
 """By the value of --to, the packages without which nothing is exported; for others the proof is left out."""
-PROVED_BY = {"onnx": "onnxruntime", "graph": "torch", "torch": "torch"}
+PROVED_BY = {"onnx": "onnxruntime", "graph": "torch", "torch-nn": "torch"}
 ELSEWHERE = {"llama-completion", "llama-quantize", "cd", "ollama", "npm", "llama-cli"}
 """Programs that are not run here."""
-
-
-def blocks(document: Path) -> list[tuple[str, str]]:
-    """Kind and content of each block that can run."""
-    return re.findall(r"^```(sh|python)\n(.*?)^```$", document.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
 def commands(block: str) -> list[list[str]]:
@@ -68,9 +92,9 @@ def here(words: list[str]) -> list[str]:
 
 def run_command(words: list[str], extras: dict[str, Any]) -> str | None:
     """Run one line of a shell block; the reason why it did not run, if so."""
-    if words[0] == "pip":
-        wanted = re.fullmatch(r"vitral\[([\w,-]+)\]", words[-1])
-        assert words[1] == "install"
+    if words[0] == "python":
+        wanted = re.fullmatch(r"\.\[([\w,-]+)\]", words[-1])
+        assert words[1:5] == ["-m", "pip", "install", "-e"]
         assert wanted is not None
         assert set(wanted[1].split(",")) <= set(extras)
         return None
@@ -121,15 +145,22 @@ def test_the_commands_and_the_python_of_the_document_run() -> None:
         pytest.skip("; ".join(here_only))
 
 
-def test_both_documents_have_the_same_commands() -> None:
+def test_both_documents_have_the_same_commands_and_sections() -> None:
     def work(document: Path) -> list[Any]:
-        said: list[Any] = []
-        for kind, block in blocks(document):
+        found: list[Any] = []
+        for kind, block in blocks(document, "sh|python|toml"):
             if kind == "sh":
-                said += [[word for word in words if " " not in word] for words in commands(block)]
+                found += [[word for word in words if " " not in word] for words in commands(block)]
+            elif kind == "toml":
+                found.append(tomllib.loads(block))
             else:
-                said.append(re.sub(r'"[^"]*"', "", block).split())
-        return said
+                found.append(re.sub(r'"[^"]*"', "", block).split())
+        return found
 
-    assert work(DOCUMENTS["en"]) == work(DOCUMENTS["pt"])
-    assert os.path.getsize(DOCUMENTS["pt"]) > os.path.getsize(DOCUMENTS["en"]) // 2
+    def shape(document: Path) -> list[str]:
+        lines = document.read_text(encoding="utf-8").splitlines()
+        return [line[:2] for line in lines if re.match(r"## |\| |- |\*\*.*\*\*$", line)]
+
+    english, portuguese = DOCUMENTS.values()
+    assert work(english) == work(portuguese)
+    assert shape(english) == shape(portuguese)

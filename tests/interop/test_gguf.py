@@ -59,7 +59,7 @@ GGUF: dict[str, dict[str, Any]] = {
         },
     },
 }
-"""Models that a GGUF file says exactly; its activation is GELU by tanh."""
+"""Models that a GGUF file expresses exactly; its activation is GELU by tanh."""
 
 TEXT = "Don't: “é” 日本, ß; it's 1 234 a  b ?\n\n .x <PAD> <|end|> ção"
 CHARACTERS = CharTokenizer("".join(sorted(set(TEXT))))

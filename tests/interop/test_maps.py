@@ -92,7 +92,7 @@ def test_every_variant_is_the_same_function_in_a_form_or_refused_with_the_reason
     assert {one for rule in rules for one in rule.ours} == said.weights.keys()
 
 
-SAID_BY = {
+EXPRESSED_BY = {
     "pre": "gpt2",
     "post": "opt",
     "no attention": "gpt2",
@@ -110,8 +110,8 @@ SAID_BY = {
 }
 
 
-@pytest.mark.parametrize(("variant", "form"), list(SAID_BY.items()))
-def test_the_first_form_that_can_say_a_model_is_chosen(variant: str, form: str | None) -> None:
+@pytest.mark.parametrize(("variant", "form"), list(EXPRESSED_BY.items()))
+def test_the_first_form_that_can_express_a_model_is_chosen(variant: str, form: str | None) -> None:
     if form is not None:
         assert chosen("hf", weighted(made(variant)))[0].name == form
         return
@@ -146,3 +146,25 @@ def test_biases_that_are_zero_are_no_biases_and_others_are_refused() -> None:
         model.get_parameter("blocks.0.mlp.up.bias").add_(0.5)
     with pytest.raises(UsageError, match=r"bias\.feed_forward"):
         all_forms()["mpt"].said(weighted(model))
+
+
+LIKE_LLAMA = {"norm_type": "rmsnorm", "feed_forward": "swiglu", "bias": False, "positions": "rotary", "d_head": 6}
+
+
+@pytest.mark.parametrize(
+    ("parts", "form", "key"),
+    [
+        (LIKE_LLAMA | {"attention": {"mask": {"name": "prefix", "length": 3}}}, "llama", "attention.mask"),
+        ({"norm": "post", "feed_forward": "relu", "positions": "relative"}, "opt", "positions"),
+        ({"positions": "rotary", "d_model": 24, "feed_forward": "swiglu"}, "gpt-neox", "feed_forward"),
+    ],
+)
+def test_a_refusal_has_the_reason_of_the_nearest_form(parts: dict[str, Any], form: str, key: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        chosen("hf", weighted(made(parts)))
+    told = str(caught.value)
+    assert f"{form}: {key} = " in told
+    assert sum(f"{name}: " in told for name in all_forms()) == 1
+    assert str(len(all_forms()) - 1) in told
+    assert "\n" not in told
+    assert len(told) < 250

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import safetensors.torch
 import torch
+from notes_model import CONTEXT, HEADS, LAYERS, ROWS, WIDTH, NotesModel, large, notes_tensors
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -18,7 +18,6 @@ from vitral.interop.rules import packed
 from vitral.interop.tokenizers import written
 from vitral.runs import load_run
 
-WIDTH, CONTEXT, LAYERS, HEADS, ROWS = 12, 8, 2, 3, 256
 SIZE = WIDTH // HEADS
 TOKENS = [3, 1, 4, 1, 5, 9, 2, 6]
 MODEL = f"""
@@ -49,39 +48,6 @@ feed_forward = "relu"
 """The model of the course notes: `MM`, and a head called `ln_f`."""
 
 
-class NotesModel(nn.Module):
-    """The course notes' model in Python, its attention by torch's own module."""
-
-    def __init__(self, width: int = WIDTH, context: int = CONTEXT, heads: int = HEADS) -> None:
-        super().__init__()
-        self.wte, self.wpe = nn.Embedding(ROWS, width), nn.Embedding(context, width)
-        self.MM = nn.ModuleList(nn.MultiheadAttention(width, heads, batch_first=True) for _ in range(LAYERS))
-        self.scale1 = nn.ModuleList(nn.LayerNorm(width) for _ in range(LAYERS))
-        self.scale2 = nn.ModuleList(nn.LayerNorm(width) for _ in range(LAYERS))
-        self.FFN = nn.ModuleList(
-            nn.Sequential(nn.Linear(width, 4 * width), nn.ReLU(), nn.Linear(4 * width, width)) for _ in range(LAYERS)
-        )
-        self.scale3, self.ln_f = nn.LayerNorm(width), nn.Linear(width, ROWS, bias=False)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """The logits."""
-        time = tokens.shape[1]
-        later = torch.ones(time, time).triu(1).bool()
-        x = self.wte(tokens) + self.wpe.weight[:time]
-        for layer in range(LAYERS):
-            inner = self.scale1[layer](x)
-            x = x + self.MM[layer](inner, inner, inner, attn_mask=later, need_weights=False)[0]
-            x = x + self.FFN[layer](self.scale2[layer](x))
-        return self.ln_f(self.scale3(x))
-
-
-def large(model: nn.Module) -> Any:
-    drawn = torch.Generator().manual_seed(1)
-    for parameter in model.parameters():
-        parameter.data = torch.randn(parameter.shape, generator=drawn) / 2
-    return model.eval()
-
-
 def write(folder: Path, tensors: dict[str, Tensor], names: str) -> tuple[Path, Path]:
     folder.mkdir(exist_ok=True)
     safetensors.torch.save_file(
@@ -99,7 +65,7 @@ def logits(path: Path) -> Tensor:
 
 def test_the_model_of_the_notes(tmp_path: Path) -> None:
     model = large(NotesModel())
-    tensors = {name.replace("out_proj.", "out_proj_"): tensor for name, tensor in model.state_dict().items()}
+    tensors = notes_tensors(model)
     source, names = write(tmp_path / "notes", tensors, MODEL + NOTES)
     run = import_model(source, tmp_path / "run", names=names)
     with torch.inference_mode():
@@ -115,7 +81,7 @@ def test_the_map_of_the_manual_is_the_one_that_works(tmp_path: Path) -> None:
     written_map = re.search(r"```toml\n(ignored.*?)```", manual, re.DOTALL)
     assert written_map is not None
     model = large(NotesModel(128, 50, 2))
-    tensors = {name.replace("out_proj.", "out_proj_"): tensor for name, tensor in model.state_dict().items()}
+    tensors = notes_tensors(model)
     source, names = write(tmp_path / "notes", tensors, written_map[1])
     with torch.inference_mode():
         expected = model(torch.tensor([TOKENS]))[0]
@@ -125,7 +91,7 @@ def test_the_map_of_the_manual_is_the_one_that_works(tmp_path: Path) -> None:
 
 def test_its_vocabulary_with_padding_first(tmp_path: Path) -> None:
     model = large(NotesModel())
-    tensors = {name.replace("out_proj.", "out_proj_"): tensor for name, tensor in model.state_dict().items()}
+    tensors = notes_tensors(model)
     tensors |= {name: tensors[name][:5] for name in ("wte.weight", "ln_f.weight")}
     source, names = write(tmp_path / "notes", tensors, MODEL + NOTES)
     (tmp_path / "tokens.toml").write_text(r'characters = " \nAa"' + "\npad = true\n")

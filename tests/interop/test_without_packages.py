@@ -5,13 +5,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from symbols import symbolic_lengths
 from variants import TOKENIZER, made
 
 from vitral.core.errors import UsageError
 from vitral.data import ByteTokenizer
 from vitral.interop import export_run
+from vitral.interop.card import prompted
+from vitral.interop.draft import PROMPT
 from vitral.interop.importing import Imported, write_run
-from vitral.interop.targets.onnx import prompt_of, use
+from vitral.interop.targets.onnx import use
 from vitral.interop.targets.onnx_model import cache_names, has_cache, needs_length
 from vitral.lab import health
 from vitral.runs import load_run
@@ -53,8 +56,20 @@ def test_the_card_tells_what_each_kind_of_model_keeps() -> None:
     assert cache_names(lstm, before=False)[:2] == ["present_state.0.hidden", "present_state.0.cell"]
     assert (needs_length(window), needs_length(lstm), needs_length(alone)) == (False, True, False)
     assert "past_length" in "".join(use(lstm))
-    assert (prompt_of(TOKENIZER), prompt_of(ByteTokenizer())) == ("a", "A prompt")
-    assert 'encode("a"' in "".join(use(lstm, prompt_of(TOKENIZER)))
+    assert 'encode("a"' in "".join(prompted(use(lstm), TOKENIZER))
+    assert prompted(use(lstm), ByteTokenizer()) == use(lstm)
     for variant in ("bidirectional", "neither", "no layer"):
         assert not has_cache(made(variant))
         assert "model_with_past" not in "".join(use(made(variant)))
+
+
+@pytest.mark.parametrize("to", ["gpt2", "torch-nn", "graph"])
+def test_the_prompt_of_the_card_is_one_that_the_tokenizer_accepts(to: str, tmp_path: Path) -> None:
+    model = made("pre")
+    origin = {"form": "gpt2", "source": "a test", "files": {}, "config": {}}
+    run = load_run(write_run(Imported(model.config, model.state_dict(), TOKENIZER, origin), tmp_path / "run").path)
+    with symbolic_lengths():
+        export_run(run, tmp_path / "out", to=to, proof=False)
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert '("a"' in card
+    assert PROMPT not in card

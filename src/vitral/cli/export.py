@@ -17,8 +17,8 @@ def export(
         typer.Option(
             metavar="NAME",
             help="A form of transformers (gpt2, llama, mistral, gpt-neox, opt, gpt-neo, mpt; hf takes the first that "
-            "can say the model), torch-nn, onnx, gguf for llama.cpp and Ollama, or graph, every operation as JSON, for "
-            "any model.",
+            "can express the model), torch-nn, onnx, gguf for llama.cpp and Ollama, or graph, every operation as JSON, "
+            "for any model.",
         ),
     ] = "hf",
     proof: Annotated[
@@ -29,7 +29,7 @@ def export(
 ) -> None:
     """Write a run as a folder that another library opens, with tokenizer, model card and proof.
 
-    The logits are the same up to rounding; a model that no form can say is refused with the reason.
+    The logits are the same up to rounding; a model that no form can express is refused with the reason.
     """
     from vitral.cli.screen import print_json, say
     from vitral.lab import export as export_model

@@ -31,7 +31,7 @@ def import_model(
     names: Annotated[
         Path | None,
         typer.Option(
-            "--map", metavar="FILE", help="TOML file that says the names of the tensors; see docs/interop.md."
+            "--map", metavar="FILE", help="TOML file that maps the names of the tensors; see docs/interop.md."
         ),
     ] = None,
 ) -> None:

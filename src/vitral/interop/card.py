@@ -1,13 +1,14 @@
 """The model card of an export: the text, the losses beside the baselines, how to use the model and make it again."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from vitral.core.errors import UsageError
-from vitral.data import SOURCES
+from vitral.data import SOURCES, Tokenizer
 from vitral.evaluation import NgramBaselines
-from vitral.interop.draft import Draft
+from vitral.interop.draft import PROMPT, Draft
 from vitral.interop.proof import Proof
 from vitral.model import count_parameters
 from vitral.runs import LoadedRun
@@ -47,7 +48,7 @@ def card(run: LoadedRun, drafted: Draft, proof: Proof | None, command: str) -> s
         "",
         "## Use",
         "",
-        *drafted.use,
+        *prompted(drafted.use, run.tokenizer),
         "",
         f"Generation ends at the context, {config.context_length} tokens."
         + (" A character that the text did not have is refused." if run.tokenizer.name == "char" else ""),
@@ -61,6 +62,17 @@ def card(run: LoadedRun, drafted: Draft, proof: Proof | None, command: str) -> s
         f"Run `{run.sealed.identity.run}`, step {run.step:,}.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def prompted(lines: Sequence[str], tokenizer: Tokenizer) -> list[str]:
+    """Lines of a card with a prompt that the tokenizer accepts: one of characters has only those of its text."""
+    try:
+        tokenizer.encode(PROMPT)
+    except UsageError:
+        text = tokenizer.decode(range(tokenizer.vocab_size))
+        prompt = next((letter for letter in text if letter.isalpha()), text[:1])
+        return [line.replace(f'"{PROMPT}"', json.dumps(prompt, ensure_ascii=False)) for line in lines]
+    return list(lines)
 
 
 def _of_text(record: Mapping[str, Any]) -> list[str]:

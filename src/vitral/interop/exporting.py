@@ -33,7 +33,7 @@ class Export:
 
     Attributes:
         path: its folder.
-        form: the form that says the model.
+        form: the form that expresses the model.
         proof: None if it was left out.
     """
 
@@ -49,12 +49,12 @@ def export_run(run: LoadedRun, out: Path, *, to: str = ANY, proof: bool = True, 
     Args:
         run: the run.
         out: the folder to create.
-        to: a form, "hf" for the first of transformers that can say the model, or one of `TARGETS`.
+        to: a form, "hf" for the first of transformers that can express the model, or one of `TARGETS`.
         proof: whether the library opens the export before it gets its name.
         command: the command that makes it again, for the model card.
 
     Raises:
-        UsageError: no form can say the model, `out` exists, or the proof fails; nothing is left behind.
+        UsageError: no form can express the model, `out` exists, or the proof fails; nothing is left behind.
         StorageError: the folder cannot be written.
     """
     if out.exists() or out.is_symlink():

@@ -21,13 +21,13 @@ Prepare = Callable[[dict[str, Tensor], Settings], dict[str, Tensor]]
 
 @dataclass(frozen=True)
 class Form:
-    """A foreign model: its configuration, its names, and what of ours it can say.
+    """A foreign model: its configuration, its names, and what of ours it can express.
 
     Attributes:
         name: what users type after `--to`.
         model_type: its name in `config.json`.
         architecture: its class in transformers.
-        allows: keys of our configuration (`facts`) and the values that it can say.
+        allows: keys of our configuration (`facts`) and the values that it can express.
         rewrites: changes of our model that keep the function, tried before an export is refused.
         read: its configuration → ours as plain data; every key is taken.
         write: ours → its configuration, without the keys common to all forms.
@@ -38,7 +38,7 @@ class Form:
         ignored: ends of the names of its constants, which are no weights.
         aliases: other names of a tensor in files of other versions.
         prepare: changes its tensors and its configuration before they are read (import only).
-        ties: whether its head is its embedding where `tie_word_embeddings` is not said.
+        ties: whether its head is its embedding where `tie_word_embeddings` is not given.
     """
 
     name: str
@@ -61,40 +61,60 @@ class Form:
         """Our configuration of a foreign one, every key of which is understood.
 
         Raises:
-            UsageError: a key is unknown, or its value cannot be said in Vitral.
+            UsageError: a key is unknown, or Vitral cannot express its value.
         """
         plain = self.read(settings)
         settings.end()
         return model_config(plain, settings.where)
 
     def said(self, model: Weighted) -> Weighted:
-        """The model in the way that this form can say.
+        """The model, rewritten until this form can express it.
 
         Raises:
-            UsageError: it cannot; names the key, its value and what the form has.
+            UsageError: it cannot be expressed; names the key, its value and the values that the form has.
         """
         self._require(model.config, UNCHANGED)
-        for rewrite in self.rewrites:
-            model = rewrite(model)
+        model = self._rewritten(model)
         self._require(model.config)
         return model
 
+    def distance(self, model: Weighted) -> tuple[int, int]:
+        """How many properties of a model keep this form from expressing it: those that no rewrite changes, and all."""
+        unchanged = self._refused(model.config, UNCHANGED)
+        try:
+            rewritten = model if unchanged else self._rewritten(model)
+        except UsageError:
+            rewritten = model
+        return len(unchanged), len(self._refused(rewritten.config))
+
+    def _rewritten(self, model: Weighted) -> Weighted:
+        for rewrite in self.rewrites:
+            model = rewrite(model)
+        return model
+
     def _require(self, config: ModelConfig, keys: Collection[str] | None = None) -> None:
-        for key, value in facts(config).items():
-            if (keys is None or key in keys) and key in self.allows and value not in self.allows[key]:
-                raise UsageError(
-                    "{form}: {key} = {value} cannot be said in this form, which has {known}",
-                    form=self.name,
-                    key=key,
-                    value=shown(value),
-                    known=_(" or ").join(map(shown, self.allows[key])),
-                )
+        for key, value in self._refused(config, keys).items():
+            raise UsageError(
+                "{form}: {key} = {value} cannot be expressed in this form, which has {known}",
+                form=self.name,
+                key=key,
+                value=shown(value),
+                known=_(" or ").join(map(shown, self.allows[key])),
+            )
+
+    def _refused(self, config: ModelConfig, keys: Collection[str] | None = None) -> dict[str, Any]:
+        known = {key: value for key, value in facts(config).items() if key in self.allows}
+        return {
+            key: value
+            for key, value in known.items()
+            if (keys is None or key in keys) and value not in self.allows[key]
+        }
 
     def named(self, tensors: Mapping[str, Tensor], *, tied: bool, where: str) -> dict[str, Tensor]:
         """Its tensors by their full names, without constants and without a second copy of a tied head.
 
         Raises:
-            UsageError: the head is said to be the embedding, and the file has another one.
+            UsageError: the head is tied to the embedding, and the file has another one.
         """
         weights = {name: tensor for name, tensor in tensors.items() if not name.endswith(tuple(self.ignored))}
         if self.prefix and not any(name.startswith(self.prefix) for name in weights):
@@ -116,7 +136,7 @@ USUAL_WIDTH, SOME = "4 d_model", "1 or more"
 
 
 def facts(config: ModelConfig) -> dict[str, Any]:
-    """What of a configuration a form may not be able to say, by key."""
+    """The properties of a configuration that a form may not be able to express, by key."""
     attention, biases = config.attention, config.biases
     layers = range(config.num_layers)
     masks = [] if attention == "none" else [getattr(attention.mask.of(layer), "name", "own") for layer in layers]

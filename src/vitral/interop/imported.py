@@ -1,4 +1,4 @@
-"""A model of another library as Vitral says it, before it is a run."""
+"""A model of another library as Vitral expresses it, before it is a run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

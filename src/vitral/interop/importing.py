@@ -37,11 +37,11 @@ def import_model(
         out: the run folder to create.
         tokenizer: where the model has none: a folder with `tokenizer.json`, that file, `hf:OWNER/NAME`, a `.tiktoken`
             or `.toml` file, or the training text of a model of characters.
-        names: a TOML file that says which tensor of ours is which of theirs (`vitral.interop.name_map`).
+        names: a TOML file that names their tensor for each of ours (`vitral.interop.name_map`).
         hub: stands in for the package `huggingface_hub`.
 
     Raises:
-        UsageError: the model cannot be read, or cannot be said in Vitral; nothing is left behind.
+        UsageError: the model cannot be read, or cannot be expressed in Vitral; nothing is left behind.
         StorageError: the run cannot be written.
     """
     refuse_existing(out)
@@ -54,7 +54,7 @@ def read_model(
     """A model of any library that is known here.
 
     Raises:
-        UsageError: it cannot be read, or cannot be said in Vitral.
+        UsageError: it cannot be read, or cannot be expressed in Vitral.
     """
     path = Path(source)
     if names is not None:
@@ -63,8 +63,8 @@ def read_model(
         return read_nanogpt(path, tokenizer=tokenizer, hub=hub)
     if path.suffix == ".safetensors":
         raise UsageError(
-            "{path}: tensors alone do not say what they are; give the folder with config.json, or --map NAMES.toml, "
-            "which says their names",
+            "{path}: tensors alone are no model; give the folder with config.json, or --map NAMES.toml, which maps "
+            "their names",
             path=path,
         )
     return read_transformers(source, tokenizer=tokenizer, hub=hub)
@@ -74,7 +74,7 @@ def read_transformers(source: str | Path, *, tokenizer: str | Path | None = None
     """A model of transformers, or one that Vitral wrote for torch.nn.
 
     Raises:
-        UsageError: it cannot be read, or cannot be said in Vitral.
+        UsageError: it cannot be read, or cannot be expressed in Vitral.
     """
     folder, place = fetched(str(source), hub) if is_hub(str(source)) else (Path(source), {})
     foreign = read_foreign(folder)

@@ -15,7 +15,7 @@ from vitral.interop.forms.torch_nn import TORCH_NN
 from vitral.interop.rewrites import Weighted
 
 ANY = "hf"
-"""Instead of a form: the first that can say the model."""
+"""Instead of a form: the first that can express the model."""
 
 
 @checked
@@ -42,10 +42,10 @@ def form_of_type(model_type: object, where: str) -> Form:
 
 
 def chosen(name: str, model: Weighted) -> tuple[Form, Weighted]:
-    """A form by its name, or with `ANY` the first that can say the model; and the model as it says it.
+    """A form by its name, or with `ANY` the first that can express the model; and the model as it expresses it.
 
     Raises:
-        UsageError: the form cannot say the model.
+        UsageError: the form cannot express the model.
     """
     known = all_forms()
     if name in known:
@@ -54,15 +54,20 @@ def chosen(name: str, model: Weighted) -> tuple[Form, Weighted]:
 
 
 def first(forms: Iterable[Form], model: Weighted) -> tuple[Form, Weighted]:
-    """The first form that can say the model, and the model as it says it.
+    """The first form that can express the model, and the model as it expresses it.
 
     Raises:
-        UsageError: none can; with the reason of each.
+        UsageError: none can; with the reason of the nearest form, which refuses the fewest properties of the model.
     """
-    reasons = []
+    refusals: list[tuple[Form, UsageError]] = []
     for form in forms:
         try:
             return form, form.said(model)
         except UsageError as error:
-            reasons.append(str(error))
-    raise UsageError("no form can say this model: {reasons}", reasons="; ".join(reasons))
+            refusals.append((form, error))
+    nearest = min(refusals, key=lambda refusal: refusal[0].distance(model))
+    raise UsageError(
+        "no form can express this model; the nearest is {reason} (other forms that refuse it: {others})",
+        reason=nearest[1],
+        others=len(refusals) - 1,
+    )

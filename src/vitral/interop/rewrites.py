@@ -1,4 +1,4 @@
-"""Rewrites: another configuration and other weights of the same function, for forms that can say only the other."""
+"""Rewrites: another configuration and other weights of the same function, for forms that can express only the other."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping

@@ -133,5 +133,5 @@ class Settings:
     def refused(self, key: str, value: Any) -> UsageError:
         """The error for a value that Vitral's model does not have."""
         return UsageError(
-            "{where}: {key} = {value} cannot be said in Vitral", where=self.where, key=key, value=shown(value)
+            "{where}: {key} = {value} cannot be expressed in Vitral", where=self.where, key=key, value=shown(value)
         )

@@ -27,10 +27,10 @@ def import_(
         out: the run's folder; a free one under `runs/` if None.
         tokenizer: where the model has none: a `tokenizer.json` or a folder with one, `hf:OWNER/NAME`, a `.tiktoken` or
             `.toml` file, or the training text of a model of characters.
-        names: a TOML file that says which tensor of ours is which of theirs (docs/interop.md).
+        names: a TOML file that names their tensor for each of ours (docs/interop.md).
 
     Raises:
-        UsageError: the model cannot be read, or cannot be said in Vitral; nothing is left behind.
+        UsageError: the model cannot be read, or cannot be expressed in Vitral; nothing is left behind.
         StorageError: writing to disk failed.
     """
     folder = folder_for(source) if out is None else Path(out)
@@ -52,12 +52,12 @@ def export(
         run: a folder, or a run.
         out: the folder to create.
         to: the form: "gpt2", "llama", "mistral", "gpt-neox", "opt", "gpt-neo", "mpt", or "hf" for the first of them
-            that can say the model; "torch-nn", "onnx", "gguf" or "graph".
+            that can express the model; "torch-nn", "onnx", "gguf" or "graph".
         proof: whether the other library opens the export and gives the same logits; needs the extra `interop`.
         checkpoint: "best" or "last".
 
     Raises:
-        UsageError: no form can say the model, the proof fails or a library is missing; nothing is left behind.
+        UsageError: no form can express the model, the proof fails or a library is missing; nothing is left behind.
         StorageError: writing to disk failed.
     """
     folder = path_of(run)

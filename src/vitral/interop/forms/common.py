@@ -1,4 +1,4 @@
-"""What is usual in forms: the values that they can say, the rewritings that they try, the rule of the head."""
+"""What is usual in forms: the values that they can express, the rewritings that they try, the rule of the head."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -47,7 +47,7 @@ _USUAL: dict[str, tuple[Any, ...]] = {
 
 
 def allowing(others: Mapping[str, tuple[Any, ...] | None]) -> dict[str, tuple[Any, ...]]:
-    """The values that a form can say.
+    """The values that a form can express.
 
     Args:
         others: keys whose values are not the usual ones; None for any value.

@@ -17,7 +17,7 @@ def read_rotary(settings: Settings, fraction: float = 1.0) -> dict[str, Any]:
 
     Args:
         settings: the configuration.
-        fraction: the share of a head that turns where nothing is said.
+        fraction: the share of a head that turns where none is given.
     """
     rope = settings.inside("rope_parameters")
     scaling = settings.inside("rope_scaling")

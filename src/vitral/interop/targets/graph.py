@@ -38,7 +38,7 @@ def draft(run: LoadedRun, _to: str) -> Draft:
     """A run as a graph.
 
     Raises:
-        UsageError: an own part of the model does something that no graph can say.
+        UsageError: an own part of the model does something that no graph can express.
     """
     graph, constants = graph_of_model(run.model)
     files = {
@@ -53,7 +53,7 @@ def graph_of_model(model: Transformer) -> tuple[Plain, dict[str, Tensor]]:
     """The graph of a model with its named activations, and its constants by name: float32, int32 or truth values.
 
     Raises:
-        UsageError: an own part of the model does something that no graph can say.
+        UsageError: an own part of the model does something that no graph can express.
     """
     model.eval()
     context = model.config.context_length

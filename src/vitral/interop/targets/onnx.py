@@ -1,7 +1,6 @@
 """ONNX: graphs for onnxruntime and every other runtime that reads them, with a tokenizer."""
 
 import importlib
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.core.files import as_json
-from vitral.data.tokenizers import Tokenizer
 from vitral.interop.draft import Draft
 from vitral.interop.proof import Opened, cannot_open
 from vitral.interop.targets.onnx_graphs import ACTIVATIONS, DATA, LOGITS, PAST, TOKENS, graph_files
@@ -25,12 +23,11 @@ from vitral.runs import LoadedRun
 FORM = "onnx"
 FILES = (LOGITS, PAST, ACTIVATIONS, DATA, DOCUMENT, SETTINGS, GENERATION)
 _FRONT = ("library_name: onnxruntime", "pipeline_tag: text-generation")
-_PROMPT = "A prompt"
 _USE = """```python
 import numpy, onnxruntime, tokenizers
 
 session, tokenizer = onnxruntime.InferenceSession("{file}"), tokenizers.Tokenizer.from_file("{tokenizer}")
-ids = tokenizer.encode({prompt}, add_special_tokens=False).ids
+ids = tokenizer.encode("A prompt", add_special_tokens=False).ids
 while len(ids) < {length}:
     ids.append(int(session.run(["logits"], {{"{tokens}": numpy.array([ids])}})[0][0, -1].argmax()))
 print(tokenizer.decode(ids, skip_special_tokens=False))
@@ -74,21 +71,10 @@ def require() -> Any:
         ) from None
 
 
-def prompt_of(tokenizer: Tokenizer) -> str:
-    """A prompt that the tokenizer accepts: a character tokenizer has only the characters of its text."""
-    try:
-        tokenizer.encode(_PROMPT)
-    except UsageError:
-        text = tokenizer.decode(range(tokenizer.vocab_size))
-        return next((letter for letter in text if letter.isalpha()), text[:1])
-    return _PROMPT
-
-
-def use(model: Transformer, prompt: str = _PROMPT) -> list[str]:
+def use(model: Transformer) -> list[str]:
     """The lines of the model card that show how to use the graphs."""
     length = model.config.context_length
-    said = json.dumps(prompt, ensure_ascii=False)
-    lines = _USE.format(file=LOGITS, tokenizer=DOCUMENT, length=min(50, length), tokens=TOKENS, prompt=said).split("\n")
+    lines = _USE.format(file=LOGITS, tokenizer=DOCUMENT, length=min(50, length), tokens=TOKENS).split("\n")
     lines += [
         "",
         f"`{LOGITS}`: `{TOKENS}`, int64 `[batch, time]`, gives `logits`, `[batch, time, vocab]`.",

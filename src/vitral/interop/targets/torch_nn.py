@@ -82,7 +82,7 @@ def draft(run: LoadedRun, to: str) -> Draft:
     """A run as a state dict of torch's own modules.
 
     Raises:
-        UsageError: they cannot say the model.
+        UsageError: they cannot express the model.
     """
     said = TORCH_NN.said(Weighted(run.model.config, run.model.state_dict()))
     weights = exported(TORCH_NN.rules(said.config), said.weights)

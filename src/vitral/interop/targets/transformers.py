@@ -38,7 +38,7 @@ def draft(run: LoadedRun, to: str) -> Draft:
     """A run in a form of transformers.
 
     Raises:
-        UsageError: no such form, or it cannot say the model.
+        UsageError: no such form, or it cannot express the model.
     """
     form, said = chosen(to, Weighted(run.model.config, run.model.state_dict()))
     files = {
