@@ -442,10 +442,11 @@ def _changed(raw: bytes, draw: random.Random, within: int) -> bytes:
 
 
 def test_the_loader_knows_no_pickle() -> None:
-    """Nowhere in the package: no pickle, no torch.load, no eval, no yaml.load."""
+    """Nowhere in the package: no pickle, no torch.load but of tensors and plain data alone, no eval, no yaml.load."""
     package = Path(sys.modules["vitral"].__file__ or "").parent
     for path in package.rglob("*.py"):
         text = path.read_text(encoding="utf-8").replace("safetensors.torch.", "safetensors.")
+        text = re.sub(r"torch\.load\([^\n]*weights_only=True", "", text)
         for word in (
             "import pickle",
             "torch.load(",

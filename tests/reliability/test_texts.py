@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.reliability.conftest import Tally, scaled
 from vitral.core.errors import UsageError
-from vitral.data import CorpusConfig, corpora, load_corpus, prepare, prepare_recorded, recorded
+from vitral.data import CorpusConfig, corpora, load_corpus, prepare, prepare_recorded, recorded, sources
 from vitral.data.long_texts import pieces
 from vitral.data.texts import Document, Reading, read_file
 
@@ -243,7 +243,7 @@ def test_a_strangers_source_is_harmless(
         raise AssertionError("a download was started, or a folder was read")
 
     monkeypatch.setattr(recorded, "read_file", watched)
-    monkeypatch.setattr(corpora, "_download", never)
+    monkeypatch.setattr(sources, "_download", never)
     monkeypatch.setattr(socket.socket, "connect", never)
     monkeypatch.setattr(socket, "getaddrinfo", never)
     monkeypatch.setattr(corpora, "_of_files", never)
