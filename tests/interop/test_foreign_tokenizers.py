@@ -31,8 +31,8 @@ def filled(length: int, direction: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """A document that Vitral could not have written: without a pre-tokenizer's rule of ours."""
-    folder = tmp_path_factory.mktemp("source")
+    """A document that Vitral could not have written: it makes letters small."""
+    folder = tmp_path_factory.mktemp("tokens") / "source"
     write_source(folder, "gpt2", of_form("gpt2"))
     return json.loads((folder / "tokenizer.json").read_text()) | {"normalizer": {"type": "Lowercase"}}
 

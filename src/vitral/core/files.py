@@ -11,8 +11,9 @@ import threading
 import zlib
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from vitral.core.errors import StorageError, reason
 from vitral.core.language import _
@@ -65,7 +66,7 @@ def read_capped(path: Path, most: int) -> bytes:
 
 
 @contextmanager
-def open_regular(path: Path) -> Generator[BinaryIO]:
+def open_regular(path: Path) -> Generator[BufferedReader]:
     """A regular file, open for reading.
 
     Raises:

@@ -110,7 +110,7 @@ class FileTokenizer:
             unseen = self._unseen(valid)
             if not unseen:
                 raise
-            if replacement is None or replacement in unseen:
+            if replacement is None or self._unseen(replacement):
                 alphabet = _("the tokenizer's alphabet of {number:,} characters", number=len(self._texts))
                 raise UnseenCharacter(unseen[0], valid.index(unseen[0]), alphabet) from None
             found = self._ids(valid.translate({ord(character): replacement for character in unseen}))
