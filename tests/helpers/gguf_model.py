@@ -38,16 +38,19 @@ class GgufModel:
             stream = stream + self.tensors["position_embd.weight"][: len(ids)]
         for layer in range(self.said("block_count")):
             block = f"blk.{layer}."
-            stream = stream + self.attention(self.norm(stream, f"{block}attn_norm"), block)
-            inner = self.norm(stream, f"{block}ffn_norm")
+            attended = stream + self.attention(self.norm(stream, f"{block}attn_norm"), block)
+            inner = self.norm(stream if self.said("use_parallel_residual") else attended, f"{block}ffn_norm")
             up = self.linear(inner, f"{block}ffn_up")
             if self.kind == "llama":
                 gate = self.linear(inner, f"{block}ffn_gate")
                 hidden = gate / (1 + np.exp(-gate)) * up
             else:
                 hidden = 0.5 * up * (1 + np.tanh(np.sqrt(2 / np.pi) * (up + 0.044715 * up**3)))
-            stream = stream + self.linear(hidden, f"{block}ffn_down")
-        head = self.tensors.get("output.weight", self.tensors["token_embd.weight"])
+            stream = attended + self.linear(hidden, f"{block}ffn_down")
+        if self.kind == "gptneox" or "output.weight" in self.tensors:
+            head = self.tensors["output.weight"]
+        else:
+            head = self.tensors["token_embd.weight"]
         return self.norm(stream, "output_norm") @ head.T
 
     def norm(self, rows: np.ndarray, name: str) -> np.ndarray:
@@ -72,7 +75,7 @@ class GgufModel:
         width = queries.shape[1] // heads
         queries = queries.reshape(time, heads, width)
         keys, values = keys.reshape(time, shared, width), values.reshape(time, shared, width)
-        if self.kind == "llama":
+        if self.kind != "gpt2":
             queries, keys = self.turned(queries), self.turned(keys)
         mixed = []
         for head in range(heads):
@@ -84,14 +87,19 @@ class GgufModel:
         return self.linear(np.concatenate(mixed, axis=1), f"{block}attn_output")
 
     def turned(self, rows: np.ndarray) -> np.ndarray:
-        """Neighbouring features turn together."""
-        width = rows.shape[-1]
+        """Neighbouring features turn together; in a GPT-NeoX those half of the turning width apart."""
+        width = self.said("rope.dimension_count")
         rates = self.said("rope.freq_base") ** (-np.arange(0, width, 2) / width)
-        rates = rates / self.tensors.get("rope_freqs.weight", 1.0) / (self.said("rope.scaling.factor") or 1.0)
+        rates = rates / (self.said("rope.scaling.factor") or 1.0)
+        if self.kind == "llama":
+            rates = rates / self.tensors.get("rope_freqs.weight", 1.0)
+            first, second = slice(0, width, 2), slice(1, width, 2)
+        else:
+            first, second = slice(0, width // 2), slice(width // 2, width)
         angles = np.outer(np.arange(len(rows)), rates)[:, None]
-        cos, sin, one, other = np.cos(angles), np.sin(angles), rows[..., 0::2], rows[..., 1::2]
-        found = np.empty_like(rows)
-        found[..., 0::2], found[..., 1::2] = one * cos - other * sin, one * sin + other * cos
+        cos, sin, one, other = np.cos(angles), np.sin(angles), rows[..., first], rows[..., second]
+        found = rows.copy()
+        found[..., first], found[..., second] = one * cos - other * sin, one * sin + other * cos
         return found
 
     def encode(self, text: str) -> list[int]:

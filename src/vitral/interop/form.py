@@ -149,6 +149,7 @@ def facts(config: ModelConfig) -> dict[str, Any]:
         "positions": str(getattr(config.positions, "name", config.positions)),
         "positions.pairing": None if rotary is None else rotary.pairing,
         "positions.fraction": None if rotary is None else rotary.fraction,
+        "positions.scaling": None if rotary is None or rotary.scaling is None else rotary.scaling.name,
         "attention": "none" if attention == "none" else "softmax",
         "attention.mask": _one_mask(masks),
         "attention.scale": None if attention == "none" else getattr(attention.scale, "name", attention.scale),

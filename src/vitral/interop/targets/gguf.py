@@ -17,9 +17,10 @@ from vitral.interop.form import Form
 from vitral.interop.forms.common import head_rule
 from vitral.interop.forms.gpt2 import GPT2
 from vitral.interop.forms.llama import LLAMA
+from vitral.interop.forms.neox import NEOX
 from vitral.interop.importing import SPECIAL_IDS
 from vitral.interop.registry import first
-from vitral.interop.rewrites import Weighted
+from vitral.interop.rewrites import Weighted, untied
 from vitral.interop.rules import Rule, by_layer, exported, same
 from vitral.interop.targets.gguf_tokens import Vocabulary, vocabulary
 from vitral.interop.targets.llama_cpp import opened, require_binding
@@ -56,17 +57,31 @@ def _gpt2_metadata(config: ModelConfig) -> dict[str, Any]:
 def _llama_metadata(config: ModelConfig) -> dict[str, Any]:
     metadata = _gpt2_metadata(config)
     metadata["attention.layer_norm_rms_epsilon"] = metadata.pop("attention.layer_norm_epsilon")
+    return {
+        **metadata,
+        **_rotary_metadata(config),
+        "attention.head_count_kv": config.kv_heads,
+        "attention.key_length": config.d_head,
+        "attention.value_length": config.d_head,
+    }
+
+
+def _neox_metadata(config: ModelConfig) -> dict[str, Any]:
+    return {
+        **_gpt2_metadata(config),
+        **_rotary_metadata(config),
+        "use_parallel_residual": bool(config.parallel),
+    }
+
+
+def _rotary_metadata(config: ModelConfig) -> dict[str, Any]:
     rotary = config.rotary or ROTARY
     scaling = {}
     if rotary.scaling is not None and rotary.scaling.name == "linear":
         scaling = {"rope.scaling.type": "linear", "rope.scaling.factor": float(rotary.scaling.factor)}
     return {
-        **metadata,
         **scaling,
-        "attention.head_count_kv": config.kv_heads,
-        "attention.key_length": config.d_head,
-        "attention.value_length": config.d_head,
-        "rope.dimension_count": config.d_head,
+        "rope.dimension_count": rotary.width(config.d_head),
         "rope.freq_base": float(rotary.base),
     }
 
@@ -76,10 +91,13 @@ _FEED_FORWARD = {f"mlp.{part}": f"ffn_{part}" for part in ("gate", "up", "down")
 
 
 def _gpt2_rules(config: ModelConfig) -> list[Rule]:
+    return [*_neox_rules(config), same("positions.weight", "position_embd.weight")]
+
+
+def _neox_rules(config: ModelConfig) -> list[Rule]:
     names = {**_BLOCK, **_FEED_FORWARD, "attn.in_proj": "attn_qkv"}
     del names["mlp.gate"]
-    rules = _rules(config, names, ("weight", "bias"), [])
-    return [*rules, same("positions.weight", "position_embd.weight"), same("final_norm.bias", "output_norm.bias")]
+    return [*_rules(config, names, ("weight", "bias"), []), same("final_norm.bias", "output_norm.bias")]
 
 
 def _llama_rules(config: ModelConfig) -> list[Rule]:
@@ -136,12 +154,25 @@ def _queries_keys_values(config: ModelConfig, layer: int, part: str) -> Rule:
     return Rule((f"blocks.{layer}.attn.in_proj.{part}",), theirs, export, take)
 
 
-# llama.cpp has one GELU, by tanh, and turns whole heads only.
+# llama.cpp has one GELU, by tanh. Its Llama turns whole heads only. Its GPT-NeoX pairs halves of what turns, ignores
+# rates of the file's own (those of Llama 3), and has a head of its own.
+_GELUS = ("gelu", "gelu_tanh")
 FORMS = (
+    replace(
+        NEOX,
+        name="gguf (gptneox)",
+        model_type="gptneox",
+        allows={**NEOX.allows, "feed_forward": _GELUS, "positions.scaling": (None, "linear")},
+        rewrites=(*NEOX.rewrites, untied),
+        write=_neox_metadata,
+        rules=_neox_rules,
+        embedding="token_embd.weight",
+        head="output.weight",
+    ),
     replace(
         GPT2,
         name="gguf (gpt2)",
-        allows={**GPT2.allows, "feed_forward": ("gelu", "gelu_tanh")},
+        allows={**GPT2.allows, "feed_forward": _GELUS},
         write=_gpt2_metadata,
         rules=_gpt2_rules,
         embedding="token_embd.weight",
@@ -265,7 +296,7 @@ def written(package: Any, held: Content) -> bytes:
         writer.add_name(held.name)
         writer.add_file_type(package.LlamaFileType.ALL_F32)
         for key, value in held.metadata.items():
-            kind = {int: "UINT32", float: "FLOAT32", str: "STRING"}[type(value)]
+            kind = {bool: "BOOL", int: "UINT32", float: "FLOAT32", str: "STRING"}[type(value)]
             writer.add_key_value(f"{held.architecture}.{key}", value, package.GGUFValueType[kind])
         writer.add_vocab_size(len(held.vocabulary.texts))
         _add_vocabulary(writer, held.vocabulary)
