@@ -8,7 +8,7 @@ from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from vitral.core.errors import UsageError
-from vitral.data import FileTokenizer, tokenizer_from_plain
+from vitral.data import FileTokenizer, UnseenCharacter, tokenizer_from_plain
 from vitral.data.byte_pairs import byte_letters
 
 TEXT = "the cat<|end|> sat\n on é\t the mat"
@@ -66,6 +66,10 @@ def test_malformed_data_is_refused(changes: dict[str, Any]) -> None:
 
 
 def test_a_text_without_tokens_is_refused() -> None:
-    words = FileTokenizer(Engine(models.WordLevel({"a": 0}, "?")).to_str(), 1, 0)
+    letters = FileTokenizer(Engine(models.WordLevel({"a": 0}, "?")).to_str(), 1, 0)
+    with pytest.raises(UnseenCharacter) as refused:
+        letters.encode("b")
+    assert (refused.value.character, refused.value.position) == ("b", 0)
+    words = FileTokenizer(Engine(models.WordLevel({"a": 0, "the": 1}, "?")).to_str(), 2, 0)
     with pytest.raises(UsageError, match="encode"):
         words.encode("b")

@@ -280,7 +280,9 @@ def test_a_missing_or_truncated_file_is_refused_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("ids", [[], [[]], [1, 2], [[0], [1]], [[11]], [[-1]], [[0] * 14]])
+@pytest.mark.parametrize(
+    "ids", [[], [[]], [1, 2], [[0], [1]], [[11]], [[-1]], [[0] * 14], [[True]], [[1.5]], [["a"]], [[1 << 80]]]
+)
 def test_what_is_no_sentence_of_the_model_is_refused(ids: Any, written: Path) -> None:
     with pytest.raises(UsageError, match="graph: "):
         read_graph(written / "out")(ids)

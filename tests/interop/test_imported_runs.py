@@ -13,6 +13,7 @@ from vitral.data import CharTokenizer
 from vitral.interop import import_model
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import enter, summarize_run
+from vitral.training import continue_run
 
 TEXT = "the cat sat on the mat. " * 400
 
@@ -81,6 +82,28 @@ def test_what_needs_its_text_says_so_in_one_line(imported: Path) -> None:
     with pytest.raises(UsageError, match="--init-from"):
         vitral.continue_(imported, imported.parent / "more", steps=3)
     assert not (imported.parent / "more").exists()
+
+
+def test_going_on_without_minutes_says_that_there_is_no_text(imported: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as refused:
+        continue_run(imported, tmp_path / "more")
+    with pytest.raises(UsageError) as of_minutes:
+        continue_run(imported, tmp_path / "more", minutes=1)
+    assert str(refused.value) == str(of_minutes.value)
+
+
+@pytest.mark.parametrize("out", ["", "."])
+def test_a_folder_without_a_name_is_refused(
+    out: str, imported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for make in (
+        lambda: vitral.import_(imported.parent / "source", out),
+        lambda: vitral.export(imported, out, proof=False),
+    ):
+        with pytest.raises(UsageError):
+            make()
+    assert not list(tmp_path.iterdir())
 
 
 def test_it_is_fine_tuned_measured_and_compared(imported: Path, text: Path, tmp_path: Path) -> None:

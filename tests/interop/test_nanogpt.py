@@ -1,6 +1,7 @@
 """nanoGPT's `ckpt.pt`: the same logits, computed by hand from its state dict; nothing of a pickle is run."""
 
 import json
+import os
 import pickle
 import zipfile
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from torch.nn import functional
 import vitral
 from vitral.cli import run as cli
 from vitral.core.errors import UsageError
-from vitral.data import FileTokenizer
+from vitral.data import FileTokenizer, UnseenCharacter
 from vitral.interop import import_model
 from vitral.runs import load_run
 
@@ -84,6 +85,22 @@ def test_the_characters_have_nanogpts_ids_and_the_run_knows_its_origin(text: Pat
     assert (origin["config"]["iter_num"], origin["config"]["best_val_loss"]) == (250, 1.5)
     assert origin["config"]["dataset"] == "shakespeare_char"
     assert run.generate("to be", max_tokens=3, temperature=0).startswith("to be")
+
+
+def test_a_character_that_it_lacks_is_named_or_replaced(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = vitral.import_(checkpoint(tmp_path / "ckpt.pt"), tmp_path / "run", tokenizer=text)
+    with pytest.raises(UnseenCharacter) as refused:
+        run.encode("to Xbe")
+    assert (refused.value.character, refused.value.position) == ("X", 3)
+    assert run.encode("toXbe", replace=" ").tolist() == run.encode("to be").tolist()
+    with pytest.raises(UnseenCharacter):
+        run.encode("toXbe", replace="Y")
+    assert cli(["generate", str(run.path), "--prompt", "toX"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "'X'" in said
 
 
 def test_it_goes_on_to_transformers_form(text: Path, tmp_path: Path) -> None:
@@ -157,6 +174,12 @@ def compressed(path: Path) -> None:
             archive.writestr(name, raw)
 
 
+def sparse(path: Path, begin: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(begin)
+        os.truncate(file.fileno(), 60 << 30)
+
+
 FIRST = "transformer.h.0.ln_1.weight"
 DAMAGES: dict[str, Callable[[Path], Any]] = {
     "a program": harmful,
@@ -183,7 +206,12 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
     "larger than its file": damaged(lambda held: held["model"].update({FIRST: torch.ones(1).expand(1 << 40)})),
     "not finite": damaged(lambda held: held["model"][FIRST].fill_(torch.nan)),
     "none": lambda path: path.unlink(),
+    "60 GB of zeros": lambda path: sparse(path, b""),
+    "60 GB of zeros that begin as an archive": lambda path: sparse(path, b"PK\x03\x04"),
 }
+if hasattr(os, "mkfifo"):
+    DAMAGES["a pipe"] = lambda path: (path.unlink(), os.mkfifo(path))
+    DAMAGES["a device without an end"] = lambda path: (path.unlink(), path.symlink_to("/dev/zero"))
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

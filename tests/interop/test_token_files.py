@@ -171,6 +171,12 @@ BAD_TABLES: dict[str, dict[str, str]] = {
     "a pattern that is none": {"ranks": "'my.tiktoken'", "pattern": "'('"},
     "a pattern that means another there": {"ranks": "'my.tiktoken'", "pattern": "'a{1,3}+b'"},
     "an id that is taken": {"ranks": "'my.tiktoken'", "pattern": "'.'", "special_tokens": "{ x1 = 3 }"},
+    "no words": {"ranks": "'my.tiktoken'", "pattern": "''"},
+    "an id that no tokenizer can have": {
+        "ranks": "'my.tiktoken'",
+        "pattern": "'.'",
+        "special_tokens": "{ x1 = 99999999999 }",
+    },
     "an id beyond the model": {"ranks": "'my.tiktoken'", "pattern": "'.'", "special_tokens": "{ x1 = 900 }"},
     "a character twice": {"characters": "'aba'"},
     "another number of characters": {"characters": "'abc'"},

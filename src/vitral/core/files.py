@@ -11,6 +11,7 @@ import threading
 import zlib
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +58,26 @@ def read_capped(path: Path, most: int) -> bytes:
         ValueError: the file is larger, or not regular (a pipe might never end).
         OSError: the file cannot be read.
     """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise ValueError(_("{size:,} bytes, more than {most:,}", size=size, most=most))
+        return file.read()
+
+
+@contextmanager
+def open_regular(path: Path) -> Generator[BufferedReader]:
+    """A regular file, open for reading.
+
+    Raises:
+        ValueError: it is not regular (a pipe might never end).
+        OSError: it cannot be read.
+    """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(path, flags), "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ValueError(_("not a regular file"))
-        if status.st_size > most:
-            raise ValueError(_("{size:,} bytes, more than {most:,}", size=status.st_size, most=most))
-        return file.read()
+        yield file
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,7 +1,10 @@
 """A tokenizer of another library, from its `tokenizer.json`: the file is kept whole and decides every id."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import os
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,7 +13,8 @@ import numpy as np
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
-from vitral.data.alphabet import label_bytes, token_ids, utf8
+from vitral.core.language import _
+from vitral.data.alphabet import UnseenCharacter, label_bytes, token_ids, utf8
 from vitral.data.byte_pairs import byte_letters
 
 if TYPE_CHECKING:
@@ -19,6 +23,11 @@ if TYPE_CHECKING:
 MOST_TOKENS = 2**24
 SPACE = "▁"
 """SentencePiece's letter for a space."""
+TRIAL = "To be\n"
+"""A text that shows whether a tokenizer works."""
+ERRORS = 2
+"""The stream of errors of every process."""
+_ONE_AT_A_TIME = threading.Lock()
 
 
 @checked(first=["__init__"])
@@ -56,10 +65,7 @@ class FileTokenizer:
 
     @cached_property
     def _engine(self) -> "tokenizers.Tokenizer":
-        engine = read_engine(self.document)
-        engine.no_truncation()
-        engine.no_padding()
-        return engine
+        return read_engine(self.document)
 
     @cached_property
     def _texts(self) -> dict[int, str]:
@@ -90,17 +96,51 @@ class FileTokenizer:
 
         Args:
             text: any text.
-            replacement: a character to use for lone surrogates, which have no UTF-8.
+            replacement: a character to use for lone surrogates, which have no UTF-8, and for characters without a
+                token, where every token is a character.
 
         Raises:
-            UsageError: a character has no token, and the file has none for unknown ones.
+            UnseenCharacter: a character has no token, where every token is a character.
+            UsageError: the file has no tokens for this text, and none for unknown ones.
         """
         valid = utf8(text, replacement).decode("utf-8")
         try:
-            found = self._engine.encode(valid, add_special_tokens=False).ids
-        except Exception as error:  # the package raises this class itself
-            raise UsageError("tokenizer: it cannot encode this text ({error})", error=error) from None
+            found = self._ids(valid)
+        except UsageError:
+            unseen = self._unseen(valid)
+            if not unseen:
+                raise
+            if replacement is None or self._unseen(replacement):
+                alphabet = _("the tokenizer's alphabet of {number:,} characters", number=len(self._texts))
+                raise UnseenCharacter(unseen[0], valid.index(unseen[0]), alphabet) from None
+            found = self._ids(valid.translate({ord(character): replacement for character in unseen}))
         return np.asarray(found, dtype=np.int64)
+
+    def _ids(self, text: str) -> list[int]:
+        """The ids of valid text.
+
+        Raises:
+            UsageError: it has none.
+        """
+        try:
+            return self._engine.encode(text, add_special_tokens=False).ids
+        except BaseException as error:  # the package's own classes
+            if not _of_package(error):
+                raise
+            said = str(error)[:200]
+        raise UsageError("tokenizer: it cannot encode this text ({error})", error=said)
+
+    def _unseen(self, text: str) -> list[str]:
+        """The characters of a text that have no token, where every token is a character."""
+        if any(len(letter) > 1 for letter in self._texts.values()):
+            return []
+        found = list[str]()
+        for character in dict.fromkeys(text):
+            try:
+                self._ids(character)
+            except UsageError:
+                found.append(character)
+        return found
 
     def decode(self, ids: Iterable[Any]) -> str:
         """The text of these tokens, special tokens as they are written; invalid UTF-8 becomes U+FFFD.
@@ -144,7 +184,7 @@ class FileTokenizer:
 
 
 def read_engine(document: str) -> "tokenizers.Tokenizer":
-    """The tokenizer of the package.
+    """The tokenizer of the package; the ids of a text are those of the whole text alone, never cut or filled up.
 
     Raises:
         UsageError: the document is not a tokenizer.json.
@@ -152,14 +192,42 @@ def read_engine(document: str) -> "tokenizers.Tokenizer":
     from tokenizers import Tokenizer
 
     try:
-        return Tokenizer.from_str(document)
-    except Exception as error:
-        said = str(error)[:200]
-    except BaseException as error:  # the package's own fault is no Exception
-        if type(error).__name__ != "PanicException":
+        with _without_panics():
+            engine = Tokenizer.from_str(document)
+            engine.no_truncation()
+            engine.no_padding()
+            with suppress(Exception):  # some text has no tokens; here a panic counts
+                engine.encode(TRIAL, add_special_tokens=False)
+        return engine
+    except BaseException as error:
+        if not _of_package(error):
             raise
-        said = str(error)[:200]
+        said = " ".join(str(error).split())[:200]
     raise UsageError("tokenizer: not a tokenizer.json that can be read ({error})", error=said)
+
+
+def _of_package(error: BaseException) -> bool:
+    """Whether an error is the package's; a fault of its own (a panic) is no Exception."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+@contextmanager
+def _without_panics() -> Generator[None]:
+    """Keep what the package prints of a fault of its own off the screen; the fault is raised too."""
+    with _ONE_AT_A_TIME:
+        try:
+            kept = os.dup(ERRORS)
+        except OSError:  # there is no such stream
+            yield
+            return
+        try:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, ERRORS)
+            os.close(nowhere)
+            yield
+        finally:
+            os.dup2(kept, ERRORS)
+            os.close(kept)
 
 
 def _spelling(decoder: Mapping[str, Any] | None) -> Callable[[str], bytes]:

@@ -68,7 +68,12 @@ class Graph:
         Raises:
             UsageError: it is not one sentence of 1 … context tokens of the vocabulary.
         """
-        given = torch.as_tensor(tokens)
+        try:
+            given = torch.as_tensor(tokens)
+        except (TypeError, ValueError, RuntimeError, OverflowError):
+            given = torch.empty(0)
+        if given.dtype in (torch.bool, torch.complex64) or given.is_floating_point():
+            raise UsageError("graph: tokens must be whole numbers, one sentence [[1, 2, 3]]")
         most, vocabulary = self.document["most"]["time"], self.document["vocab_size"]
         if given.dim() != 2 or len(given) != 1 or not 1 <= given.shape[1] <= most:
             raise UsageError(

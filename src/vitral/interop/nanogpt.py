@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError, reason
+from vitral.core.files import open_regular
 from vitral.core.language import _
 from vitral.core.machine import require_memory
 from vitral.interop.foreign import FLOATS, as_float, require_fit
@@ -25,6 +27,8 @@ CHECKPOINT = "ckpt.pt"
 COMPILED = "_orig_mod."
 """The prefix that torch.compile puts before every name."""
 HEAD, EMBEDDING = "lm_head.weight", "transformer.wte.weight"
+ZIP = b"PK\x03\x04"
+"""The first bytes of an archive, which torch writes."""
 MASK = ".attn.bias"
 """The mask of models without flash attention, which is no weight."""
 
@@ -42,7 +46,7 @@ def read_nanogpt(path: Path, *, tokenizer: str | Path | None = None, hub: Any = 
     """
     path = path / CHECKPOINT if path.is_dir() else path
     where = str(path)
-    held, digest = _loaded(path)
+    held = _loaded(path)
     said, weights = _said(held, where), _weights(held, path)
     settings = Settings(said, f"{where}: model_args")
     vocab_size = settings.count("vocab_size")
@@ -64,7 +68,7 @@ def read_nanogpt(path: Path, *, tokenizer: str | Path | None = None, hub: Any = 
     origin = {
         "form": "nanogpt",
         "source": where,
-        "files": {path.name: digest, **files},
+        "files": {path.name: _digest(path), **files},
         "config": {**said, **trained},
     }
     return Imported(config, ours, read, origin)
@@ -82,16 +86,17 @@ def _config(settings: Settings) -> dict[str, Any]:
     return plain
 
 
-def _loaded(path: Path) -> tuple[Mapping[str, Any], str]:
-    """What the file holds, its tensors not yet read, and its SHA-256."""
+def _loaded(path: Path) -> Mapping[str, Any]:
+    """What the file holds, its tensors not yet read."""
     try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            size = file.tell()
-        with zipfile.ZipFile(path) as archive:
-            inside = sum(entry.file_size for entry in archive.infolist())
-            if inside > size or any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
-                raise zipfile.BadZipFile("compressed")
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if file.read(len(ZIP)) != ZIP:
+                raise zipfile.BadZipFile("no archive")
+            with zipfile.ZipFile(file) as archive:
+                inside = sum(entry.file_size for entry in archive.infolist())
+                if inside > size or any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                    raise zipfile.BadZipFile("compressed")
         held = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except FileNotFoundError:
         raise UsageError("{path}: there is no such file", path=path) from None
@@ -101,7 +106,12 @@ def _loaded(path: Path) -> tuple[Mapping[str, Any], str]:
         raise _no_checkpoint(path, error) from None
     if not isinstance(held, Mapping):
         raise _no_checkpoint(path, type(held).__name__)
-    return held, digest
+    return held
+
+
+def _digest(path: Path) -> str:
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _no_checkpoint(path: Path, error: object) -> UsageError:

@@ -43,7 +43,13 @@ def same(ours: str, theirs: str) -> Rule:
 
 def transposed(ours: str, theirs: str) -> Rule:
     """A matrix that they store as [in, out]."""
-    return Rule((ours,), (theirs,), _transpose, _transpose)
+
+    def turned(tensors: Sequence[Tensor]) -> list[Tensor]:
+        if tensors[0].dim() != 2:
+            raise ValueError(theirs)
+        return [tensors[0].T]
+
+    return Rule((ours,), (theirs,), turned, turned)
 
 
 def split(ours: str, theirs: Sequence[str], sizes: Sequence[int]) -> Rule:
@@ -113,10 +119,6 @@ def shifted(ours: str, theirs: str, rows: int) -> Rule:
         return [torch.cat([table.new_zeros(rows, table.shape[1]), table])]
 
     return Rule((ours,), (theirs,), export, lambda tensors: [tensors[0][rows:]])
-
-
-def _transpose(tensors: Sequence[Tensor]) -> list[Tensor]:
-    return [tensors[0].T]
 
 
 def _swapped(tensor: Tensor, outer: int, inner: int) -> Tensor:

@@ -10,7 +10,7 @@ from vitral.core.config import Config, parse_toml
 from vitral.core.errors import UsageError
 from vitral.core.files import sha256
 from vitral.data.alphabet import PAD
-from vitral.data.file_tokenizer import FileTokenizer
+from vitral.data.file_tokenizer import MOST_TOKENS, FileTokenizer
 from vitral.data.tokenizers import CharTokenizer, Tokenizer
 from vitral.interop.foreign import read_file
 from vitral.interop.hub import TOKENIZER_FILES, fetched, is_hub
@@ -34,8 +34,8 @@ class TokenFile(Config):
     """
 
     ranks: str | None = None
-    pattern: str | None = None
-    special_tokens: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    pattern: Annotated[str, Field(min_length=1)] | None = None
+    special_tokens: dict[str, Annotated[int, Field(ge=0, lt=MOST_TOKENS)]] = Field(default_factory=dict)
     characters: str | None = None
     pad: bool = False
 

@@ -10,7 +10,7 @@ from vitral.data.alphabet import PAD
 from vitral.data.byte_pairs import BPETokenizer, byte_letters, numbered_merges
 from vitral.data.file_tokenizer import FileTokenizer, read_engine
 from vitral.data.tokenizers import ByteTokenizer, CharTokenizer, DeclaringTokenizer, Tokenizer, undeclared
-from vitral.interop.foreign import read_if_there, read_json
+from vitral.interop.foreign import read_file, read_if_there, read_json
 
 DOCUMENT, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 MOST_TOKENIZER = 1 << 26
@@ -30,7 +30,8 @@ def written(tokenizer: Tokenizer) -> str:
     if isinstance(base, FileTokenizer):
         engine = read_engine(base.document)
         if not declared:
-            return base.document
+            data = json.loads(base.document)
+            return engine.to_str(pretty=False) if data.get("truncation") or data.get("padding") else base.document
     else:
         engine = _engine(base, [text for text, _ in declared], tokenizer)
     engine.add_special_tokens([AddedToken(text, normalized=False, special=True) for text, _ in declared])
@@ -99,13 +100,17 @@ def read_tokenizer(folder: Path, vocab_size: int, said: Mapping[str, Any]) -> tu
     Raises:
         UsageError: there is none, it cannot be read, or it has more tokens than the model.
     """
-    if folder.is_file():
-        files = {folder.name: _bytes(folder)}
-        return foreign_tokenizer(files[folder.name].decode("utf-8", "replace"), folder, vocab_size, said), files
+    if not folder.is_dir():
+        raw = read_file(folder, MOST_TOKENIZER)
+        return foreign_tokenizer(_text(raw, folder), folder, vocab_size, said), {folder.name: raw}
     raw = read_if_there(folder / DOCUMENT, MOST_TOKENIZER)
     if raw is not None:
         return foreign_tokenizer(_text(raw, folder / DOCUMENT), folder / DOCUMENT, vocab_size, said), {DOCUMENT: raw}
-    files = {name: _bytes(folder / name) for name in ("vocab.json", "merges.txt") if (folder / name).exists()}
+    files = {
+        name: read_file(folder / name, MOST_TOKENIZER)
+        for name in ("vocab.json", "merges.txt")
+        if (folder / name).exists()
+    }
     if len(files) == 2:
         document = _from_merges(folder, files)
         return foreign_tokenizer(document, folder / "vocab.json", vocab_size, said), files
@@ -114,12 +119,6 @@ def read_tokenizer(folder: Path, vocab_size: int, said: Mapping[str, Any]) -> tu
         "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)",
         folder=folder,
     )
-
-
-def _bytes(path: Path) -> bytes:
-    raw = read_if_there(path, MOST_TOKENIZER)
-    assert raw is not None
-    return raw
 
 
 def _text(raw: bytes, path: Path) -> str:
@@ -145,7 +144,10 @@ def foreign_tokenizer(document: str, path: Path, vocab_size: int, said: Mapping[
     own = _own(data, vocab_size)
     if own is not None:
         return own
-    engine = read_engine(document)
+    try:
+        engine = read_engine(document)
+    except UsageError as error:
+        raise UsageError("{path}: {error}", path=path, error=error) from None
     begin = said.get("bos_token_id")
     newline = engine.encode(NEWLINE, add_special_tokens=False).ids if not _refuses(engine, NEWLINE) else []
     known = [token for token in (begin, *newline, 0) if type(token) is int and 0 <= token < vocab_size]
@@ -175,15 +177,15 @@ def _candidate(data: Mapping[str, Any]) -> Tokenizer | None:
     model = data.get("model")
     if not isinstance(model, Mapping) or not isinstance(model.get("vocab"), Mapping):
         return None
-    added = [
-        (str(one.get("content")), int(one.get("id", -1)))
-        for one in data.get("added_tokens") or ()
-        if isinstance(one, Mapping)
-    ]
-    declared = tuple(sorted(added, key=lambda one: one[1]))
-    specials = {text for text, _ in declared}
-    words = sorted((word for word in model["vocab"] if word not in specials), key=lambda word: model["vocab"][word])
     try:
+        added = [
+            (str(one.get("content")), int(one.get("id", -1)))
+            for one in data.get("added_tokens") or ()
+            if isinstance(one, Mapping)
+        ]
+        declared = tuple(sorted(added, key=lambda one: one[1]))
+        specials = {text for text, _ in declared}
+        words = sorted((word for word in model["vocab"] if word not in specials), key=lambda word: model["vocab"][word])
         base: Tokenizer
         if model.get("type") == "WordLevel" and words[:1] == [PAD] and all(len(word) == 1 for word in words[1:]):
             base = CharTokenizer("".join(words[1:]))
@@ -195,7 +197,7 @@ def _candidate(data: Mapping[str, Any]) -> Tokenizer | None:
         else:
             return None
         return DeclaringTokenizer(base, declared) if declared else base
-    except (UsageError, KeyError, ValueError, TypeError):
+    except (UsageError, KeyError, ValueError, TypeError, OverflowError):
         return None
 
 

@@ -437,8 +437,10 @@ def refuse_existing(path: Path) -> None:
     """Refuse an existing path, except for an empty folder.
 
     Raises:
-        UsageError: `path` exists and is not an empty folder.
+        UsageError: `path` exists and is not an empty folder, or is no name.
     """
+    if not path.name:
+        raise UsageError("{path}: not a name for a new folder; give one, as in --out runs/mine", path=path)
     if path.is_dir() and not any(path.iterdir()):
         return
     if path.exists() or path.is_symlink():

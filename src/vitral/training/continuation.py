@@ -62,6 +62,7 @@ def continue_run(
         StorageError: a file could not be written.
     """
     if (minutes is None) == (steps is None):
+        enter(path, lambda _line: None).require_text()  # of an imported model, no number of minutes would help
         raise UsageError("continue: give either minutes or a number of steps, as in --minutes 10")
     refuse_existing(out)
     frame = frame or TimeFrame()

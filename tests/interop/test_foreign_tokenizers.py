@@ -1,0 +1,110 @@
+"""A `tokenizer.json` of others: ids of the text alone, and one line about what cannot be read."""
+
+import base64
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from foreign import of_form, write_source
+from tokenizers import Tokenizer as Engine
+
+from vitral.core.errors import UsageError
+from vitral.data import FileTokenizer, Tokenizer
+from vitral.interop.tokenizers import read_tokenizer, written
+
+TEXT = "the cat sat on the mat."
+CUT = {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0}
+
+
+def filled(length: int, direction: str) -> dict[str, Any]:
+    return {
+        "strategy": {"Fixed": length},
+        "direction": direction,
+        "pad_to_multiple_of": None,
+        "pad_id": 3,
+        "pad_type_id": 0,
+        "pad_token": "x",
+    }
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A document that Vitral could not have written: it makes letters small."""
+    folder = tmp_path_factory.mktemp("tokens") / "source"
+    write_source(folder, "gpt2", of_form("gpt2"))
+    return json.loads((folder / "tokenizer.json").read_text()) | {"normalizer": {"type": "Lowercase"}}
+
+
+def read(document: dict[str, Any], folder: Path) -> Tokenizer:
+    (folder / "tokenizer.json").write_text(json.dumps(document))
+    return read_tokenizer(folder, 256, {})[0]
+
+
+@pytest.mark.parametrize(
+    "habits",
+    [
+        {"truncation": CUT},
+        {"padding": filled(50, "Right")},
+        {"padding": filled(50, "Left")},
+        {"truncation": CUT, "padding": filled(50, "Left")},
+        {"padding": filled(10**8, "Right")},
+        {"padding": filled(10**12, "Left")},
+    ],
+)
+def test_ids_are_those_of_the_text_alone_here_and_in_an_export(
+    habits: dict[str, Any], document: dict[str, Any], tmp_path: Path
+) -> None:
+    plain, found = read(document, tmp_path), read(document | habits, tmp_path)
+    assert isinstance(plain, FileTokenizer)
+    assert isinstance(found, FileTokenizer)
+    ids = plain.encode(TEXT).tolist()
+    assert len(ids) > CUT["max_length"]
+    assert found.encode(TEXT).tolist() == ids
+    assert found.start == plain.start
+    assert json.loads(found.document) == document | habits
+    exported = written(found)
+    assert json.loads(exported) == document
+    assert Engine.from_str(exported).encode(TEXT).ids == ids
+
+
+def charsmap(raw: bytes) -> dict[str, Any]:
+    return {"normalizer": {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(raw).decode()}}
+
+
+def special(token: Any) -> dict[str, Any]:
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return {"added_tokens": [{"id": token, "content": "a", "special": True, **flags}]}
+
+
+BAD: dict[str, dict[str, Any]] = {
+    "a table that ends too early": charsmap(b"\0\0\0"),
+    "a table that points out of itself": charsmap(struct.pack("<II", 4, 0xFFFFFFFF)),
+    "a word as id": special("abc"),
+    "a list as id": special([1]),
+    "an infinite id": special(float("inf")),
+    "no list of special tokens": {"added_tokens": 5},
+    "a word as id of a word": {"model": {"type": "BPE", "vocab": {"a": 1, "b": "c"}, "merges": []}},
+    "an id of 41 bits": {"model": {"type": "BPE", "vocab": {"a": 1, "b": 1 << 40}, "merges": []}},
+}
+
+
+@pytest.mark.parametrize("damage", BAD)
+def test_what_cannot_be_read_is_refused_with_its_path_and_nothing_else_is_printed(
+    damage: str, document: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        read(document | BAD[damage], tmp_path)
+    assert str(tmp_path / "tokenizer.json") in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as refused:
+        read_tokenizer(tmp_path / "x.json", 256, {})
+    with pytest.raises(UsageError) as of_folder:
+        read_tokenizer(tmp_path, 256, {})
+    assert str(tmp_path / "x.json") in str(refused.value)
+    assert str(refused.value) != str(of_folder.value).replace(str(tmp_path), str(tmp_path / "x.json"))
