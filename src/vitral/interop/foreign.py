@@ -12,6 +12,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from vitral.core.config import shown
 from vitral.core.errors import UsageError, reason
 from vitral.core.files import read_capped, sha256
 from vitral.core.language import _
@@ -21,6 +22,7 @@ from vitral.interop.registry import form_of_type
 from vitral.interop.rules import imported
 from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
+from vitral.runs.identity import SPECIAL_IDS
 from vitral.runs.loading import needed_shapes
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -67,6 +69,7 @@ def read_foreign(folder: Path) -> Foreign:
     form = form_of_type(said.get("model_type"), settings.where)
     _refuse_other_tasks(said, form, settings)
     vocab_size = settings.count("vocab_size")
+    _require_ids(said, vocab_size, settings)
     tensors, files = tensors_in(folder)
     weights = form.named(tensors, tied=said.get("tie_word_embeddings", form.ties) is True, where=where)
     if form.prepare is not None:
@@ -83,6 +86,20 @@ def _refuse_other_tasks(said: Mapping[str, Any], form: Form, settings: Settings)
         raise settings.refused("architectures", named)
     if "quantization_config" in said:
         raise settings.refused("quantization_config", said["quantization_config"])
+
+
+def _require_ids(said: Mapping[str, Any], vocab_size: int, settings: Settings) -> None:
+    for key in SPECIAL_IDS:
+        value = said.get(key)
+        listed = value if isinstance(value, list) and value else [] if value is None else [value]
+        if not all(type(one) is int and 0 <= one < vocab_size for one in listed):
+            raise UsageError(
+                "{where}: {key} = {value} is no token of this model, whose vocabulary has {vocab_size:,}",
+                where=settings.where,
+                key=key,
+                value=shown(value),
+                vocab_size=vocab_size,
+            )
 
 
 def read_json(raw: bytes, path: Path) -> dict[str, Any]:

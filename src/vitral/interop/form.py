@@ -63,6 +63,7 @@ class Form:
         Raises:
             UsageError: a key is unknown, or Vitral cannot express its value.
         """
+        settings.only(is_causal=True, add_cross_attention=False, pruned_heads={})
         plain = self.read(settings)
         settings.end()
         return model_config(plain, settings.where)

@@ -177,6 +177,12 @@ def with_biases(**wanted: bool) -> Rewrite:
     return set_biases
 
 
+def even_biases(model: Weighted) -> Weighted:
+    """Attention's biases are all there or none: zeros fill the gap."""
+    biases = model.config.biases
+    return model if biases.qkv == biases.output else with_biases(qkv=True, output=True)(model)
+
+
 _BIASED = {
     ".attn.in_proj.": "qkv",
     ".attn.out_proj.": "output",

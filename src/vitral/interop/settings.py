@@ -9,19 +9,19 @@ from vitral.core.errors import UsageError
 
 HARMLESS = re.compile(
     r"""
-    _attn_implementation|_attn_implementation_autoset|_commit_hash|_name_or_path|architectures|
-    attention_dropout|attn_pdrop|auto_map|bad_words_ids|begin_suppress_tokens|bos_token_id|
+    _attn_implementation|_attn_implementation_autoset|_commit_hash|_name_or_path|_num_labels|activation_dropout|
+    architectures|attention_dropout|attn_pdrop|auto_map|bad_words_ids|begin_suppress_tokens|bos_token_id|
     chunk_size_feed_forward|classifier_dropout|decoder_start_token_id|diversity_penalty|do_sample|dropout|dtype|
     early_stopping|emb_pdrop|embd_pdrop|embed_dropout|encoder_no_repeat_ngram_size|eos_token_id|
     exponential_decay_length_penalty|finetuning_task|forced_bos_token_id|forced_eos_token_id|
     gradient_checkpointing|hidden_dropout|id2label|init_device|init_std|initializer_range|is_decoder|
     is_encoder_decoder|is_llama_config|keys_to_ignore_at_inference|label2id|layerdrop|length_penalty|max_length|
     min_length|model_type|no_repeat_ngram_size|num_beam_groups|num_beams|num_return_sequences|output_attentions|
-    output_hidden_states|output_scores|pad_token_id|prefix|pretraining_tp|problem_type|remove_invalid_values|
+    output_hidden_states|output_past|output_scores|pad_token_id|prefix|pretraining_tp|problem_type|remove_invalid_values|
     repetition_penalty|resid_dropout|resid_pdrop|return_dict|return_dict_in_generate|rope_interleaved|
     sep_token_id|summary_activation|summary_first_dropout|summary_proj_to_labels|summary_type|summary_use_proj|
-    suppress_tokens|task_specific_params|temperature|tf_legacy_loss|tie_encoder_decoder|tokenizer_class|
-    tokens_per_eos|top_k|top_p|torch_dtype|torchscript|transformers_version|typical_p|unk_token_id|use_bfloat16|
+    suppress_tokens|task_specific_params|temperature|tf_legacy_loss|tie_encoder_decoder|tokenizer_class|tokenizer_name|
+    tokens_per_eos|top_k|top_p|torch_dtype|torchscript|transformers\.js_config|transformers_version|typical_p|unk_token_id|use_bfloat16|
     use_cache
     """,
     re.VERBOSE,
@@ -39,6 +39,14 @@ class Settings:
     def __init__(self, data: Mapping[str, Any], where: str) -> None:
         """Begin with all keys."""
         self._left, self.where = {key: value for key, value in data.items() if not HARMLESS.fullmatch(key)}, where
+
+    def __contains__(self, key: str) -> bool:
+        """Whether a key is there and has not been taken; its value may be null."""
+        return key in self._left
+
+    def given(self, key: str) -> bool:
+        """Whether a key is there, has not been taken, and is not null."""
+        return self._left.get(key) is not None
 
     def take(self, key: str, default: Any = None) -> Any:
         """The value of a key; the default where there is none, or null."""
@@ -72,12 +80,12 @@ class Settings:
         return float(found)
 
     def truth(self, key: str, default: bool) -> bool:
-        """True or false.
+        """True or false; null is false.
 
         Raises:
-            UsageError: it is neither.
+            UsageError: it is neither, or null where the default is true.
         """
-        found = self.take(key, default)
+        found = self._unless_null(key, default)
         if not isinstance(found, bool):
             raise self.refused(key, found)
         return found
@@ -100,9 +108,15 @@ class Settings:
             UsageError: one has another.
         """
         for key, value in values.items():
-            found = self.take(key, value)
+            found = self._unless_null(key, value)
             if found != value or isinstance(found, bool) != isinstance(value, bool):
                 raise self.refused(key, found)
+
+    def _unless_null(self, key: str, default: Any) -> Any:
+        """The value of a key; null stands for the default only where the default is as false as null is."""
+        if key in self and default and self._left[key] is None:
+            raise self.refused(key, self._left[key])
+        return self.take(key, default)
 
     def inside(self, key: str) -> "Settings":
         """The table of a key; an empty one where there is none.
@@ -119,10 +133,11 @@ class Settings:
         """Every key has been taken.
 
         Raises:
-            UsageError: one is left, which may change the numbers.
+            UsageError: one is left, which may change the numbers; false, 0 or an empty list may, too, where another
+                value is the default.
         """
         for key, value in self._left.items():
-            if value not in (None, False, [], {}):
+            if value is not None:
                 raise UsageError(
                     "{where}: {key} = {value} is not known here, and may change the numbers",
                     where=self.where,

@@ -17,7 +17,7 @@ def _read(settings: Settings) -> dict[str, Any]:
     types = settings.take("attention_types", [[["global", "local"], 12]])
     listed = settings.take("attention_layers")
     try:
-        kinds = listed or list(chain.from_iterable(names * times for names, times in types))
+        kinds = listed or _expanded(types, layers)
         masks = [known[kind] for kind in kinds]
     except (TypeError, KeyError, ValueError):
         raise settings.refused("attention_types", types) from None
@@ -36,6 +36,13 @@ def _read(settings: Settings) -> dict[str, Any]:
         "bias": {"qkv": False},
         "tie_head": settings.truth("tie_word_embeddings", True),
     }
+
+
+def _expanded(types: Any, layers: int) -> list[str]:
+    """The kind of each block. The count comes first, because a short file can ask for an enormous list."""
+    if any(times < 0 for _names, times in types) or sum(len(names) * times for names, times in types) != layers:
+        raise ValueError
+    return list(chain.from_iterable(names * times for names, times in types))
 
 
 def _write(config: ModelConfig) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from vitral.interop.form import Form
 from vitral.interop.forms.common import allowing, head_rule
 from vitral.interop.forms.rotary import read_rotary, write_rotary
 from vitral.interop.rewrites import (
-    Weighted,
+    even_biases,
     fold_scale,
     forget_training,
     with_attention,
@@ -18,17 +18,18 @@ from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
 
 
-def _read(settings: Settings) -> dict[str, Any]:
+def _read(settings: Settings, context_length: int = 2048, kv_heads: int | None = None) -> dict[str, Any]:
+    """Ours of theirs; the arguments are the defaults of absent keys (None: as many as heads)."""
     settings.only(hidden_act="silu")
     width, heads = settings.count("hidden_size"), settings.count("num_attention_heads")
     projections, sublayer = settings.truth("attention_bias", False), settings.truth("mlp_bias", False)
     biases = {"qkv": projections, "output": projections, "feed_forward": sublayer}
     return {
-        "context_length": settings.count("max_position_embeddings", 2048),
+        "context_length": settings.count("max_position_embeddings", context_length),
         "d_model": width,
         "num_layers": settings.count("num_hidden_layers"),
         "num_heads": heads,
-        "num_kv_heads": settings.count("num_key_value_heads", heads),
+        "num_kv_heads": settings.count("num_key_value_heads", kv_heads or heads),
         "d_head": settings.count("head_dim", width // heads),
         "d_ff": settings.count("intermediate_size"),
         "norm_type": "rmsnorm",
@@ -41,11 +42,11 @@ def _read(settings: Settings) -> dict[str, Any]:
 
 
 def _read_mistral(settings: Settings) -> dict[str, Any]:
-    window = settings.take("sliding_window", 0)
-    if type(window) is not int or window < 0:
-        raise settings.refused("sliding_window", window)
-    attention = {"mask": {"name": "window", "size": window}} if window else {}
-    return {**_read(settings), "attention": attention}
+    attention: dict[str, Any] = {}
+    if "sliding_window" not in settings or settings.given("sliding_window"):
+        attention = {"mask": {"name": "window", "size": settings.count("sliding_window", 4096)}}
+    kv_heads = None if "num_key_value_heads" in settings else 8  # null: as many as heads
+    return {**_read(settings, 131_072, kv_heads), "attention": attention}
 
 
 def _write(config: ModelConfig) -> dict[str, Any]:
@@ -113,12 +114,6 @@ _ALLOWS = allowing(
 )
 
 
-def _even_biases(model: Weighted) -> Weighted:
-    """Attention's biases are all there or none: zeros fill the gap."""
-    biases = model.config.biases
-    return model if biases.qkv == biases.output else with_biases(qkv=True, output=True)(model)
-
-
 _COMMON: dict[str, Any] = {
     "rules": _rules,
     "embedding": "model.embed_tokens.weight",
@@ -132,7 +127,7 @@ LLAMA = Form(
     model_type="llama",
     architecture="LlamaForCausalLM",
     allows=_ALLOWS,
-    rewrites=(*_REWRITES, with_biases(qkv=False, output=False, feed_forward=False), _even_biases),
+    rewrites=(*_REWRITES, with_biases(qkv=False, output=False, feed_forward=False), even_biases),
     read=_read,
     write=_write,
     **_COMMON,

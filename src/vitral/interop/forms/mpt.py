@@ -17,9 +17,9 @@ def _read(settings: Settings) -> dict[str, Any]:
         settings.take(unread)
     inside = settings.inside("attn_config")
     inside.only(alibi=True, alibi_bias_max=8, prefix_lm=False, qk_ln=False, attn_type="multihead_attention")
-    for unread in ("attn_impl", "attn_uses_sequence_id"):
+    for unread in ("attn_impl", "attn_uses_sequence_id", "tie_word_embeddings", "add_cross_attention", "pruned_heads"):
         inside.take(unread)
-    scale = inside.take("softmax_scale", "sqrt")
+    scale = inside.real("softmax_scale", 1.0) if inside.given("softmax_scale") else "sqrt"
     inside.end()
     heads, width = settings.count("n_heads", 16), settings.count("d_model", 2048)
     if heads & (heads - 1):

@@ -3,8 +3,9 @@
 from typing import Any
 
 from vitral.interop.form import Form
-from vitral.interop.forms.common import ACTIVATIONS, BIASES, THEIRS, allowing, head_rule, usual_rewrites
+from vitral.interop.forms.common import ACTIVATIONS, THEIRS, allowing, head_rule, usual_rewrites
 from vitral.interop.forms.rotary import read_rotary, write_rotary
+from vitral.interop.rewrites import even_biases
 from vitral.interop.rules import Rule, by_heads, by_layer, same
 from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
@@ -20,7 +21,7 @@ def _read(settings: Settings) -> dict[str, Any]:
         "d_ff": settings.count("intermediate_size", 24576),
         "feed_forward": settings.choice("hidden_act", ACTIVATIONS, "gelu"),
         "norm_epsilon": settings.real("layer_norm_eps", 1e-5),
-        "positions": read_rotary(settings, fraction=0.25),
+        "positions": read_rotary(settings, base_key="rotary_emb_base", fraction_key="rotary_pct", fraction=0.25),
         "parallel": settings.truth("use_parallel_residual", True),
         "bias": {"qkv": projections, "output": projections},
         "tie_head": settings.truth("tie_word_embeddings", False),
@@ -81,7 +82,7 @@ NEOX = Form(
     model_type="gpt_neox",
     architecture="GPTNeoXForCausalLM",
     allows=allowing({"positions": ("rotary",), "positions.pairing": ("halves",), "parallel": None}),
-    rewrites=usual_rewrites(biases=BIASES, has_table=False),
+    rewrites=(*usual_rewrites(biases={"feed_forward": True, "norm": True}, has_table=False), even_biases),
     read=_read,
     write=_write,
     rules=_rules,

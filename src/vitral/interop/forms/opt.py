@@ -18,11 +18,11 @@ _EMBEDDING = f"{_ROOT}.embed_tokens.weight"
 def _prepare(tensors: dict[str, Tensor], settings: Settings) -> dict[str, Tensor]:
     """Fold the projections between embedding and stream into the embedding and a head of its own (OPT-350M)."""
     into, out = (tensors.pop(f"{_ROOT}.project_{way}.weight", None) for way in ("in", "out"))
-    settings.take("word_embed_proj_dim")
     if into is None and out is None:
         return tensors
     embedding, head = tensors[_EMBEDDING], tensors.pop("lm_head.weight", tensors[_EMBEDDING])
-    settings.take("tie_word_embeddings")
+    settings.only(word_embed_proj_dim=embedding.shape[1])
+    settings.truth("tie_word_embeddings", True)
     folded = {
         _EMBEDDING: embedding if into is None else (embedding.double() @ into.double().T).to(embedding.dtype),
         "lm_head.weight": head.clone() if out is None else (head.double() @ out.double()).to(head.dtype),
@@ -33,12 +33,13 @@ def _prepare(tensors: dict[str, Tensor], settings: Settings) -> dict[str, Tensor
 
 def _read(settings: Settings) -> dict[str, Any]:
     settings.only(enable_bias=True, layer_norm_elementwise_affine=True)
-    settings.take("word_embed_proj_dim")
+    width = settings.count("hidden_size", 768)
+    settings.only(word_embed_proj_dim=width)
     is_pre = settings.truth("do_layer_norm_before", True)
     has_final_norm = not settings.truth("_remove_final_layer_norm", False) and is_pre
     return {
         "context_length": settings.count("max_position_embeddings", 2048),
-        "d_model": settings.count("hidden_size", 768),
+        "d_model": width,
         "num_layers": settings.count("num_hidden_layers", 12),
         "num_heads": settings.count("num_attention_heads", 12),
         "d_ff": settings.count("ffn_dim", 3072),

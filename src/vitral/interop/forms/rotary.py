@@ -1,7 +1,10 @@
 """Rotary positions in the configurations of transformers, old spellings and new."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from vitral.core.config import shown
+from vitral.core.errors import UsageError
 from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
 
@@ -12,33 +15,66 @@ LLAMA3 = {
 }
 
 
-def read_rotary(settings: Settings, fraction: float = 1.0) -> dict[str, Any]:
+def read_rotary(
+    settings: Settings, *, base_key: str = "rope_theta", fraction_key: str | None = None, fraction: float = 1.0
+) -> dict[str, Any]:
     """The table of `model.positions` for `rope_parameters`, or for the older keys.
 
     Args:
         settings: the configuration.
-        fraction: the share of a head that turns where none is given.
+        base_key: the older key of the base.
+        fraction_key: the older key of the share of a head that turns; None where it is always `fraction`.
+        fraction: that share where none is given.
+
+    Raises:
+        UsageError: two keys contradict each other.
     """
-    rope = settings.inside("rope_parameters")
-    scaling = settings.inside("rope_scaling")
-    base = settings.real("rope_theta", settings.real("rotary_emb_base", 10_000.0))
-    fraction = settings.real("partial_rotary_factor", settings.real("rotary_pct", fraction))
-    table = {
+    tables = [settings.inside(key) for key in ("rope_parameters", "rope_scaling") if settings.given(key)]
+    bases = [*((table, "rope_theta") for table in tables), (settings, base_key)]
+    shares = [*((table, "partial_rotary_factor") for table in tables), (settings, "partial_rotary_factor")]
+    first_shares = [*shares[:-1], (settings, fraction_key)] if fraction_key else []
+    result = {
         "name": "rotary",
-        "base": rope.real("rope_theta", base),
-        "fraction": rope.real("partial_rotary_factor", fraction),
+        "base": _agreed(bases, [(settings, "rope_theta"), (settings, "rotary_emb_base")], 10_000.0),
+        "fraction": _agreed(first_shares, [*shares, (settings, "rotary_pct")], fraction),
     }
-    for one in (rope, scaling):
-        scaled = _scaling(one)
-        if scaled is not None:
-            table["scaling"] = scaled
-        one.end()
-    return table
+    scalings = [_scaling(table) for table in tables]
+    for table, scaling in zip(tables, scalings, strict=True):
+        table.end()
+        if scaling != scalings[0]:
+            raise _contradiction(settings, "rope_scaling", scaling, scalings[0])
+    return result | ({"scaling": scalings[0]} if scalings and scalings[0] is not None else {})
+
+
+Place = tuple[Settings, str]
+
+
+def _agreed(places: Sequence[Place], others: Sequence[Place], default: float) -> float:
+    """The number of the first of some keys that is given; the other spellings must say the same."""
+    found = [(*place, place[0].real(place[1], default)) for place in places if place[0].given(place[1])]
+    number = found[0][2] if found else default
+    found += [(*place, place[0].real(place[1], default)) for place in others if place[0].given(place[1])]
+    for settings, key, other in found:
+        if other != number:
+            raise _contradiction(settings, key, other, number)
+    return number
+
+
+def _contradiction(settings: Settings, key: str, value: object, other: object) -> UsageError:
+    return UsageError(
+        "{where}: {key} = {value} contradicts {other}, which another key or the default of this form says",
+        where=settings.where,
+        key=key,
+        value=shown(value),
+        other=shown(other),
+    )
 
 
 def _scaling(rope: Settings) -> dict[str, Any] | None:
-    name = rope.take("rope_type", rope.take("type", "default"))
-    rope.take("type")
+    older = rope.take("type")
+    name = rope.take("rope_type", "default" if older is None else older)
+    if older not in (None, name):
+        raise _contradiction(rope, "type", older, name)
     if name == "default":
         return None
     if name == "linear":

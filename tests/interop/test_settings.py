@@ -1,0 +1,199 @@
+"""Keys of config.json: what an absent key stands for, and values that would change the numbers silently."""
+
+import importlib
+import json
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from foreign import OF_FORM, needs_transformers, of_form, write_source
+
+from vitral.core.errors import UsageError
+from vitral.data import ByteTokenizer
+from vitral.interop import all_forms, import_model
+from vitral.interop.rewrites import Weighted
+from vitral.interop.settings import Settings
+from vitral.interop.tokenizers import written
+from vitral.model import ModelConfig, Transformer
+from vitral.runs import load_run
+
+CLASSES = {
+    "gpt2": "GPT2Config",
+    "llama": "LlamaConfig",
+    "mistral": "MistralConfig",
+    "gpt-neox": "GPTNeoXConfig",
+    "opt": "OPTConfig",
+    "gpt-neo": "GPTNeoConfig",
+    "mpt": "MptConfig",
+}
+
+
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def read(form: str, said: dict[str, Any]) -> ModelConfig:
+    settings = Settings(said, "config.json")
+    settings.count("vocab_size", 1)
+    return all_forms()[form].config(settings)
+
+
+def library() -> Any:
+    return importlib.import_module("transformers")
+
+
+@needs_transformers
+@pytest.mark.parametrize("form", CLASSES)
+def test_an_absent_key_has_the_default_of_the_library_or_is_refused(form: str) -> None:
+    defaults = getattr(library(), CLASSES[form])()
+    said = defaults.to_dict()
+    whole = read(form, said)
+    assert read(form, json.loads(defaults.to_json_string())) == whole
+    assert all_forms()[form].ties is said["tie_word_embeddings"]
+    for partial in ({}, *({key: value for key, value in said.items() if key != absent} for absent in said)):
+        try:
+            found = read(form, partial)
+        except UsageError:
+            continue
+        assert found == whole
+
+
+@needs_transformers
+def test_a_mistral_without_a_key_of_its_window_has_the_default_window_and_null_has_none() -> None:
+    said = library().MistralConfig().to_dict()
+    absent = {key: value for key, value in said.items() if key != "sliding_window"}
+    assert read("mistral", absent).attention.mask.size == 4096  # type: ignore[union-attr]
+    assert read("mistral", {**said, "sliding_window": None}).attention.mask.name == "causal"  # type: ignore[union-attr]
+    assert read("mistral", {**said, "num_key_value_heads": None}).kv_heads == 32
+
+
+REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
+    **{f"{form} not causal": (form, {"is_causal": False}) for form in OF_FORM},
+    "causal 0": ("gpt2", {"is_causal": 0}),
+    "causal null": ("gpt2", {"is_causal": None}),
+    "unknown false": ("gpt2", {"secret": False}),
+    "unknown 0": ("gpt2", {"secret": 0}),
+    "unknown empty list": ("gpt2", {"secret": []}),
+    "unknown empty table": ("gpt2", {"secret": {}}),
+    "unknown empty text": ("gpt2", {"secret": ""}),
+    "pruned heads": ("gpt2", {"pruned_heads": {"0": [1]}}),
+    "null where true is the default": ("gpt2", {"scale_attn_weights": None}),
+    "an unknown 0 in a table": ("llama", {"rope_parameters": {"rope_type": "default", "attention_factor": 0}}),
+    "llama turns a part": ("llama", {"partial_rotary_factor": 0.5}),
+    "llama turns a part, in the table": ("llama", {"rope_parameters": {"partial_rotary_factor": 0.5}}),
+    "mistral turns a part": ("mistral", {"partial_rotary_factor": 0.5}),
+    "mistral window 0": ("mistral", {"sliding_window": 0}),
+    "two bases": ("llama", {"rope_theta": 77.0}),
+    "two scalings": ("llama", {"rope_scaling": {"type": "linear", "factor": 4.0}}),
+    "two bases in tables": ("llama", {"rope_scaling": {"rope_type": "default", "rope_theta": 9.0}}),
+    "two names of a scaling": ("llama", {"rope_parameters": {"rope_type": "default", "type": "linear", "factor": 4.0}}),
+    "neox, two fractions": ("gpt-neox", {"partial_rotary_factor": 0.5}),
+    "neox, a fraction it does not read": (
+        "gpt-neox",
+        {"rope_parameters": None, "rotary_pct": None, "partial_rotary_factor": 0.5},
+    ),
+    "neox, two bases": ("gpt-neox", {"rope_parameters": None, "rotary_emb_base": 100, "rope_theta": 50.0}),
+    "neo, enormous": ("gpt-neo", {"attention_types": [[["global"], 3 * 10**11]], "attention_layers": None}),
+    "neo, less than none": (
+        "gpt-neo",
+        {"attention_types": [[["global"], 10**11], [["local"], 2 - 10**11]], "attention_layers": None},
+    ),
+    "bos table": ("gpt2", {"bos_token_id": {"a": 1}}),
+    "eos list": ("gpt2", {"eos_token_id": [1, 2, "x"]}),
+    "eos empty list": ("gpt2", {"eos_token_id": []}),
+    "eos beyond": ("gpt2", {"eos_token_id": 256}),
+    "eos of a list beyond": ("gpt2", {"eos_token_id": [1, 256]}),
+    "pad below": ("gpt2", {"pad_token_id": -5}),
+    "pad true": ("gpt2", {"pad_token_id": True}),
+    "opt tied by a text": ("opt", {"tie_word_embeddings": "yes"}),
+    "opt, another inner width": ("opt", {"word_embed_proj_dim": 8}),
+    "mpt scale by name": ("mpt", {"attn_config": {"softmax_scale": "linear"}}),
+    "mpt scale 0": ("mpt", {"attn_config": {"softmax_scale": 0}}),
+}
+
+
+@pytest.mark.parametrize("wrong", REFUSED)
+def test_a_value_that_changes_the_numbers_or_contradicts_is_refused(wrong: str, tmp_path: Path) -> None:
+    form, changes = REFUSED[wrong]
+    write_source(tmp_path / "source", form, of_form(form), **changes)
+    with pytest.raises(UsageError):
+        import_model(tmp_path / "source", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_list_of_ids_of_the_vocabulary_is_kept(tmp_path: Path) -> None:
+    write_source(tmp_path / "source", "gpt2", of_form("gpt2"), eos_token_id=[1, 255], pad_token_id=None)
+    assert load_run(import_model(tmp_path / "source", tmp_path / "run").path).sealed.special_ids == {
+        "eos_token_id": [1, 255]
+    }
+
+
+def test_neox_keeps_attention_without_biases(tmp_path: Path) -> None:
+    parts = {"context_length": 16, "d_model": 16, "num_heads": 2, "num_layers": 2, "d_ff": 32, **OF_FORM["gpt-neox"]}
+    form = all_forms()["gpt-neox"]
+    for missing, expected in ((("qkv", "output"), False), (("output",), True)):
+        config = ModelConfig.parse({**parts, "bias": dict.fromkeys(missing, False)})
+        model = Transformer(config, 256)
+        said = form.said(Weighted(config, model.state_dict()))
+        assert form.write(said.config)["attention_bias"] is expected
+        assert ("blocks.0.attn.out_proj.bias" in said.weights) is expected
+
+
+def change_nothing(said: dict[str, Any]) -> None:
+    """As the library writes it."""
+
+
+def old_rotary(said: dict[str, Any]) -> None:
+    del said["rope_parameters"]
+    said |= {"rotary_pct": 0.25, "rotary_emb_base": 100}
+
+
+CHANGES: dict[str, tuple[str, dict[str, Any], Callable[[dict[str, Any]], Any]]] = {
+    "mistral without its window": (
+        "Mistral",
+        {"max_position_embeddings": 4110, "num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1},
+        lambda said: said.pop("sliding_window"),
+    ),
+    "mistral without keys and values": (
+        "Mistral",
+        {"hidden_size": 32, "num_attention_heads": 16, "num_key_value_heads": 8, "max_position_embeddings": 64},
+        lambda said: said.pop("num_key_value_heads"),
+    ),
+    "neox, older keys": ("GPTNeoX", {"max_position_embeddings": 64}, old_rotary),
+    "neox without biases": ("GPTNeoX", {"max_position_embeddings": 64, "attention_bias": False}, change_nothing),
+}
+
+
+@needs_transformers
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_read_has_the_logits_of_the_library(change: str, tmp_path: Path) -> None:
+    name, keys, edit = CHANGES[change]
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 8}
+    torch.manual_seed(0)
+    made = getattr(library(), f"{name}ForCausalLM")(
+        getattr(library(), f"{name}Config")(vocab_size=256, **{**sizes, **keys})
+    )
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    source = tmp_path / "source"
+    made.save_pretrained(source)
+    said = json.loads((source / "config.json").read_text())
+    edit(said)
+    (source / "config.json").write_text(json.dumps(said))
+    (source / "tokenizer.json").write_text(written(ByteTokenizer()))
+    theirs = library().AutoModelForCausalLM.from_pretrained(source, attn_implementation="eager").eval()
+    ours = load_run(import_model(source, tmp_path / "run").path).model
+    tokens = torch.randint(0, 256, (1, keys["max_position_embeddings"]))
+    with torch.inference_mode():
+        expected, found = theirs(tokens).logits, ours(tokens)
+    # Angles of thousands of positions lose digits in the library, where they are single precision.
+    tolerance = 1e-3 if tokens.shape[1] > 1000 else 1e-5
+    assert float((found - expected).abs().max() / expected.abs().max()) < tolerance
