@@ -94,7 +94,8 @@ def _require_ids(said: Mapping[str, Any], vocab_size: int, settings: Settings) -
         listed = value if isinstance(value, list) and value else [] if value is None else [value]
         if not all(type(one) is int and 0 <= one < vocab_size for one in listed):
             raise UsageError(
-                "{where}: {key} = {value} is no token of this model, whose vocabulary has {vocab_size:,}",
+                "{where}: {key} = {value} is no token of this model, whose vocabulary has {vocab_size:,}; correct it, "
+                "or set it to null",
                 where=settings.where,
                 key=key,
                 value=shown(value),

@@ -42,7 +42,7 @@ def read_rotary(
     for table, scaling in zip(tables, scalings, strict=True):
         table.end()
         if scaling != scalings[0]:
-            raise _contradiction(settings, "rope_scaling", scaling, scalings[0])
+            raise _contradiction(settings, "rope_scaling", scaling or "default", scalings[0] or "default")
     return result | ({"scaling": scalings[0]} if scalings and scalings[0] is not None else {})
 
 
