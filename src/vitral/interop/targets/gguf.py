@@ -20,7 +20,7 @@ from vitral.interop.forms.llama import LLAMA
 from vitral.interop.forms.neox import NEOX
 from vitral.interop.importing import SPECIAL_IDS
 from vitral.interop.registry import first
-from vitral.interop.rewrites import Weighted, untied
+from vitral.interop.rewrites import Weighted, untied, with_biases
 from vitral.interop.rules import Rule, by_layer, exported, same
 from vitral.interop.targets.gguf_tokens import Vocabulary, vocabulary
 from vitral.interop.targets.llama_cpp import opened, require_binding
@@ -163,7 +163,7 @@ FORMS = (
         name="gguf (gptneox)",
         model_type="gptneox",
         allows={**NEOX.allows, "feed_forward": _GELUS, "positions.scaling": (None, "linear")},
-        rewrites=(*NEOX.rewrites, untied),
+        rewrites=(*NEOX.rewrites, with_biases(qkv=True, output=True), untied),
         write=_neox_metadata,
         rules=_neox_rules,
         embedding="token_embd.weight",
