@@ -1,0 +1,159 @@
+"""The page tokenizes any text as the run's tokenizer does."""
+
+import json
+import random
+from typing import Any
+
+import pytest
+from page_modules import in_page
+from browser import needs_node
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer as Engine
+
+from vitral.core.errors import UsageError
+from vitral.data import (
+    BPETokenizer,
+    ByteTokenizer,
+    CharTokenizer,
+    DeclaringTokenizer,
+    FileTokenizer,
+    Tokenizer,
+    UnseenCharacter,
+)
+from vitral.data.byte_pairs import byte_letters, learn_merges
+from vitral.page.patterns import GPT2
+from vitral.page.tokens import carried_tokenizer
+
+ENCODE = "const encode = page.tokenizer(given[0]); return given[1].map(encode);"
+STRINGS = 2500
+SPECIAL = "<|end|>"
+TEXT = (
+    "To be, or not to be: that's the QUESTION.\nWe'll see it's 1234 o'clock — don't\t they?\r\n\n  naïve café déjà\n"
+    "vu; A memória é boa, coração! 東京 日本語 привет мир 👩‍👩‍👧 ok\n" * 3
+)
+GPT4 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+POSSESSIVE = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++(?!\S)|\s+"
+PIECES = (
+    *"abtheTHE '’sdſK\n\r\t ,.!?;:-0129½²Ⅷéàç",
+    "'s", "'LL", "'ve", " the", "  ", "\n\n", "\r\n", SPECIAL, "<|en", "|>", "<|end|", "e\u0301", "\u0301", "\u200d", "\u200b",
+    "\u00a0", "\u3000", "\u2028", "\ufeff", "👩‍👩‍👧", "🇧🇷", "😀", "한", "각", "日本", "İ", "ﬁ", "ß", "\x00", "\x85", "\u180e", "\x1c",
+)  # fmt: skip
+
+
+def strings(seed: int, *, alphabet: str | None = None, surrogates: bool = True) -> list[str]:
+    """Random texts of all Unicode, with the pieces that pre-tokenizers treat specially."""
+    drawn = random.Random(seed)
+
+    def piece() -> str:
+        kind = drawn.random()
+        if alphabet is not None and kind < 0.6:
+            return drawn.choice(alphabet)
+        if kind < 0.8:
+            return drawn.choice(PIECES)
+        point = drawn.choice([drawn.randrange(0x110000), drawn.randrange(0x3000), drawn.randrange(0x20, 0x250)])
+        is_half = 0xD800 <= point < 0xE000
+        return chr(point) if not is_half or surrogates else "x"
+
+    made = ["".join(piece() for _ in range(drawn.randrange(drawn.choice([4, 12, 60])))) for _ in range(STRINGS)]
+    # In a browser two halves side by side are one character.
+    return [text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass") for text in made]
+
+
+def expected(tokenizer: Tokenizer, text: str) -> dict[str, Any]:
+    """Ids of all that has a token, encoded between what has none."""
+    try:
+        return {"ids": tokenizer.encode(text).tolist(), "unseen": []}
+    except UnseenCharacter as error:
+        before, after = (expected(tokenizer, text[:error.position]), expected(tokenizer, text[error.position + 1 :]))
+        unseen = dict.fromkeys([*before["unseen"], error.character, *after["unseen"]])
+        return {"ids": before["ids"] + after["ids"], "unseen": list(unseen)}
+
+
+def byte_level(cut: Any, *, normalizer: Any = None, size: int = 400, seed: int = 1, **options: Any) -> FileTokenizer:
+    engine = Engine(models.BPE(**options))
+    engine.pre_tokenizer, engine.decoder = cut, decoders.ByteLevel()
+    if normalizer is not None:
+        engine.normalizer = normalizer
+    engine.train_from_iterator(
+        [TEXT], trainers.BpeTrainer(vocab_size=size, initial_alphabet=byte_letters(), show_progress=False)
+    )
+    engine.add_special_tokens([SPECIAL])
+    engine.add_tokens(["thé", " the"])
+    return FileTokenizer(engine.to_str(), engine.get_vocab_size(), 0)
+
+
+def split(pattern: str, behavior: str = "isolated", *, invert: bool = False) -> Any:
+    last = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), behavior, invert), last])
+
+
+def files() -> dict[str, FileTokenizer]:
+    ours = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return {
+        "gpt-2": byte_level(ours),
+        "space before": byte_level(pre_tokenizers.ByteLevel(add_prefix_space=True)),
+        "nfc": byte_level(ours, normalizer=normalizers.NFC()),
+        "gpt-4": byte_level(split(GPT4)),
+        "only matches": byte_level(split(GPT4, "removed", invert=True)),
+        "whole words": byte_level(split(GPT4), ignore_merges=True),
+        "possessive": byte_level(split(POSSESSIVE)),
+        "digits": byte_level(pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), ours])),
+        "runs of digits": byte_level(pre_tokenizers.Sequence([pre_tokenizers.Digits(), ours])),
+        "spaces": byte_level(pre_tokenizers.Sequence([pre_tokenizers.Split(" ", "isolated"), ours])),
+    }
+
+
+def own() -> dict[str, Tokenizer]:
+    pairs = BPETokenizer(learn_merges([TEXT], 400))
+    letters = CharTokenizer("".join(sorted({*TEXT, "\ud83d", "😀", "\u0301"})))
+    special = ((SPECIAL, 3), ("<|e", 5), ("é", 7), ("\n", 11))
+    return {
+        "characters": letters,
+        "bytes": ByteTokenizer(),
+        "pairs": pairs,
+        **{f"{each.name} with special tokens": DeclaringTokenizer(each, special) for each in (letters, ByteTokenizer(), pairs)},
+    }
+
+
+@needs_node
+@pytest.mark.parametrize("kind", own())
+def test_own_tokenizers_give_equal_ids(kind: str) -> None:
+    tokenizer = own()[kind]
+    texts = strings(1, alphabet=TEXT)
+    told = in_page(ENCODE, [[carried_tokenizer(tokenizer), texts]])[0]
+    for text, each in zip(texts, told, strict=True):
+        assert each == expected(tokenizer, text), ascii(text)
+
+
+@needs_node
+@pytest.mark.parametrize("kind", files())
+def test_tokenizers_of_other_libraries_give_equal_ids(kind: str) -> None:
+    tokenizer = files()[kind]
+    # A browser's normal forms know other characters than the package's; see docs/page.md.
+    texts = strings(2, alphabet=TEXT, surrogates=kind != "nfc")
+    told = in_page(ENCODE, [[json.loads(json.dumps(carried_tokenizer(tokenizer))), texts]])[0]
+    for text, each in zip(texts, told, strict=True):
+        assert each == expected(tokenizer, text), ascii(text)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": models.WordLevel({"a": 0, "?": 1}, "?")},
+        {"normalizer": normalizers.Lowercase()},
+        {"pre_tokenizer": pre_tokenizers.Metaspace()},
+        {"pre_tokenizer": pre_tokenizers.Sequence([pre_tokenizers.Punctuation(), pre_tokenizers.ByteLevel()])},
+        {"pre_tokenizer": split(r"\bthe\b|\s+")},
+        {"pre_tokenizer": split(GPT2, "merged_with_next")},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_what_no_page_computes_is_refused(changes: dict[str, Any]) -> None:
+    engine = Engine(changes.get("model", models.BPE({letter: at for at, letter in enumerate(byte_letters())}, [])))
+    engine.pre_tokenizer = changes.get("pre_tokenizer", pre_tokenizers.ByteLevel())
+    if "normalizer" in changes:
+        engine.normalizer = changes["normalizer"]
+    with pytest.raises(UsageError, match="vitral open"):
+        carried_tokenizer(FileTokenizer(engine.to_str(), engine.get_vocab_size(), 0))
