@@ -1,1 +1,6 @@
-"""The page: a run's model with its instruments, in one file or behind a small server."""
+"""The page of a run: one HTML file that carries the run's model and computes it in the browser."""
+
+from vitral.page.content import PageContent, page_content
+from vitral.page.document import document
+
+__all__ = ["PageContent", "document", "page_content"]

@@ -1,14 +1,12 @@
-"""Patterns of pre-tokenizers for a browser: the same matches, whatever Unicode version either side has.
+r"""Patterns of pre-tokenizers for a browser: the same matches, whatever Unicode version either side has.
 
-A pattern of the `tokenizers` package is written again for JavaScript. Its classes of characters (`\\p{L}`, `\\s`) are not:
-the package is asked which characters they contain, and the page carries the ranges.
+A pattern of the `tokenizers` package is written again for JavaScript. Its classes of characters (`\p{L}`, `\s`) are
+not: the package is asked which characters they contain, and the page carries the ranges.
 """
 
 import re
 from collections.abc import Iterable
 from functools import cache
-
-from vitral.core.errors import UsageError
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 """The words of GPT-2 (Radford et al. 2019), which the package's `ByteLevel` uses."""
@@ -134,7 +132,7 @@ class _Writer:
         if count is None:
             return told
         self.rest = self.rest[count.end() :]
-        if self.rest[:1] in ("?", "+", "*") and len(count[0]) > 1 or self.rest.startswith(("*", "{")):
+        if (self.rest[:1] in ("?", "+", "*") and len(count[0]) > 1) or self.rest.startswith(("*", "{")):
             raise Unwritable(self.rest)
         if self.taken("?"):
             return f"{told}{count[0]}?"
@@ -215,4 +213,4 @@ class _Writer:
 
 
 def _escaped(letter: str) -> str:
-    return letter if letter.isascii() and letter.isalnum() or letter == "'" else f"\\u{{{ord(letter):x}}}"
+    return letter if (letter.isascii() and letter.isalnum()) or letter == "'" else f"\\u{{{ord(letter):x}}}"

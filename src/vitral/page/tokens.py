@@ -6,9 +6,9 @@ Three kinds of data, which `web/src/page/tokens.ts` reads:
 - `bytes`: the id of each byte of the text's UTF-8;
 - `pairs`: byte-pair encoding over bytes, after steps that split the text into words.
 
-Special tokens are found before that. Of the files of other libraries (`FileTokenizer`), byte-pair encoding over bytes is
-carried with the words of GPT-2, of any pattern of the usual syntax (GPT-4, Llama 3, Qwen), and of single digits, with or
-without a space before the text and Unicode's NFC; all else is refused.
+Special tokens are found before that. Of the files of other libraries (`FileTokenizer`), byte-pair encoding over bytes
+is carried with the words of GPT-2, of any pattern of the usual syntax (GPT-4, Llama 3, Qwen), and of single digits,
+with or without a space before the text and Unicode's normal forms; all else is refused.
 """
 
 import json
@@ -22,7 +22,12 @@ from vitral.data.byte_pairs import byte_letters
 from vitral.page.patterns import DIGITS, GPT2, Unwritable, classes_of, for_browser
 
 _NORMAL_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
-_KEPT = {("Isolated", False): "all", ("Isolated", True): "all", ("Removed", True): "matches", ("Removed", False): "gaps"}
+_KEPT = {
+    ("Isolated", False): "all",
+    ("Isolated", True): "all",
+    ("Removed", True): "matches",
+    ("Removed", False): "gaps",
+}
 """What remains of a text after a split: all pieces, those that match, or those between."""
 
 
@@ -39,11 +44,24 @@ class Uncarried(UsageError):
 
 
 def carried_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
-    """The tokenizer as plain data for a page.
+    """The tokenizer as plain data for a page (`TokenizerData` in web/src/page/tokens.ts).
 
     Raises:
         Uncarried: it has a part that the page does not compute.
     """
+    spaced = isinstance(tokenizer, FileTokenizer) and tokenizer.prepends_a_space
+    texts = [_text(tokenizer.token_bytes(token)) for token in range(tokenizer.vocab_size)]
+    return {**_encoder(tokenizer), "texts": texts, **({"spaced": True} if spaced else {})}
+
+
+def _text(written: bytes) -> str | list[int]:
+    try:
+        return written.decode("utf-8")
+    except UnicodeDecodeError:
+        return list(written)
+
+
+def _encoder(tokenizer: Tokenizer) -> dict[str, Any]:
     if isinstance(tokenizer, DeclaringTokenizer):
         declared = dict(tokenizer.declared)
         others = [token for token in range(tokenizer.vocab_size) if token not in set(declared.values())]

@@ -1,15 +1,19 @@
-// Any text as ids, equal to those of the run's tokenizer (src/vitral/page/tokens.py writes the data).
+// The run's tokenizer: any text as ids, equal to those in Python, and back (src/vitral/page/tokens.py writes the data).
 
-export interface Encoded {
-  /** Ids of all that has a token. */
-  ids: number[];
-  /** The distinct characters without a token, as they first occur; they are left out of `ids`. */
-  unseen: string[];
+import type { About, Encoded } from "./source";
+
+export interface Tokens {
+  encode(text: string): Encoded;
+  decode(ids: readonly number[]): string;
 }
 
 type Special = [text: string, id: number][];
 
 interface Common {
+  /** What each token writes: a text, or bytes that are no text alone. */
+  texts: (string | number[])[];
+  /** Whether a text begins with a space that it does not have. */
+  spaced?: boolean;
   /** Special tokens: those of the text as it is, then those of the normalized text. */
   special?: Special[];
   /** Unicode's normal forms of the text between the former. */
@@ -40,8 +44,23 @@ export type TokenizerData = Common &
 /** Ids of a piece of text without special tokens. */
 type Encoder = (text: string, into: Encoded) => void;
 
-/** The function that gives a text's ids. */
-export function tokenizer(data: TokenizerData): (text: string) => Encoded {
+/** The tokenizer that the page carries. */
+export function tokenizerOf(about: Pick<About, "tokenizer">): Tokens {
+  const data = about.tokenizer as unknown as TokenizerData;
+  return { encode: encoding(data), decode: decoding(data) };
+}
+
+function decoding({ texts, spaced }: Common): (ids: readonly number[]) => string {
+  return (ids) => {
+    const pieces = ids.map((id) => texts[id] ?? "");
+    const text = pieces.every((piece) => typeof piece === "string")
+      ? pieces.join("")
+      : FROM_UTF8.decode(Uint8Array.from(pieces.flatMap((piece) => (typeof piece === "string" ? [...UTF8.encode(piece)] : piece))));
+    return spaced && text.startsWith(" ") ? text.slice(1) : text;
+  };
+}
+
+function encoding(data: TokenizerData): (text: string) => Encoded {
   const between = encoder(data);
   const [first = [], second = []] = data.special ?? [];
   const forms = data.normal ?? [];
@@ -106,6 +125,7 @@ const readable =
   };
 
 const UTF8 = new TextEncoder();
+const FROM_UTF8 = new TextDecoder("utf-8", { ignoreBOM: true });
 
 /** The function that splits one piece into pieces. */
 function splitter(step: Step, classes: Record<string, number[]>): (piece: string) => string[] {
