@@ -8,7 +8,7 @@ from vitral.core.errors import UsageError
 from vitral.core.files import create_durably
 from vitral.lab.opened import path_of
 from vitral.lab.run import Run, Which
-from vitral.page import document, page_content
+from vitral.page import page_content, page_document
 from vitral.runs import load_run
 
 
@@ -41,7 +41,7 @@ def bundle(run: str | Path | Run, out: str | Path | None = None, *, checkpoint: 
     folder = path_of(run)
     name = folder.resolve().name
     path = Path(f"{name}.html") if out is None else Path(out)
-    content = document(page_content(load_run(folder, checkpoint), name)).encode("utf-8")
+    content = page_document(page_content(load_run(folder, checkpoint), name)).encode("utf-8")
     try:
         create_durably(path, content)
     except FileExistsError:

@@ -37,7 +37,7 @@ _SHELL = """<!doctype html>
 """
 
 
-def document(content: PageContent) -> str:
+def page_document(content: PageContent) -> str:
     """The whole page, as text of ASCII characters and those of the script and the style.
 
     Args:
@@ -58,9 +58,7 @@ def document(content: PageContent) -> str:
         policy=policy(script, style),
         title=html.escape(visible(f"Vitral · {content.about['name']}")),
         without_script=html.escape(_("This page computes its numbers itself and needs JavaScript.")),
-        old=html.escape(
-            _("If this line stays, the browser is too old for this page, or the file is damaged: a newer browser helps.")
-        ),
+        old=html.escape(_("If this line stays, the browser is too old for this page or the file is damaged.")),
         style=style,
         script=script,
         data="\n".join(_element(name, text) for name, text in parts.items()),
