@@ -9,13 +9,18 @@ export interface Move {
   inputs: Tensor[];
   from: (cell: number) => [input: number, place: number];
   /** Where the cells of the only input go, if that is known for all of them at once; "same": they stay in order. */
-  places?: Int32Array | "same";
+  readonly places?: Int32Array | "same";
 }
 
-const at = (input: Tensor, shape: readonly number[], steps: readonly number[], start = 0): Move => {
-  const found = places(shape, steps, start);
-  return { shape, inputs: [input], from: (cell) => [0, found[cell]], places: found };
-};
+/** Cells at regular steps; where all of them go is only worked out if it is asked for. */
+const at = (input: Tensor, shape: readonly number[], steps: readonly number[], start = 0): Move => ({
+  shape,
+  inputs: [input],
+  from: (cell) => [0, indexOf(shape, cell).reduce((place, each, axis) => place + each * steps[axis], start)],
+  get places() {
+    return places(shape, steps, start);
+  },
+});
 
 const same = (input: Tensor, shape: readonly number[]): Move => ({
   shape,
@@ -53,12 +58,13 @@ function written(input: Tensor, source: Tensor, target: Move): Move {
 
 const select = (input: Tensor, dim: number, index: number): Move => {
   const axis = axisOf(dim, input.shape.length);
-  const place = axisOf(index, input.shape[axis]);
-  return { ...slice(input, axis, place, place + 1), shape: without(input.shape, [axis]) };
+  const steps = strides(input.shape);
+  const start = axisOf(index, input.shape[axis]) * steps[axis];
+  return at(input, without(input.shape, [axis]), without(steps, [axis]), start);
 };
 
 function cat(inputs: Tensor[], dim = 0): Move {
-  const kept = inputs.filter((each) => each.shape.length > 1 || each.data.length > 0);
+  const kept = inputs.filter((each) => each.shape.length > 1 || size(each.shape) > 0);
   const axis = axisOf(dim, kept[0].shape.length);
   const shape = [...kept[0].shape];
   shape[axis] = kept.reduce((all, each) => all + each.shape[axis], 0);
@@ -81,7 +87,7 @@ function permute(input: Tensor, dims: number[]): Move {
 }
 
 function view(input: Tensor, sizes: number[]): Move {
-  const rest = input.data.length / sizes.reduce((all, each) => (each === -1 ? all : all * each), 1);
+  const rest = size(input.shape) / sizes.reduce((all, each) => (each === -1 ? all : all * each), 1);
   return same(input, sizes.map((each) => (each === -1 ? rest : each)));
 }
 

@@ -3,6 +3,7 @@
 import { Program, ModelGraph } from "./compute/program";
 import { bytesOf, sha256 } from "./bytes";
 import { editing } from "./edits";
+import type { Anatomy } from "./numbers/opening";
 import type { About, Edit, Encoded, Source, Values } from "./source";
 import { Tensor, tensor } from "../tensors";
 import { tokenizerOf, Tokens } from "./tokens";
@@ -95,6 +96,7 @@ export const LENS = "lens.";
 export class Carried implements Source {
   readonly about: About;
   private readonly model: Program;
+  private readonly weights: Record<string, Tensor>;
   private readonly lens: Program;
   private readonly tokens: Tokens;
 
@@ -102,9 +104,9 @@ export class Carried implements Source {
     this.about = parsed<About>(parts, "about");
     const graphs = parsed<Graphs>(parts, "graph");
     const bytes = bytesOf(parts.weights);
-    const weights = Object.fromEntries(graphs.constants.map((each) => [each.name, stored(bytes, each)]));
-    this.model = new Program(graphs.model, weights);
-    this.lens = new Program(graphs.lens, weights);
+    this.weights = Object.fromEntries(graphs.constants.map((each) => [each.name, stored(bytes, each)]));
+    this.model = new Program(graphs.model, this.weights);
+    this.lens = new Program(graphs.lens, this.weights);
     this.tokens = tokenizerOf(this.about);
   }
 
@@ -140,6 +142,10 @@ export class Carried implements Source {
 
   async trace(ids: readonly number[], names: readonly string[], edits: readonly Edit[]): Promise<Values> {
     return this.computed(ids, names, edits);
+  }
+
+  async anatomy(): Promise<Anatomy> {
+    return { graph: this.model.graph, constants: this.weights };
   }
 
   /** As `trace`, at once. */

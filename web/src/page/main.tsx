@@ -6,11 +6,14 @@ import { App, Refusing } from "./app";
 import { Carried, PARTS, Parts, Refused, difference } from "./carried";
 import { ownSha256 } from "./bytes";
 import { edits, ids, names, read, refresh, source, text, theme, written } from "./state";
+import { inner, worth } from "../arithmetic";
 import { Ngrams } from "./ngrams";
+import { Sheet, leads, openable } from "./numbers/opening";
+import { besides, bySize, digitsOf, equation, leaves, mainSum, textOf, together } from "./numbers/telling";
 import { tokenizerOf } from "./tokens";
 import { language, learn, number, t } from "./words";
 
-export { Carried, Ngrams, difference, language, learn, number, ownSha256, t, tokenizerOf };
+export { Carried, Ngrams, Sheet, besides, bySize, digitsOf, equation, inner, leads, leaves, mainSum, openable, textOf, together, worth, difference, language, learn, number, ownSha256, t, tokenizerOf };
 
 const content = (id: string): string => document.getElementById(id)?.textContent ?? "";
 

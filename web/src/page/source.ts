@@ -1,5 +1,7 @@
 // Where a page's numbers come from: the graph that the page carries, or a server. Panes know only this.
 
+import type { Anatomy } from "./numbers/opening";
+
 export interface Tensor {
   readonly shape: readonly number[];
   readonly data: Float32Array | Float64Array;
@@ -68,5 +70,7 @@ export interface Source {
   /** Named values of a sentence of 1 … context tokens; `step` is a checkpoint, the run's best if undefined. */
   trace(ids: readonly number[], names: readonly string[], edits: readonly Edit[], step?: number): Promise<Values>;
   /** The values of the last position with the past from a cache, for generation. */
+  /** The graph and its constants, from which the arithmetic of any cell is read; absent where no graph is known. */
+  anatomy?(): Promise<Anatomy>;
   next?(ids: readonly number[], names: readonly string[], edits: readonly Edit[]): Promise<Values>;
 }
