@@ -19,10 +19,9 @@ const STEP_SENTENCES: Record<(typeof STEPS)[number], string> = {
   masked: N("later tokens cannot be looked at"),
   weights: N("softmax: each row sums to 1"),
 };
-/** What heads do, as `kinds` names them. */
+/** What heads do, as `vitral.inspection` names it. */
 const KINDS: Record<string, string> = {
-  previous: N("previous"), first: N("first"), itself: N("itself"), self: N("itself"), near: N("near"), uniform: N("uniform"), line: N("line"),
-  induction: N("induction"), duplicate: N("duplicate"), mixed: N("mixed"), other: N("mixed"), letter: N("same letter"),
+  itself: N("itself"), previous: N("previous"), near: N("near"), first: N("first"), same: N("same"), "after same": N("after same"), word: N("word"), line: N("line"), broad: N("broad"),
 };
 
 const kindOf = (kind: string | undefined): string | undefined => (kind === undefined ? undefined : KINDS[kind] ? t(KINDS[kind]) : kind);
