@@ -31,8 +31,8 @@ RUN = """
 const graph = { ...given.graph, constants: given.constants.map(({ shape, data }) => ({ shape, data })) };
 const run = (sentence, edits) => vitral.run(graph, tensors({ tokens: given.sentences[sentence] }), edits);
 const others = {};
-const edits = vitral.asFunctions(given.edits, (edit) => (others[edit.from] ??= run(edit.from, {}))[edit.at]);
-if (!given.edits.every(vitral.isEdit)) throw new Error("no edits");
+const theirs = (edit) => (others[edit.from] ??= run(edit.from, {}))[edit.at];
+const edits = vitral.editing(vitral.readEdits(given.edits), theirs);
 const made = run(given.text, edits);
 return Object.fromEntries(Object.entries(made).map(([name, each]) => [name, told(each)]));
 """

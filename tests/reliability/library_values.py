@@ -51,6 +51,9 @@ class Case(NamedTuple):
     valid: dict[str, Any]
 
 
+EDITS = edits_of([{"at": "embed", "do": "zero"}])
+
+
 def own_norm(d_model: int) -> torch.nn.Module:
     """A factory of an own part."""
     return torch.nn.Identity()
@@ -133,7 +136,6 @@ def world(folder: Path) -> list[Case]:
     example = vitral.exercise()
     toml = explanation.exercise_text(explanation.Exercise(), blanks=False)
     base, causal = config.model, attention.Causal()
-    edits = edits_of([{"at": "embed", "do": "zero"}])
     of_model: dict[str, Any] = {"model": transformer, "tokenizer": tokenizer}
     study = studies.study_named("no-attention")
     char = data.CharTokenizer("abc")
@@ -381,10 +383,10 @@ def world(folder: Path) -> list[Case]:
         Case(
             "edited_trace",
             inspection.edited_trace,
-            {"model": transformer, "tokens": tokens, "names": ["logits"], "edits": edits},
+            {"model": transformer, "tokens": tokens, "names": ["logits"], "edits": EDITS},
         ),
-        Case("editing_tap", inspection.editing_tap, {"model": transformer, "time": 3, "edits": edits}),
-        Case("effect_of_edits", inspection.effect_of_edits, {**of_model, "text": "the", "edits": edits}),
+        Case("editing_tap", inspection.editing_tap, {"model": transformer, "time": 3, "edits": EDITS}),
+        Case("effect_of_edits", inspection.effect_of_edits, {**of_model, "text": "the", "edits": EDITS}),
         Case("edits_of", edits_of, {"given": [{"at": "embed", "do": "zero"}]}),
         Case("read_edits", read_edits, {"given": '[{"at": "embed", "do": "zero"}]'}),
         Case("first_over_last", inspection.first_over_last, {"state": {"stream": [2.0, 1.0]}, "kind": "stream"}),

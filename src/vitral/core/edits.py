@@ -35,7 +35,8 @@ BETWEEN_POSITIONS = ("scores", "scaled", "masked", "weights")
 
 def _numbers(given: Any, expected: str) -> tuple[int, ...]:
     """A list of whole numbers from 0, at least one."""
-    listed: list[Any] = list(given) if isinstance(given, Sequence) and not isinstance(given, str | bytes) else []
+    is_list = isinstance(given, Sequence) and not isinstance(given, str | bytes)
+    listed: list[Any] = list(cast("Any", given)) if is_list else []
     if not listed:
         raise ValueError(_("expected {what}, not {given}", what=expected, given=shown(given)))
     for each in listed:
@@ -49,7 +50,11 @@ def _heads(given: Any) -> Any:
 
 
 def _positions(given: Any) -> Any:
-    return given if isinstance(given, str) and given == "all" else _numbers(given, _('"all" or a list of whole numbers from 0'))
+    return (
+        given
+        if isinstance(given, str) and given == "all"
+        else _numbers(given, _('"all" or a list of whole numbers from 0'))
+    )
 
 
 class Edit(Config):

@@ -1,14 +1,6 @@
 // Edits of named activations: the JSON of vitral.core.edits as functions of tensors, for graph.ts and for any source.
 
-export interface Edit {
-  at: string;
-  heads?: number[];
-  positions?: "all" | number[];
-  do: "zero" | "mean" | "scale" | "set" | "patch";
-  factor?: number;
-  value?: number;
-  from?: string;
-}
+import type { Edit } from "./source";
 
 /** [batch, time, width], or [batch, heads, time, width]; -inf is a key that the mask forbids. */
 export interface Cells {
@@ -41,6 +33,12 @@ export function isEdit(given: unknown): given is Edit {
   if (needed === "from" ? typeof edit.from !== "string" : needed && !Number.isFinite(edit[needed])) return false;
   if (there("heads") && !numbers(edit.heads)) return false;
   return edit.positions === undefined || edit.positions === "all" || numbers(edit.positions);
+}
+
+/** The edits that JSON says, each with its positions; null if one of them is none. */
+export function readEdits(given: unknown): Edit[] | null {
+  if (!Array.isArray(given) || !given.every(isEdit)) return null;
+  return given.map((each) => ({ ...each, positions: each.positions ?? "all" }));
 }
 
 /** Whether the edit's heads and positions exist in an activation of this shape. */
@@ -113,7 +111,7 @@ function replacement(
 }
 
 /** The edits as one function for each activation, in their order; `others` gives the other sentence's values. */
-export function asFunctions<T extends Cells>(
+export function editing<T extends Cells>(
   edits: readonly Edit[], others?: (edit: Edit) => Cells | undefined,
 ): Record<string, (value: T) => T> {
   const made: Record<string, (value: T) => T> = {};
