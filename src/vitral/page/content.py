@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +19,7 @@ from vitral.interop.step_graph import step_graph
 from vitral.interop.targets.graph import graph_of_model
 from vitral.model import Transformer
 from vitral.page.self_check import Checks, checks_of
+from vitral.page.tokens import carried_tokenizer
 from vitral.runs import LoadedRun
 
 ALIGNED = 4
@@ -85,7 +85,7 @@ def about_run(run: LoadedRun, name: str) -> Plain:
         "model": config.plain(),
         "step": run.step,
         "passages": _passages(model, tokenizer),
-        "tokenizer": _tokenizer(tokenizer),
+        "tokenizer": carried_tokenizer(tokenizer),
         "specials": list(tokenizer.specials),
         "commands": {},
         "language": language(),
@@ -159,12 +159,6 @@ def _laid_out(constants: Mapping[str, Tensor]) -> tuple[list[Plain], bytes]:
         pieces.append(piece)
         start += len(piece)
     return stored, b"".join(pieces)
-
-
-def _tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
-    specials = set(tokenizer.specials)
-    texts = ["" if token in specials else tokenizer.decode([token]) for token in range(tokenizer.vocab_size)]
-    return {"kind": tokenizer.name, "texts": texts}
 
 
 def _passages(model: Transformer, tokenizer: Tokenizer) -> list[str]:
