@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,6 +18,7 @@ from vitral.inspection.lens import contribution_points, stream_points
 from vitral.interop.targets.graph import graph_of_model
 from vitral.model import Transformer
 from vitral.page.self_check import Checks, checks_of
+from vitral.page.tokens import carried_tokenizer
 from vitral.runs import LoadedRun
 
 ALIGNED = 4
@@ -85,7 +85,7 @@ def about_model(model: Transformer, tokenizer: Tokenizer) -> Plain:
         "stream": [each for each in stream_points(config) if each in names],
         "contributions": [each for each in contribution_points(config) if each in names],
         "model": config.plain(),
-        "tokenizer": _tokenizer(tokenizer),
+        "tokenizer": carried_tokenizer(tokenizer),
         "language": language(),
         "vitral": metadata.version("vitral"),
     }
@@ -154,12 +154,6 @@ def _laid_out(constants: Mapping[str, Tensor]) -> tuple[list[Plain], bytes]:
         pieces.append(piece)
         start += len(piece)
     return stored, b"".join(pieces)
-
-
-def _tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
-    specials = set(tokenizer.specials)
-    texts = ["" if token in specials else tokenizer.decode([token]) for token in range(tokenizer.vocab_size)]
-    return {"kind": tokenizer.name, "texts": texts}
 
 
 def _passages(model: Transformer, tokenizer: Tokenizer) -> list[str]:

@@ -6,9 +6,11 @@ import { App, Refusing } from "./app";
 import { Carried, PARTS, Parts, Refused, difference } from "./carried";
 import { ownSha256 } from "./bytes";
 import { edits, ids, names, read, refresh, source, text, theme, written } from "./state";
+import { Ngrams } from "./ngrams";
+import { tokenizerOf } from "./tokens";
 import { language, learn, number, t } from "./words";
 
-export { Carried, difference, language, learn, number, ownSha256, t };
+export { Carried, Ngrams, difference, language, learn, number, ownSha256, t, tokenizerOf };
 
 const content = (id: string): string => document.getElementById(id)?.textContent ?? "";
 
