@@ -101,8 +101,7 @@ def test_a_mutant_of_the_interpreter_is_refused(content: PageContent) -> None:
     parts = parts_of(content)
     source = script()
     assert traced([{"parts": parts, "sentences": []}], source) == [[]]
-    assert source.count("Math.tanh(") > 0
-    changed = source.replace("Math.exp(", "1.001*Math.exp(")
+    changed = source.replace("Math.sqrt(", "1.001*Math.sqrt(")
     (found,) = traced([{"parts": parts, "sentences": []}], changed)
     assert isinstance(found, dict)
     assert found["refused"]["kind"] == "differs"

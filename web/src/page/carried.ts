@@ -1,9 +1,11 @@
 // The source of a page that carries its model: the run's own graph, computed here, after comparing it with PyTorch.
 
 import { Program, ModelGraph } from "./compute/program";
+import { StepGraph, Steps } from "./compute/cached";
+import { Drawn, generated } from "./decoding/generation";
 import { bytesOf, sha256 } from "./bytes";
 import { editing } from "./edits";
-import type { About, Edit, Encoded, Source, Values } from "./source";
+import type { About, Draws, Edit, Encoded, Source, Values } from "./source";
 import { Tensor, tensor } from "../tensors";
 import { tokenizerOf, Tokens } from "./tokens";
 
@@ -23,6 +25,8 @@ interface Stored {
 interface Graphs {
   model: ModelGraph;
   lens: ModelGraph;
+  /** Null where the model keeps nothing of earlier tokens. */
+  step: StepGraph | null;
   constants: Stored[];
 }
 
@@ -97,6 +101,7 @@ export class Carried implements Source {
   private readonly model: Program;
   private readonly lens: Program;
   private readonly tokens: Tokens;
+  private readonly steps: Steps;
 
   private constructor(parts: Parts) {
     this.about = parsed<About>(parts, "about");
@@ -105,6 +110,7 @@ export class Carried implements Source {
     const weights = Object.fromEntries(graphs.constants.map((each) => [each.name, stored(bytes, each)]));
     this.model = new Program(graphs.model, weights);
     this.lens = new Program(graphs.lens, weights);
+    this.steps = new Steps(this.model, graphs.step, weights, this.about.context);
     this.tokens = tokenizerOf(this.about);
   }
 
@@ -140,6 +146,11 @@ export class Carried implements Source {
 
   async trace(ids: readonly number[], names: readonly string[], edits: readonly Edit[]): Promise<Values> {
     return this.computed(ids, names, edits);
+  }
+
+  async *next(ids: readonly number[], { sampling, numbers, prompt, edits }: Draws): AsyncGenerator<Drawn> {
+    const logitsOf = (all: readonly number[]) => this.steps.read(all, prompt, edits).logits;
+    yield* generated(ids, logitsOf, sampling, numbers, this.about.specials);
   }
 
   /** As `trace`, at once. */
