@@ -9,7 +9,7 @@ import { Flow, FlowPart, flowPlaces, FlowRow } from "../marks/flow";
 import { Unrolled } from "../marks/bars";
 import { seriate } from "../marks/glass";
 import { Spot } from "../marks/grid";
-import { row } from "../numbers";
+import { row } from "../rows";
 import { block, chosen, isOff, position, shown, source, toggle } from "../state";
 import type { Values } from "../source";
 import { language, number, rich, t } from "../words";

@@ -7,7 +7,7 @@ import { attribution, lengthAt, readOff } from "../compute/readings";
 import { visible } from "../marks/colour";
 import { Lens } from "../marks/lens";
 import { Walk } from "../marks/walk";
-import { largest, row } from "../numbers";
+import { largest, row } from "../rows";
 import { chosen, position, shown, source } from "../state";
 import { language, number, plural, rich, t } from "../words";
 import { Figure } from "./Figure";
