@@ -34,6 +34,7 @@ _USUAL: dict[str, tuple[Any, ...]] = {
     "positions": ("learned",),
     "attention": ("softmax",),
     "attention.mask": ("causal",),
+    "attention.windows": (0, 1),
     "attention.scale": ("sqrt",),
     "recurrence": (None,),
     "feed_forward": tuple(THEIRS),
