@@ -381,10 +381,13 @@ WEB = ROOT / "web"
 
 
 @pytest.mark.skipif(NODE is None or not (WEB / "node_modules" / "esbuild").exists(), reason="web is not installed")
-def test_the_script_is_made_from_its_source(tmp_path: Path) -> None:
-    made = tmp_path / "live.js"
-    subprocess.run([NODE or "node", "build.mjs", str(made)], cwd=WEB, check=True, capture_output=True)
-    assert made.read_text() == (ROOT / "src/vitral/figures/templates/live.js").read_text(), "run make web"
+def test_the_scripts_are_made_from_their_sources(tmp_path: Path) -> None:
+    subprocess.run([NODE or "node", "build.mjs", str(tmp_path)], cwd=WEB, check=True, capture_output=True)
+    made = {file.name: file.read_text(encoding="utf-8") for file in tmp_path.iterdir()}
+    assert made.keys() == {"live.js", "page.js", "page.css", "sentences.txt"}
+    for name, built in made.items():
+        folder = "figures/templates" if name == "live.js" else "page/assets"
+        assert built == (ROOT / "src/vitral" / folder / name).read_text(encoding="utf-8"), "run make web"
     types = subprocess.run([NODE or "node", "node_modules/typescript/bin/tsc"], cwd=WEB, capture_output=True)
     assert types.returncode == 0, types.stdout.decode()
 

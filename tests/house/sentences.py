@@ -116,6 +116,14 @@ def declared() -> Iterator[Sentence]:
     yield from _of_word_lists()
     yield from _of_gallery()
     yield from _of_presets()
+    yield from _of_the_page()
+
+
+def _of_the_page() -> Iterator[Sentence]:
+    """The front-end's sentences, which `make web` collects from its sources."""
+    file = SOURCE / "page" / "assets" / "sentences.txt"
+    for text in file.read_text(encoding="utf-8").splitlines():
+        yield Sentence(text, None, str(file.relative_to(SOURCE)), "page")
 
 
 def _of_presets() -> Iterator[Sentence]:

@@ -2,20 +2,27 @@
 // result's shape and, for each of its cells, the number of the input and the place in it. The arithmetic of a cell
 // follows the same moves backwards.
 
-import { Tensor, axisOf, broadcast, indexOf, placeOf, places, size, stretched, strides } from "./tensors";
+import { Tensor, axisOf, broadcast, indexOf, placeOf, places, room, size, stretched, strides, taken } from "./tensors";
 
 export interface Move {
   shape: readonly number[];
   inputs: Tensor[];
   from: (cell: number) => [input: number, place: number];
+  /** Where the cells of the only input go, if that is known for all of them at once; "same": they stay in order. */
+  places?: Int32Array | "same";
 }
 
 const at = (input: Tensor, shape: readonly number[], steps: readonly number[], start = 0): Move => {
   const found = places(shape, steps, start);
-  return { shape, inputs: [input], from: (cell) => [0, found[cell]] };
+  return { shape, inputs: [input], from: (cell) => [0, found[cell]], places: found };
 };
 
-const same = (input: Tensor, shape: readonly number[]): Move => ({ shape, inputs: [input], from: (cell) => [0, cell] });
+const same = (input: Tensor, shape: readonly number[]): Move => ({
+  shape,
+  inputs: [input],
+  from: (cell) => [0, cell],
+  places: "same",
+});
 
 const without = (shape: readonly number[], axes: number[]): number[] => shape.filter((_, axis) => !axes.includes(axis));
 
@@ -226,7 +233,10 @@ function squeeze(input: Tensor, dims: number[]): Move {
 }
 
 export function moved(move: Move): Tensor {
-  const data = new Float64Array(size(move.shape));
+  const [input] = move.inputs;
+  if (move.places === "same") return { shape: move.shape, data: input.data };
+  if (move.places) return taken(input, move.shape, move.places);
+  const data = room(size(move.shape), ...move.inputs);
   for (let cell = 0; cell < data.length; cell++) {
     const [input, place] = move.from(cell);
     data[cell] = move.inputs[input].data[place];

@@ -1,7 +1,9 @@
-// PyTorch's core operations that compute, in float64. Names and arguments are those of ATen.
+// PyTorch's core operations that compute. Names and arguments are those of ATen.
 
+import { erf } from "./erf";
 import { MOVES, moved, number } from "./moves";
-import { Tensor, axisOf, broadcast, placeOf, places, size, stretched, strides, tensor } from "./tensors";
+import { matrix, products } from "./products";
+import { Tensor, axisOf, broadcast, placeOf, places, room, size, stretched, strides, tensor } from "./tensors";
 
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
 type Given = any;
@@ -14,28 +16,45 @@ const asTensor = (value: Tensor | number): Tensor => (isTensor(value) ? value : 
 
 // Cell by cell.
 
-const each = (input: Tensor, rule: (cell: number) => number): Tensor => tensor(input.shape, input.data.map(rule));
+function each(input: Tensor, rule: (cell: number) => number): Tensor {
+  const { shape, data } = input;
+  const made = room(data.length, input);
+  for (let cell = 0; cell < made.length; cell++) made[cell] = rule(data[cell]);
+  return { shape, data: made };
+}
+
+const isSame = (one: readonly number[], other: readonly number[]): boolean =>
+  one.length === other.length && one.every((length, axis) => length === other[axis]);
+
+/** Whether `end` is the end of `shape`: a tensor of it is repeated in whole. */
+const isEnd = (end: readonly number[], shape: readonly number[]): boolean =>
+  end.length <= shape.length && isSame(end, shape.slice(shape.length - end.length));
 
 function pairs(left: Tensor | number, right: Tensor | number, rule: (one: number, other: number) => number): Tensor {
   const [a, b] = [asTensor(left), asTensor(right)];
   const shape = broadcast(a.shape, b.shape);
+  const [one, other] = [a.data, b.data];
+  const data = room(size(shape), a, b);
+  if (one.length === data.length && isEnd(b.shape, shape)) {
+    const width = other.length;
+    for (let start = 0; start < data.length; start += width)
+      for (let cell = 0; cell < width; cell++) data[start + cell] = rule(one[start + cell], other[cell]);
+    return { shape, data };
+  }
   const [at, by] = [a, b].map((input) => places(shape, stretched(input.shape, shape)));
-  return tensor(shape, Float64Array.from({ length: at.length }, (_, cell) => rule(a.data[at[cell]], b.data[by[cell]])));
+  for (let cell = 0; cell < data.length; cell++) data[cell] = rule(one[at[cell]], other[by[cell]]);
+  return { shape, data };
 }
 
-const TERMS = 400;
-
-/** The error function to float64: a series of terms of one sign. */
-export function erf(x: number): number {
-  const size = Math.abs(x);
-  if (size > 6) return Math.sign(x);
-  let term = x;
-  let sum = x;
-  for (let n = 1; n < TERMS && Math.abs(term) > Math.abs(sum) * 1e-17; n++) {
-    term *= (2 * x * x) / (2 * n + 1);
-    sum += term;
-  }
-  return (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum;
+/** As `pairs` for a + factor · b, the operation of residual streams and biases. */
+function added(left: Tensor | number, right: Tensor | number, factor = 1): Tensor {
+  const [a, b] = [asTensor(left), asTensor(right)];
+  if (a.data.length < b.data.length || !isEnd(b.shape, a.shape)) return pairs(a, b, (x, y) => x + factor * y);
+  const [one, other] = [a.data, b.data];
+  const [data, width] = [room(one.length, a, b), other.length];
+  for (let start = 0; start < data.length; start += width)
+    for (let cell = 0; cell < width; cell++) data[start + cell] = one[start + cell] + factor * other[cell];
+  return { shape: a.shape, data };
 }
 
 const gelu = (x: number) => 0.5 * x * (1 + erf(x * Math.SQRT1_2));
@@ -124,23 +143,24 @@ function folded(input: Tensor, dims: number[] | null, keep: boolean, rule: (cell
   const starts = places(rest.map((axis) => input.shape[axis]), rest.map((axis) => steps[axis]));
   const inside = places(axes.map((axis) => input.shape[axis]), axes.map((axis) => steps[axis]));
   const cells = new Float64Array(inside.length);
-  const data = Float64Array.from(starts, (start) => {
-    for (let place = 0; place < cells.length; place++) cells[place] = input.data[start + inside[place]];
-    return rule(cells);
-  });
+  const data = room(starts.length, input);
+  for (let row = 0; row < starts.length; row++) {
+    for (let place = 0; place < cells.length; place++) cells[place] = input.data[starts[row] + inside[place]];
+    data[row] = rule(cells);
+  }
   const shape = keep ? input.shape.map((length, axis) => (axes.includes(axis) ? 1 : length)) : rest.map((axis) => input.shape[axis]);
   return tensor(shape, data);
 }
 
 /** A row for each row along one axis. */
 function rows(input: Tensor, dim: number, length: number, rule: (cells: Float64Array) => ArrayLike<number>): Tensor {
-  if (!input.shape.length) return tensor([], Float64Array.from(rule(input.data)));
+  if (!input.shape.length) return number(rule(Float64Array.from(input.data))[0]);
   const axis = axisOf(dim, input.shape.length);
   const shape = input.shape.map((each, place) => (place === axis ? length : each));
   const [from, to] = [strides(input.shape), strides(shape)];
   const others = (all: readonly number[]) => all.filter((_, place) => place !== axis);
   const [starts, targets] = [places(others(input.shape), others(from)), places(others(shape), others(to))];
-  const data = new Float64Array(size(shape));
+  const data = room(size(shape), input);
   const cells = new Float64Array(input.shape[axis]);
   for (let row = 0; row < starts.length; row++) {
     for (let place = 0; place < cells.length; place++) cells[place] = input.data[starts[row] + place * from[axis]];
@@ -161,11 +181,14 @@ const spread = (cells: Float64Array, correction: number): number => {
 const placeOfFirst = (cells: Float64Array, value: number): number =>
   cells.findIndex((cell) => cell === value || (Number.isNaN(cell) && Number.isNaN(value)));
 
+/** In place. */
 function softmax(cells: Float64Array): Float64Array {
-  const largest = most(cells);
-  const powers = cells.map((cell) => Math.exp(cell - largest));
-  const sum = total(powers);
-  return powers.map((each) => each / sum);
+  let largest = -Infinity;
+  for (let place = 0; place < cells.length; place++) largest = larger(cells[place], largest);
+  let sum = 0;
+  for (let place = 0; place < cells.length; place++) sum += cells[place] = Math.exp(cells[place] - largest);
+  for (let place = 0; place < cells.length; place++) cells[place] /= sum;
+  return cells;
 }
 
 function logSoftmax(cells: Float64Array): Float64Array {
@@ -196,38 +219,25 @@ const extreme = (pick: (cells: Float64Array) => number) => (input: Tensor, dim: 
 
 function layerNorm(input: Tensor, shape: number[], gain: Tensor | null, shift: Tensor | null, epsilon: number): Tensor[] {
   const width = size(shape);
-  const groups = tensor([input.data.length / width, width], input.data);
-  const [means, scales] = [
-    folded(groups, [1], true, mean),
-    folded(groups, [1], true, (cells) => 1 / Math.sqrt(spread(cells, 0) + epsilon)),
-  ];
-  const data = input.data.map((cell, place) => {
-    const [row, column] = [Math.floor(place / width), place % width];
-    const made = (cell - means.data[row]) * scales.data[row] * (gain ? gain.data[column] : 1);
-    return made + (shift ? shift.data[column] : 0);
-  });
+  const count = input.data.length / width;
+  const [data, means, scales] = [input.data.length, count, count].map((length) => room(length, input));
+  for (let row = 0; row < count; row++) {
+    const start = row * width;
+    let middle = 0;
+    for (let cell = start; cell < start + width; cell++) middle += input.data[cell];
+    middle /= width;
+    let variance = 0;
+    for (let cell = start; cell < start + width; cell++) variance += (input.data[cell] - middle) ** 2;
+    const scale = 1 / Math.sqrt(variance / width + epsilon);
+    means[row] = middle;
+    scales[row] = scale;
+    for (let column = 0; column < width; column++) {
+      const made = (input.data[start + column] - middle) * scale * (gain ? gain.data[column] : 1);
+      data[start + column] = made + (shift ? shift.data[column] : 0);
+    }
+  }
   const rest = input.shape.map((length, axis) => (axis < input.shape.length - shape.length ? length : 1));
-  return [tensor(input.shape, data), tensor(rest, means.data), tensor(rest, scales.data)];
-}
-
-/** Products of matrices, one for each index of the leading axis. */
-function products(left: Tensor, right: Tensor): Tensor {
-  const [count, height, inner] = left.shape;
-  const width = right.shape[2];
-  const data = new Float64Array(count * height * width);
-  for (let batch = 0; batch < count; batch++)
-    for (let row = 0; row < height; row++)
-      for (let place = 0; place < inner; place++) {
-        const factor = left.data[(batch * height + row) * inner + place];
-        const [from, to] = [(batch * inner + place) * width, (batch * height + row) * width];
-        for (let column = 0; column < width; column++) data[to + column] += factor * right.data[from + column];
-      }
-  return tensor([count, height, width], data);
-}
-
-function matrix(left: Tensor, right: Tensor): Tensor {
-  const made = products(tensor([1, ...left.shape], left.data), tensor([1, ...right.shape], right.data));
-  return tensor(made.shape.slice(1), made.data);
+  return [tensor(input.shape, data), tensor(rest, means), tensor(rest, scales)];
 }
 
 const filled = (shape: readonly number[], value: number): Tensor => tensor(shape, new Float64Array(size(shape)).fill(value));
@@ -246,7 +256,7 @@ function split(input: Tensor, sizes: number[], dim = 0): Tensor[] {
 function lstm(input: Tensor, [inward, onward, ...shifts]: Tensor[]): Tensor {
   const [batch, time, from] = input.shape;
   const width = onward.shape[1];
-  const data = new Float64Array(batch * time * width);
+  const data = room(batch * time * width, input, inward);
   const squash = (x: number) => 1 / (1 + Math.exp(-x));
   for (let row = 0; row < batch; row++) {
     const cell = new Float64Array(width);
@@ -271,11 +281,11 @@ function lstm(input: Tensor, [inward, onward, ...shifts]: Tensor[]): Tensor {
 const any = (cells: Float64Array) => +cells.some((cell) => cell !== 0);
 
 const COMPUTED: Record<string, Operation> = {
-  "add.Tensor": (x, y, alpha = 1) => pairs(x, y, (a, b) => a + alpha * b),
-  "add.Scalar": (x, y, alpha = 1) => pairs(x, y, (a, b) => a + alpha * b),
+  "add.Tensor": added,
+  "add.Scalar": added,
   "sub.Tensor": (x, y, alpha = 1) => pairs(x, y, (a, b) => a - alpha * b),
   "sub.Scalar": (x, y, alpha = 1) => pairs(x, y, (a, b) => a - alpha * b),
-  addmm: (z, x, y, beta = 1, alpha = 1) => pairs(z, matrix(x, y), (a, b) => beta * a + alpha * b),
+  addmm: (z, x, y, beta = 1, alpha = 1) => (beta === 1 && alpha === 1 ? added(matrix(x, y), z) : pairs(z, matrix(x, y), (a, b) => beta * a + alpha * b)),
   amax: (x, dims, keep = false) => folded(x, dims, keep, most),
   amin: (x, dims, keep = false) => folded(x, dims, keep, least),
   any: (x) => folded(x, null, false, any),
@@ -338,4 +348,4 @@ export const OPERATIONS: Record<string, Operation> = {
   ...COMPUTED,
 };
 
-export { placeOf };
+export { erf, placeOf };

@@ -243,7 +243,7 @@ export class LiveSheet {
     this.made = Object.fromEntries(Object.entries(graph.outputs).map(([name, place]) => [name, this.values[place] as Tensor]));
     this.edits = 0;
     for (const [name, { data }] of Object.entries(this.inputs))
-      this.edits += data.reduce((count, value, at) => count + +(value !== this.original[name].data[at]), 0);
+      for (let at = 0; at < data.length; at++) this.edits += +(data[at] !== this.original[name].data[at]);
     for (const [input, { name, at }] of this.fields)
       input.classList.toggle("edited", this.inputs[name].data[at] !== this.original[name].data[at]);
     const tables = new Map<Element, [(at: number) => string, (at: number) => string]>();
@@ -344,7 +344,7 @@ export class LiveSheet {
   private uneven(value: Tensor): boolean {
     const width = value.shape[value.shape.length - 1];
     for (let start = 0; start < value.data.length; start += width) {
-      const total = value.data.slice(start, start + width).reduce((all, each) => all + each, 0);
+      const total = Array.from(value.data.subarray(start, start + width)).reduce((all, each) => all + each, 0);
       if (total !== 0 && Math.abs(total - 1) > 0.02) return true;
     }
     return false;

@@ -1,14 +1,23 @@
-// Tensors of float64 numbers in row-major order; true is 1, false is 0.
+// Tensors in row-major order; true is 1, false is 0. The precision is a property of a tensor: what is computed from
+// float32 numbers is float32, with sums in float64; what is computed from float64 numbers alone is float64.
+
+export type Numbers = Float64Array | Float32Array;
 
 export interface Tensor {
   readonly shape: readonly number[];
-  readonly data: Float64Array;
+  readonly data: Numbers;
 }
 
 export const tensor = (shape: readonly number[], data: ArrayLike<number>): Tensor => ({
   shape,
-  data: data instanceof Float64Array ? data : Float64Array.from(data),
+  data: data instanceof Float64Array || data instanceof Float32Array ? data : Float64Array.from(data),
 });
+
+/** Room for the results of a computation with these tensors. */
+export function room(length: number, ...given: Tensor[]): Numbers {
+  for (const each of given) if (each.data instanceof Float32Array) return new Float32Array(length);
+  return new Float64Array(length);
+}
 
 export const size = (shape: readonly number[]): number => shape.reduce((all, each) => all * each, 1);
 
@@ -37,14 +46,17 @@ export function broadcast(left: readonly number[], right: readonly number[]): nu
 /** For each cell of `shape`, in order, the place in a tensor with these steps along its axes. */
 export function places(shape: readonly number[], steps: readonly number[], start = 0): Int32Array {
   const found = new Int32Array(size(shape));
+  if (!found.length) return found;
+  const last = shape.length - 1;
+  const [width, step] = last < 0 ? [1, 0] : [shape[last], steps[last]];
   const index = new Array(shape.length).fill(0);
-  let at = start;
-  for (let place = 0; place < found.length; place++) {
-    found[place] = at;
-    for (let axis = shape.length - 1; axis >= 0; axis--) {
-      at += steps[axis];
+  let row = start;
+  for (let place = 0; place < found.length; ) {
+    for (let column = 0, at = row; column < width; column++, at += step) found[place++] = at;
+    for (let axis = last - 1; axis >= 0; axis--) {
+      row += steps[axis];
       if (++index[axis] < shape[axis]) break;
-      at -= steps[axis] * shape[axis];
+      row -= steps[axis] * shape[axis];
       index[axis] = 0;
     }
   }
@@ -59,8 +71,11 @@ export function stretched(own: readonly number[], shape: readonly number[]): num
 }
 
 /** A tensor whose cells are those of `from` at these places. */
-export const taken = (from: Tensor, shape: readonly number[], at: ArrayLike<number>): Tensor =>
-  tensor(shape, Float64Array.from({ length: at.length }, (_, place) => from.data[at[place]]));
+export function taken(from: Tensor, shape: readonly number[], at: ArrayLike<number>): Tensor {
+  const data = room(at.length, from);
+  for (let place = 0; place < data.length; place++) data[place] = from.data[at[place]];
+  return { shape, data };
+}
 
 /** The place of a cell. */
 export const placeOf = (shape: readonly number[], index: readonly number[]): number =>

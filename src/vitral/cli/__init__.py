@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from vitral.cli import (
+    bundle,
     check,
     compare,
     continuation,
@@ -112,6 +113,7 @@ for command in (
     check.check,
     grade.grade,
     study.study,
+    bundle.bundle,
     import_model.import_model,
     export.export,
     doctor.doctor,

@@ -81,7 +81,7 @@ class FileTokenizer:
         return _spelling(json.loads(self.document).get("decoder"))
 
     @cached_property
-    def _prepends_a_space(self) -> bool:
+    def prepends_a_space(self) -> bool:
         """Whether every text begins with a space that it does not have (SentencePiece)."""
         ids = self._engine.encode("a", add_special_tokens=False).ids
         return bool(ids) and self.token_bytes(ids[0]).startswith(b" ")
@@ -149,7 +149,7 @@ class FileTokenizer:
             UsageError: a value is not an id of this vocabulary.
         """
         text = b"".join(map(self.token_bytes, token_ids(ids, self.vocab_size).tolist())).decode("utf-8", "replace")
-        return text.removeprefix(" ") if self._prepends_a_space else text
+        return text.removeprefix(" ") if self.prepends_a_space else text
 
     def token_bytes(self, token: int) -> bytes:
         """UTF-8 bytes of one token, empty for an id without a token."""

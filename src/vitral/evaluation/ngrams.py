@@ -8,8 +8,9 @@ h: the n - 1 tokens before w; h': h without its first token; c: count in the tra
 T(h): number of distinct tokens after h. For an unseen h, p_n = p_{n-1}; p_0 = 1 / vocab.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -43,13 +44,33 @@ def ngram_baselines(
     Raises:
         UsageError: there are no orders, no token to score, or a token is outside the vocabulary.
     """
-    counted = None
-    if len(train.tokens) + len(test.tokens) > LONG:
-        train, test = thinned(train, COUNTED), thinned(test, COUNTED)
-        counted = int((train.segments[:, 1] - train.segments[:, 0]).sum())
+    train, test, counted = counted_parts(train, test)
     nats = WittenBell(train, vocab_size, orders, tick=tick).nats(test)
     losses = {order: float(row.mean()) for order, row in enumerate(nats, start=1)}
     return NgramBaselines(losses, bigram_entropy(test, vocab_size), counted)
+
+
+def counted_parts(train: Split, test: Split) -> tuple[Split, Split, int | None]:
+    """The parts of both splits that are counted and scored, and the number of counted tokens; None if all are."""
+    if len(train.tokens) + len(test.tokens) <= LONG:
+        return train, test, None
+    train, test = thinned(train, COUNTED), thinned(test, COUNTED)
+    return train, test, int((train.segments[:, 1] - train.segments[:, 0]).sum())
+
+
+@checked(first=True)
+def counts_by_order(train: Split, vocab_size: Count) -> "Iterator[Counts]":
+    """The counts of a split at orders 1, 2, 3 and so on without end, each counted when it is asked for.
+
+    Raises:
+        UsageError: a token is outside the vocabulary.
+    """
+    tokens, depths = _laid_out(train, vocab_size)
+    contexts, num_contexts = np.zeros_like(tokens), 1
+    while True:
+        counts, grams = _count(contexts, tokens, num_contexts, vocab_size)
+        yield counts
+        contexts, num_contexts = _as_contexts(grams, depths), len(counts.keys)
 
 
 @checked(first=True)
@@ -73,13 +94,9 @@ class WittenBell:
             UsageError: `num_orders` is below 1, or a token is outside the vocabulary.
         """
         self.vocab_size, self.num_orders = vocab_size, num_orders
-        self._counts: list[_Counts] = []
-        tokens, depths = _laid_out(train, vocab_size)
-        contexts, num_contexts = np.zeros_like(tokens), 1
-        for _order in range(num_orders):
-            counts, grams = _count(contexts, tokens, num_contexts, vocab_size)
+        self._counts: list[Counts] = []
+        for counts in islice(counts_by_order(train, vocab_size), num_orders):
             self._counts.append(counts)
-            contexts, num_contexts = _as_contexts(grams, depths), len(counts.keys)
             tick()
 
     def nats(self, split: Split) -> Float[np.ndarray, "orders targets"]:
@@ -146,7 +163,7 @@ def entropy_by_place(split: Split, context_length: Count) -> float:
 
 
 @dataclass(frozen=True)
-class _Counts:
+class Counts:
     """The counts of one order.
 
     Attributes:
@@ -189,7 +206,7 @@ class _Counts:
 
 def _count(
     contexts: Int[np.ndarray, " time"], tokens: Int[np.ndarray, " time"], num_contexts: int, vocab_size: int
-) -> tuple[_Counts, Int[np.ndarray, " time"]]:
+) -> tuple[Counts, Int[np.ndarray, " time"]]:
     """Count and number every (context, token); context -1 means none, and its n-gram is -1."""
     there = contexts >= 0
     # Contexts number at most the tokens of a split, so context · vocab + token stays far inside 63 bits.
@@ -199,7 +216,7 @@ def _count(
     context_counts = np.bincount(holders, weights=counts, minlength=num_contexts).astype(np.int64)
     grams = np.full(len(tokens), -1)
     grams[there] = places
-    return _Counts(keys, counts, context_counts, context_kinds), grams
+    return Counts(keys, counts, context_counts, context_kinds), grams
 
 
 def _distinct(

@@ -22,6 +22,7 @@ from vitral.lab.measured_text import TextMeasures
 from vitral.lab.measures import Measures
 from vitral.lab.names import Names, list_examples, list_presets, list_studies, list_texts
 from vitral.lab.new_runs import continue_, continue_run, free_folder, resume, train
+from vitral.lab.pages import Bundle, bundle
 from vitral.lab.run import Generation, Run, Which
 from vitral.lab.samples import Samples
 from vitral.lab.side_by_side import compare
@@ -37,6 +38,7 @@ from vitral.reports.text import Survey
 from vitral.runs.loading import warn_on_stderr
 
 __all__ = [
+    "Bundle",
     "DemoPage",
     "Generation",
     "GradedClass",
@@ -53,6 +55,7 @@ __all__ = [
     "StudyPlan",
     "Survey",
     "TextMeasures",
+    "bundle",
     "check",
     "compare",
     "configure",

@@ -1,0 +1,167 @@
+"""What a page of a run holds, as plain data: the run, its graph with the weights, PyTorch's numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+
+import torch
+from torch import Tensor
+
+from vitral.core.checked import checked
+from vitral.core.errors import UsageError, VitralError
+from vitral.core.files import sha256
+from vitral.core.graphs import Length, Plain, graph_with_weights
+from vitral.core.language import language
+from vitral.data import Tokenizer
+from vitral.decoding import Sampling, generate
+from vitral.inspection.lens import contribution_points, stream_points
+from vitral.interop.step_graph import step_graph
+from vitral.interop.targets.graph import graph_of_model
+from vitral.model import Transformer
+from vitral.page.self_check import Checks, checks_of
+from vitral.page.tokens import carried_tokenizer
+from vitral.runs import LoadedRun
+
+ALIGNED = 4
+"""Bytes: where each tensor of a page begins, so that the browser can use it without a copy."""
+KINDS = {torch.float32: "float32", torch.int32: "int32", torch.bool: "bool"}
+LENS = "x"
+"""The input of the lens: vectors of the stream, [1, time, d_model]."""
+OPENING = 24
+"""Tokens of a sentence that the model writes itself."""
+
+
+@dataclass(frozen=True)
+class PageContent:
+    """Everything a page needs.
+
+    Attributes:
+        about: of the run, as plain data (`About` in web/src/page/source.ts).
+        graphs: the model's graph, that of its lens, and where their constants are in `weights`.
+        weights: the constants as raw bytes.
+        checks: the numbers with which the page compares its own.
+    """
+
+    about: Plain
+    graphs: Plain
+    weights: bytes
+    checks: Checks
+
+
+@checked
+def page_content(run: LoadedRun, name: str) -> PageContent:
+    """The content of a run's page.
+
+    Args:
+        run: the run, on the processor in float32.
+        name: what the page calls it.
+
+    Raises:
+        UsageError: the model has no graph.
+    """
+    about = about_run(run, name)
+    graphs, weights = graphs_of(run.model)
+    sentences = [list(map(int, run.tokenizer.encode(text))) for text in about["passages"]]
+    return PageContent(about, graphs, weights, checks_of(run.model, run.tokenizer, sentences))
+
+
+def about_run(run: LoadedRun, name: str) -> Plain:
+    """The run as plain data: everything but numbers of the model."""
+    model, tokenizer = run.model, run.tokenizer
+    config = model.config
+    names = model.activation_names
+    return {
+        "name": name,
+        "tokens": [tokenizer.label(token) for token in range(tokenizer.vocab_size)],
+        "context": config.context_length,
+        "layers": config.num_layers,
+        "heads": config.num_heads,
+        "d_model": config.d_model,
+        "vocabulary": model.vocab_size,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "names": names,
+        "stream": [each for each in stream_points(config) if each in names],
+        "contributions": [each for each in contribution_points(config) if each in names],
+        "model": config.plain(),
+        "step": run.step,
+        "passages": _passages(model, tokenizer),
+        "tokenizer": carried_tokenizer(tokenizer),
+        "specials": list(tokenizer.specials),
+        "commands": {},
+        "language": language(),
+        "vitral": metadata.version("vitral"),
+    }
+
+
+def graphs_of(model: Transformer) -> tuple[Plain, bytes]:
+    """The graphs of a model and of its lens, and their constants as bytes.
+
+    Returns:
+        {"model": graph, "lens": graph, "step": graph or None, "constants": [{"name", "shape", "kind", "start",
+        "sha256"}]}; the lens is what makes logits of a vector of the stream: the final norm, if there is one, and the
+        head; the step is one more token with a cache (`vitral.interop.step_graph`).
+
+    Raises:
+        UsageError: a part of the model does something that no graph can express.
+    """
+    try:
+        graph, constants = graph_of_model(model)
+        step, of_step = step_graph(model) or (None, {})
+    except VitralError as error:
+        raise UsageError("bundle: the page cannot compute this model: {reason}", reason=error) from None
+    lens, of_lens = _lens(model)
+    stored, weights = _laid_out(constants | of_lens | of_step)
+    kept = ("inputs", "constants", "nodes", "outputs")
+    return {
+        "model": {key: graph[key] for key in kept},
+        "lens": {key: lens[key] for key in kept},
+        "step": step and {key: step[key] for key in ("least", "most", *kept)},
+        "constants": stored,
+    }, weights
+
+
+def _lens(model: Transformer) -> tuple[Plain, dict[str, Tensor]]:
+    context = model.config.context_length
+    example = torch.zeros(1, max(min(2, context), context - 1), model.config.d_model)
+    lengths = {LENS: {1: Length("time", context)}} if context > 1 else {}
+    graph, constants = graph_with_weights(
+        lambda inputs, tap: tap("logits", model.unembed(model.final_norm(inputs[LENS]))),
+        {LENS: example},
+        model,
+        lengths,
+    )
+    # A number that the function holds itself may have the same name in the model's graph.
+    own = {name: f"lens.{name}" for name in constants if name.startswith("constants.")}
+    for each in graph["constants"]:
+        each["name"] = own.get(each["name"], each["name"])
+    return graph, {own.get(name, name): value for name, value in constants.items()}
+
+
+def _laid_out(constants: Mapping[str, Tensor]) -> tuple[list[Plain], bytes]:
+    stored: list[Plain] = []
+    pieces: list[bytes] = []
+    start = 0
+    for name, constant in constants.items():
+        value = constant.detach().cpu()
+        if value.dtype not in KINDS:
+            value = value.to(torch.float32 if value.is_floating_point() else torch.int32)
+        piece = value.contiguous().numpy().tobytes()
+        stored.append(
+            {
+                "name": name,
+                "shape": list(value.shape),
+                "kind": KINDS[value.dtype],
+                "start": start,
+                "sha256": sha256(piece),
+            }
+        )
+        piece += bytes(-len(piece) % ALIGNED)
+        pieces.append(piece)
+        start += len(piece)
+    return stored, b"".join(pieces)
+
+
+def _passages(model: Transformer, tokenizer: Tokenizer) -> list[str]:
+    length = min(OPENING, model.config.context_length)
+    (sample,) = generate(model, tokenizer, [""], max_tokens=length, sampling=Sampling(temperature=0.0))
+    return [sample.text]

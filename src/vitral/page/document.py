@@ -1,0 +1,99 @@
+"""A page as one HTML file: no network, one script and one style that its policy knows by their hashes, and data.
+
+The data are JSON in ASCII and base64, in elements that no browser runs; `<` is escaped, so that no text of the user's
+can end such an element. A seal has the SHA-256 of each, and the page refuses to open where one differs.
+"""
+
+import base64
+import hashlib
+import html
+import json
+from importlib import resources
+from typing import Any
+
+from vitral.core.language import _, language
+from vitral.figures.text import visible
+from vitral.page.content import PageContent
+from vitral.page.words import words
+
+ASSETS = "assets"
+_SHELL = """<!doctype html>
+<html lang="{language}">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<main id="page"><noscript><p>{without_script}</p></noscript><p id="old">{old}</p></main>
+{data}
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def page_document(content: PageContent) -> str:
+    """The whole page, as text of ASCII characters and those of the script and the style.
+
+    Args:
+        content: what it carries.
+    """
+    parts = {
+        "about": as_text(content.about),
+        "words": as_text(words()),
+        "graph": as_text(content.graphs),
+        "weights": base64.b64encode(content.weights).decode("ascii"),
+        "checks": as_text(content.checks.sentences),
+        "truth": base64.b64encode(content.checks.truth).decode("ascii"),
+    }
+    parts["seal"] = as_text({name: hashlib.sha256(text.encode("ascii")).hexdigest() for name, text in parts.items()})
+    style, script = asset("page.css"), asset("page.js")
+    return _SHELL.format(
+        language=language(),
+        policy=policy(script, style),
+        title=html.escape(visible(f"Vitral · {content.about['name']}")),
+        without_script=html.escape(_("This page computes its numbers itself and needs JavaScript.")),
+        old=html.escape(_("If this line stays, the browser is too old for this page or the file is damaged.")),
+        style=style,
+        script=script,
+        data="\n".join(_element(name, text) for name, text in parts.items()),
+    )
+
+
+def asset(name: str) -> str:
+    """A built file of the front-end, without what would end its element."""
+    file = resources.files("vitral.page") / ASSETS / name
+    return file.read_text(encoding="utf-8")
+
+
+def policy(script: str, style: str, connect: str = "'none'") -> str:
+    """The content security policy: this script and this style by their hashes, images that the page makes itself.
+
+    Args:
+        script: the script, as it stands in the page.
+        style: the style.
+        connect: where the page may fetch from.
+    """
+    return (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data: blob:; "
+        f"connect-src {connect}; base-uri 'none'; form-action 'none'"
+    )
+
+
+def as_text(data: Any) -> str:
+    """Plain data as JSON in ASCII for an element of a page: no `<`, no line separators, surrogates escaped."""
+    return json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _hash(source: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(source.encode("utf-8")).digest()).decode("ascii")
+
+
+def _element(name: str, text: str) -> str:
+    kind = "application/json" if text[:1] in "{[" else "application/octet-stream"
+    return f'<script type="{kind}" id="{name}">{text}</script>'

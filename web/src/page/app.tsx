@@ -1,0 +1,80 @@
+// The page: a heading that asks, and the panes.
+
+import type { Refusal } from "./carried";
+import { Choice } from "./panes/Choice";
+import { Heads } from "./panes/Heads";
+import { Sentence } from "./panes/Sentence";
+import { Stream } from "./panes/Stream";
+import { edits, fault, language, shown, source, text, theme } from "./state";
+import { LANGUAGES, number, plural, t } from "./words";
+
+export function App() {
+  const { about } = source.value!;
+  return (
+    <>
+      <header>
+        <p class="name">
+          {about.name} · {plural(about.parameters, "{n} parameter", "{n} parameters")} ·{" "}
+          {about.loss === undefined ? plural(about.step, "{n} step", "{n} steps") : t("test loss {loss}", { loss: number(about.loss, 3) })}
+        </p>
+        <p class="settings">
+          {Object.entries(LANGUAGES).map(([code, name]) => (
+            <button lang={code} aria-pressed={language.value === code} onClick={() => (language.value = code)}>
+              {name}
+            </button>
+          ))}
+          <button onClick={() => (theme.value = theme.value === "dark" ? "light" : "dark")}>
+            {theme.value === "dark" ? t("light") : t("dark")}
+          </button>
+        </p>
+        <h1>
+          {t("What comes after")} <em>“{text.value.slice(-60)}”</em>?
+        </h1>
+      </header>
+      <Sentence />
+      {edits.value.length > 0 && (
+        <p class="edits" role="status">
+          {plural(edits.value.length, "{n} part is switched off.", "{n} parts are switched off.")}{" "}
+          <button onClick={() => (edits.value = [])}>{t("switch all on")}</button>
+        </p>
+      )}
+      {fault.value && <p role="alert">{t("The numbers could not be computed: {reason}", { reason: fault.value })}</p>}
+      {shown.value && (
+        <>
+          <Heads />
+          <Stream />
+          <Choice />
+        </>
+      )}
+    </>
+  );
+}
+
+/** Why nothing is drawn. */
+export function Refusing({ reason }: { reason: Refusal }) {
+  return (
+    <section class="refusal" role="alert">
+      <h1>{t("This page shows nothing, because its numbers would be wrong.")}</h1>
+      <p>{told(reason)}</p>
+      <p>{t("Make the page again with vitral bundle, or copy the file again.")}</p>
+    </section>
+  );
+}
+
+function told(reason: Refusal): string {
+  switch (reason.kind) {
+    case "missing":
+      return t("The file is not whole: the part “{part}” is missing.", { part: reason.part });
+    case "damaged":
+      return reason.tensor === undefined
+        ? t("The file is damaged: the part “{part}” is not what was written.", { part: reason.part })
+        : t("The file is damaged: the weights of “{tensor}” are not those that were written.", { tensor: reason.tensor });
+    case "differs":
+      return t("After “{sentence}”, this browser computes {found} in “{name}” where PyTorch has {expected}.", {
+        sentence: reason.sentence,
+        name: reason.name,
+        found: number(reason.found, 6),
+        expected: number(reason.expected, 6),
+      });
+  }
+}

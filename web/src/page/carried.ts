@@ -1,0 +1,191 @@
+// The source of a page that carries its model: the run's own graph, computed here, after comparing it with PyTorch.
+
+import { Program, ModelGraph } from "./compute/program";
+import { StepGraph, Steps } from "./compute/cached";
+import { Drawn, generated } from "./decoding/generation";
+import { bytesOf, sha256 } from "./bytes";
+import { editing } from "./edits";
+import type { About, Draws, Edit, Encoded, Source, Values } from "./source";
+import { Tensor, tensor } from "../tensors";
+import { tokenizerOf, Tokens } from "./tokens";
+
+/** What a page must have, by the ids of its elements; `vitral.page.document` writes them. */
+export const PARTS = ["about", "words", "graph", "weights", "checks", "truth"] as const;
+export type Part = (typeof PARTS)[number];
+export type Parts = Record<Part, string> & { seal: string };
+
+interface Stored {
+  name: string;
+  shape: number[];
+  kind: "float32" | "int32" | "bool";
+  start: number;
+  sha256: string;
+}
+
+interface Graphs {
+  model: ModelGraph;
+  lens: ModelGraph;
+  /** Null where the model keeps nothing of earlier tokens. */
+  step: StepGraph | null;
+  constants: Stored[];
+}
+
+interface Check {
+  text: string;
+  ids: number[];
+  /** So many positions at the end have been kept; 0: all of them. */
+  last: number;
+  values: { name: string; shape: number[]; start: number }[];
+}
+
+/** Why a page refuses to draw. */
+export type Refusal =
+  | { kind: "missing"; part: string }
+  | { kind: "damaged"; part: string; tensor?: string }
+  | { kind: "differs"; sentence: string; name: string; found: number; expected: number };
+
+export class Refused extends Error {
+  constructor(readonly reason: Refusal) {
+    super(reason.kind);
+  }
+}
+
+/** The greatest difference from PyTorch that float32 explains, relative to the largest number of the value. */
+const TOLERANCE = 1e-4;
+
+/** Compares every part with the seal; a damaged tensor is named. */
+async function unseal(parts: Parts): Promise<void> {
+  const encoder = new TextEncoder();
+  const seal = parsed<Record<string, string>>(parts, "seal");
+  for (const part of PARTS) {
+    if (!parts[part]) throw new Refused({ kind: "missing", part });
+    const found = await sha256(encoder.encode(parts[part]));
+    if (found === seal[part]) continue;
+    throw new Refused({ kind: "damaged", part, tensor: part === "weights" ? await damaged(parts) : undefined });
+  }
+}
+
+/** The first tensor whose bytes are not those that were written, if it can be found. */
+async function damaged(parts: Parts): Promise<string | undefined> {
+  try {
+    const bytes = bytesOf(parts.weights);
+    for (const each of (JSON.parse(parts.graph) as Graphs).constants)
+      if ((await sha256(bytes.slice(each.start, each.start + length(each)))) !== each.sha256) return each.name;
+  } catch {
+    // Which tensor it is cannot be told; that the part is damaged is known.
+  }
+  return undefined;
+}
+
+const size = (shape: readonly number[]): number => shape.reduce((all, each) => all * each, 1);
+const length = ({ shape, kind }: Stored): number => size(shape) * (kind === "bool" ? 1 : 4);
+
+function parsed<Kind>(parts: Parts, part: keyof Parts): Kind {
+  try {
+    return JSON.parse(parts[part]) as Kind;
+  } catch {
+    throw new Refused({ kind: parts[part] ? "damaged" : "missing", part });
+  }
+}
+
+function stored(bytes: Uint8Array<ArrayBuffer>, each: Stored): Tensor {
+  if (each.kind === "float32") return { shape: each.shape, data: new Float32Array(bytes.buffer, each.start, size(each.shape)) };
+  const from = each.kind === "bool" ? bytes.subarray(each.start) : new Int32Array(bytes.buffer, each.start, size(each.shape));
+  return { shape: each.shape, data: Float32Array.from(from.subarray(0, size(each.shape))) };
+}
+
+export const LENS = "lens.";
+
+export class Carried implements Source {
+  readonly about: About;
+  private readonly model: Program;
+  private readonly lens: Program;
+  private readonly tokens: Tokens;
+  private readonly steps: Steps;
+
+  private constructor(parts: Parts) {
+    this.about = parsed<About>(parts, "about");
+    const graphs = parsed<Graphs>(parts, "graph");
+    const bytes = bytesOf(parts.weights);
+    const weights = Object.fromEntries(graphs.constants.map((each) => [each.name, stored(bytes, each)]));
+    this.model = new Program(graphs.model, weights);
+    this.lens = new Program(graphs.lens, weights);
+    this.steps = new Steps(this.model, graphs.step, weights, this.about.context);
+    this.tokens = tokenizerOf(this.about);
+  }
+
+  /** The source of a page's parts. Nothing of it can be had before all its numbers have been compared. */
+  static async open(parts: Parts): Promise<Carried> {
+    await unseal(parts);
+    const made = new Carried(parts);
+    const truth = bytesOf(parts.truth);
+    for (const check of parsed<Check[]>(parts, "checks")) made.compare(check, truth);
+    return made;
+  }
+
+  private compare({ text, ids, last, values }: Check, truth: Uint8Array<ArrayBuffer>): void {
+    const made = this.computed(ids, values.map(({ name }) => name), []);
+    for (const { name, shape, start } of values) {
+      const expected = new Float32Array(truth.buffer, start, size(shape));
+      const all = made[name]?.data ?? new Float32Array();
+      const found = last ? all.subarray(all.length - expected.length) : all;
+      const wrong = difference(found, expected);
+      if (wrong === null && (last || String(made[name].shape) === String(shape))) continue;
+      const at = wrong ?? 0;
+      throw new Refused({ kind: "differs", sentence: text, name, found: found[at] ?? NaN, expected: expected[at] });
+    }
+  }
+
+  encode(text: string): Encoded {
+    return this.tokens.encode(text);
+  }
+
+  decode(ids: readonly number[]): string {
+    return this.tokens.decode(ids);
+  }
+
+  async trace(ids: readonly number[], names: readonly string[], edits: readonly Edit[]): Promise<Values> {
+    return this.computed(ids, names, edits);
+  }
+
+  async *next(ids: readonly number[], { sampling, numbers, prompt, edits }: Draws): AsyncGenerator<Drawn> {
+    const logitsOf = (all: readonly number[]) => this.steps.read(all, prompt, edits).logits;
+    yield* generated(ids, logitsOf, sampling, numbers, this.about.specials);
+  }
+
+  /** As `trace`, at once. */
+  computed(ids: readonly number[], names: readonly string[], edits: readonly Edit[]): Values {
+    const read = names.filter((name) => name.startsWith(LENS)).map((name) => name.slice(LENS.length));
+    const own = names.filter((name) => !name.startsWith(LENS));
+    const inputs = { tokens: tensor([1, ids.length], Float32Array.from(ids)) };
+    const made: Values = this.model.run(inputs, [...own, ...read], editing(edits, this.others(edits)));
+    for (const name of read) made[LENS + name] = this.lens.run({ x: made[name] as Tensor }, ["logits"]).logits;
+    return made;
+  }
+
+  /** What patches take: the same activations of their other sentences, unedited. */
+  private others(edits: readonly Edit[]): (edit: Edit) => Tensor | undefined {
+    const made = new Map<string, Values>();
+    for (const { from } of edits) {
+      if (from === undefined || made.has(from)) continue;
+      const { ids, unseen } = this.encode(from);
+      if (unseen.length || !ids.length || ids.length > this.about.context) continue;
+      made.set(from, this.computed(ids, edits.filter((each) => each.from === from).map(({ at }) => at), []));
+    }
+    return ({ from, at }) => made.get(from ?? "")?.[at] as Tensor | undefined;
+  }
+}
+
+/** The first place where numbers differ by more than rounding explains; null if there is none. */
+export function difference(found: ArrayLike<number>, expected: ArrayLike<number>): number | null {
+  if (found.length !== expected.length) return 0;
+  let largest = 0;
+  for (let place = 0; place < expected.length; place++)
+    if (Number.isFinite(expected[place])) largest = Math.max(largest, Math.abs(expected[place]));
+  for (let place = 0; place < expected.length; place++) {
+    const [one, other] = [found[place], expected[place]];
+    const isNear = Number.isFinite(other) ? Math.abs(one - other) <= TOLERANCE * largest : Object.is(one, other);
+    if (!isNear) return place;
+  }
+  return null;
+}

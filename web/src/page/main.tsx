@@ -1,0 +1,58 @@
+// The script of the page: opens what the page carries, compares, and draws. For tests, its parts by name.
+
+import { effect } from "@preact/signals";
+import { render } from "preact";
+import { App, Refusing } from "./app";
+import { Carried, PARTS, Parts, Refused, difference } from "./carried";
+import { ownSha256 } from "./bytes";
+import { edits, ids, names, read, refresh, source, text, theme, written } from "./state";
+import { Ngrams } from "./ngrams";
+import { tokenizerOf } from "./tokens";
+import { language, learn, number, t } from "./words";
+
+export { Carried, Ngrams, difference, language, learn, number, ownSha256, t, tokenizerOf };
+
+const content = (id: string): string => document.getElementById(id)?.textContent ?? "";
+
+async function start(page: HTMLElement): Promise<void> {
+  const parts = Object.fromEntries([...PARTS, "seal"].map((part) => [part, content(part)])) as Parts;
+  language.value = document.documentElement.lang;
+  try {
+    learn(JSON.parse(parts.words));
+  } catch {
+    // A damaged part is told below, in English.
+  }
+  let opened: Carried;
+  try {
+    opened = await Carried.open(parts);
+  } catch (error) {
+    const reason = error instanceof Refused ? error.reason : ({ kind: "damaged", part: "graph" } as const);
+    page.replaceChildren();
+    render(<Refusing reason={reason} />, page);
+    return;
+  }
+  source.value = opened;
+  text.value = opened.about.passages[0] ?? "";
+  read(location.hash);
+  effect(() => {
+    document.documentElement.lang = language.value;
+  });
+  effect(() => {
+    document.documentElement.dataset.theme = theme.value;
+  });
+  effect(() => {
+    void [ids.value, names.value, edits.value];
+    void refresh();
+  });
+  effect(() => {
+    history.replaceState(null, "", `#${written()}`);
+  });
+  addEventListener("hashchange", () => read(location.hash));
+  page.replaceChildren();
+  render(<App />, page);
+}
+
+if (typeof document !== "undefined") {
+  const page = document.getElementById("page");
+  if (page) void start(page);
+}

@@ -1,0 +1,90 @@
+// Where a page's numbers come from: the graph that the page carries, or a server. Panes know only this.
+
+import type { Sampling } from "./decoding/filters";
+import type { Drawn } from "./decoding/generation";
+
+export interface Tensor {
+  readonly shape: readonly number[];
+  readonly data: Float32Array | Float64Array;
+}
+
+/** By the names of `vitral.core.names`; `lens.NAME` are the logits read off the stream at NAME. */
+export type Values = Record<string, Tensor>;
+
+/** A change of a named value before the rest is computed from it: the JSON of `vitral.core.edits`. */
+export interface Edit {
+  at: string;
+  heads?: number[];
+  positions: "all" | number[];
+  do: "zero" | "mean" | "scale" | "set" | "patch";
+  factor?: number;
+  value?: number;
+  from?: string;
+}
+
+/** Plain data about the run; `vitral.page.content` writes it. */
+export interface About {
+  name: string;
+  /** The text of each token, as people read it. */
+  tokens: string[];
+  context: number;
+  layers: number;
+  heads: number;
+  d_model: number;
+  vocabulary: number;
+  parameters: number;
+  /** Of all named values, in the order in which they are computed. */
+  names: string[];
+  /** Of the stream after the embedding and after every half-layer. */
+  stream: string[];
+  /** Of what each half-layer adds to the stream. */
+  contributions: string[];
+  /** The model's configuration. */
+  model: Record<string, unknown>;
+  step: number;
+  loss?: number;
+  baselines?: { order: number; loss: number }[];
+  /** Of each block, what its heads do. */
+  kinds?: string[][];
+  /** Sentences to open with. */
+  passages: string[];
+  tokenizer: Record<string, unknown>;
+  /** Tokens that are never drawn. */
+  specials: number[];
+  counts?: Record<string, unknown>;
+  /** Command lines and Python lines that make the same numbers. */
+  commands: Record<string, string>;
+  language: string;
+  vitral: string;
+}
+
+export interface Encoded {
+  ids: number[];
+  /** Characters that have no token; they are left out of `ids`. */
+  unseen: string[];
+}
+
+export interface Source {
+  readonly about: About;
+  /** The tokens of a text, as the run's tokenizer makes them. */
+  encode(text: string): Encoded;
+  /** The text of tokens. */
+  decode(ids: readonly number[]): string;
+  /** Named values of a sentence of 1 … context tokens; `step` is a checkpoint, the run's best if undefined. */
+  trace(ids: readonly number[], names: readonly string[], edits: readonly Edit[], step?: number): Promise<Values>;
+  /**
+   * Tokens drawn one after another behind a sentence; what is not asked for is not computed. Equal numbers give equal
+   * tokens, whatever draws them: `choose(distribution(logits, sampling), number)` of `vitral.decoding`.
+   */
+  next(ids: readonly number[], draws: Draws): AsyncIterable<Drawn>;
+}
+
+/** How tokens are drawn. */
+export interface Draws {
+  sampling: Sampling;
+  /** One number from 0 to below 1 for each token. */
+  numbers: readonly number[];
+  /** How many of the sentence's tokens were given at once: past the context the window restarts by them. */
+  prompt: number;
+  edits: readonly Edit[];
+}

@@ -1,0 +1,139 @@
+// What the person has chosen, as signals. Everything that a page shows is computed from these and from its source; the
+// address's fragment holds them, so that an address shows the same again.
+
+import { batch, computed, signal } from "@preact/signals";
+import { language } from "./words";
+import { LENS } from "./carried";
+import { readEdits } from "./edits";
+import type { Edit, Source, Values } from "./source";
+
+export const STEPS = ["scores", "scaled", "masked", "weights"] as const;
+export type Step = (typeof STEPS)[number];
+export type Theme = "auto" | "light" | "dark";
+
+export const text = signal("");
+/** The place of the chosen token; -1 is the last one. */
+export const chosen = signal(-1);
+export const block = signal(0);
+export const head = signal(0);
+export const step = signal<Step>("weights");
+export const edits = signal<Edit[]>([]);
+export const temperature = signal(1);
+export const theme = signal<Theme>("auto");
+export { language };
+
+export const source = signal<Source | null>(null);
+/** The values of the sentence, and those without the edits; they belong to `shown.ids`. */
+export const shown = signal<{ ids: number[]; values: Values; compared: Values | null; edits: Edit[] } | null>(null);
+export const fault = signal("");
+
+export const encoded = computed(() => source.value?.encode(text.value) ?? { ids: [], unseen: [] });
+/** The tokens that fit into the context: the last ones. */
+export const ids = computed(() => {
+  const most = source.value?.about.context ?? 0;
+  return encoded.value.ids.slice(-most);
+});
+/** Tokens that do not fit. */
+export const cropped = computed(() => encoded.value.ids.length - ids.value.length);
+/** The place of the chosen token, of those that are shown. */
+export const position = computed(() => {
+  const last = (shown.value?.ids.length ?? 0) - 1;
+  return chosen.value < 0 || chosen.value > last ? last : chosen.value;
+});
+
+/** The names whose values the page shows. */
+export const names = computed(() => {
+  const about = source.value?.about;
+  return about ? [...about.names, ...about.stream.map((name) => LENS + name)] : [];
+});
+
+let asked = 0;
+
+/** Computes the values anew; an answer that has been overtaken is dropped. */
+export async function refresh(): Promise<void> {
+  const from = source.value;
+  const [sentence, wanted, changes] = [ids.value, names.value, edits.value];
+  const ask = ++asked;
+  if (!from || !sentence.length) {
+    shown.value = null;
+    return;
+  }
+  try {
+    const values = await from.trace(sentence, wanted, changes);
+    const compared = changes.length ? await from.trace(sentence, wanted, []) : null;
+    if (ask === asked) batch(() => ((shown.value = { ids: sentence, values, compared, edits: changes }), (fault.value = "")));
+  } catch (error) {
+    if (ask === asked) fault.value = error instanceof Error ? error.message : String(error);
+  }
+}
+
+const DEFAULTS = { p: "-1", b: "0", h: "0", s: "weights", t: "1", e: "[]", l: "", c: "auto" };
+
+/** The fragment of the address. */
+export function written(): string {
+  const now: Record<string, string> = {
+    text: text.value,
+    p: String(chosen.value),
+    b: String(block.value),
+    h: String(head.value),
+    s: step.value,
+    t: String(temperature.value),
+    e: JSON.stringify(edits.value),
+    l: language.value === source.value?.about.language ? "" : language.value,
+    c: theme.value,
+  };
+  const kept = Object.entries(now).filter(([key, value]) => value !== (DEFAULTS as Record<string, string>)[key]);
+  return kept.map(([key, value]) => `${key}=${encodeURIComponent(wellFormed(value))}`).join("&");
+}
+
+/** The text without lone surrogates, which no address can hold. */
+const wellFormed = (given: string): string => given.replace(/\p{Surrogate}/gu, "\ufffd");
+
+/** Takes over what a fragment says; what it says wrongly is left as it is. */
+export function read(fragment: string): void {
+  const found = new URLSearchParams(fragment.replace(/^#/, "").replace(/\+/g, "%2B"));
+  const about = source.value?.about;
+  const whole = (key: string, least: number, most: number, otherwise: number): number => {
+    const value = Number(found.get(key) ?? otherwise);
+    return Number.isInteger(value) && value >= least && value <= most ? value : otherwise;
+  };
+  batch(() => {
+    if (found.has("text")) text.value = found.get("text")!;
+    chosen.value = whole("p", -1, (about?.context ?? 1) - 1, -1);
+    block.value = whole("b", 0, Math.max((about?.layers ?? 1) - 1, 0), 0);
+    head.value = whole("h", 0, Math.max((about?.heads ?? 1) - 1, 0), 0);
+    const named = found.get("s") as Step;
+    step.value = STEPS.includes(named) ? named : "weights";
+    const heat = Number(found.get("t") ?? 1);
+    temperature.value = heat >= 0 && heat <= 10 ? heat : 1;
+    edits.value = editsOf(found.get("e"));
+    const code = found.get("l") || about?.language || "en";
+    language.value = code;
+    const colours = found.get("c") as Theme;
+    theme.value = ["light", "dark"].includes(colours) ? colours : "auto";
+  });
+}
+
+function editsOf(told: string | null): Edit[] {
+  try {
+    const known = new Set(source.value?.about.names);
+    return (readEdits(JSON.parse(told ?? "[]")) ?? []).filter(({ at }) => known.has(at));
+  } catch {
+    return [];
+  }
+}
+
+/** Whether a part is switched off: an edit of zero everywhere. */
+export const isOff = (at: string, which?: number): boolean =>
+  edits.value.some((each) => each.at === at && each.do === "zero" && (which === undefined ? !each.heads : each.heads?.[0] === which));
+
+/** Switches a part off, or on again: a value, or one head of it. */
+export function toggle(at: string, which?: number): void {
+  if (isOff(at, which)) {
+    edits.value = edits.value.filter(
+      (each) => !(each.at === at && each.do === "zero" && (which === undefined ? !each.heads : each.heads?.[0] === which)),
+    );
+    return;
+  }
+  edits.value = [...edits.value, { at, ...(which === undefined ? {} : { heads: [which] }), positions: "all", do: "zero" }];
+}
