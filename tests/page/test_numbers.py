@@ -12,12 +12,12 @@ from browser import needs_node
 from equations import Names, check_equation
 from page_modules import in_page
 from symbols import symbolic_lengths
-from variants import TOKENIZER, VARIANTS, made
+from variants import TEXT, TOKENIZER, VARIANTS, made
 
 from vitral.interop.targets.graph import graph_of_model
 from vitral.model import Transformer
 
-IDS = TOKENIZER.encode("abc\nha b")
+IDS = list(map(int, TOKENIZER.encode(TEXT)))
 LENGTHS = (1, 2, 8)
 FULL = os.environ.get("VITRAL_FULL") == "1"
 QUICK = VARIANTS if FULL else ("pre", "post", "rmsnorm", "swiglu", "adaptive", "rotary", "relative", "tied", "lstm", "grouped")

@@ -185,7 +185,11 @@ export class Reader {
     const owner = this.owners.get(tensor);
     if (owner === undefined) return number(valueAt(tensor, cell));
     const name = this.named.get(owner);
-    if (name !== undefined) return { kind: "cell", name, index: indexOf(tensor.shape, cell), value: valueAt(tensor, cell) };
+    if (name !== undefined) {
+      const known = this.graph.outputs[name];
+      const value = valueAt(known === undefined ? tensor : (this.values[known] as Tensor), cell);
+      return { kind: "cell", name, index: indexOf(tensor.shape, cell), value };
+    }
     if (owner < this.first) return number(valueAt(tensor, cell));
     if (!this.whole) return this.node(owner, cell) ?? number(tensor.data[cell]);
     const key = `${owner}:${cell}`;

@@ -1,5 +1,7 @@
 // Where a page's numbers come from: the graph that the page carries, or a server. Panes know only this.
 
+import type { Sampling } from "./decoding/filters";
+import type { Drawn } from "./decoding/generation";
 import type { Anatomy } from "./numbers/opening";
 
 export interface Tensor {
@@ -48,6 +50,8 @@ export interface About {
   /** Sentences to open with. */
   passages: string[];
   tokenizer: Record<string, unknown>;
+  /** Tokens that are never drawn. */
+  specials: number[];
   counts?: Record<string, unknown>;
   /** Command lines and Python lines that make the same numbers. */
   commands: Record<string, string>;
@@ -69,8 +73,21 @@ export interface Source {
   decode(ids: readonly number[]): string;
   /** Named values of a sentence of 1 … context tokens; `step` is a checkpoint, the run's best if undefined. */
   trace(ids: readonly number[], names: readonly string[], edits: readonly Edit[], step?: number): Promise<Values>;
-  /** The values of the last position with the past from a cache, for generation. */
-  /** The graph and its constants, from which the arithmetic of any cell is read; absent where no graph is known. */
+  /** The graph and its constants, from which the arithmetic of any cell is read. */
   anatomy?(): Promise<Anatomy>;
-  next?(ids: readonly number[], names: readonly string[], edits: readonly Edit[]): Promise<Values>;
+  /**
+   * Tokens drawn one after another behind a sentence; what is not asked for is not computed. Equal numbers give equal
+   * tokens, whatever draws them: `choose(distribution(logits, sampling), number)` of `vitral.decoding`.
+   */
+  next(ids: readonly number[], draws: Draws): AsyncIterable<Drawn>;
+}
+
+/** How tokens are drawn. */
+export interface Draws {
+  sampling: Sampling;
+  /** One number from 0 to below 1 for each token. */
+  numbers: readonly number[];
+  /** How many of the sentence's tokens were given at once: past the context the window restarts by them. */
+  prompt: number;
+  edits: readonly Edit[];
 }
