@@ -85,10 +85,16 @@ def _of_text(record: Mapping[str, Any]) -> list[str]:
 
 def licence(name: str) -> str:
     """The licence of a text by its name, where Vitral knows it."""
+    found = known_licence(name)
+    return UNKNOWN if found is None else found["sentence"].format(**found)
+
+
+def known_licence(name: str) -> dict[str, str] | None:
+    """The licence of a text by its name, a `sentence` and what stands in its places; None if Vitral does not know."""
     source = SOURCES.get(name)
     if source is not None and source.gutenberg is not None:
-        return GUTENBERG.format(number=source.gutenberg)
-    return LICENCES.get(name, UNKNOWN)
+        return {"sentence": GUTENBERG, "number": str(source.gutenberg)}
+    return {"sentence": LICENCES[name]} if name in LICENCES else None
 
 
 def _of_origin(origin: Mapping[str, Any]) -> list[str]:
