@@ -1,6 +1,6 @@
 // All heads as thumbnails, one of them large, at any step of attention.
 
-import { glass } from "../marks/colour";
+import { glass } from "../marks/theme";
 import { Heatmap } from "../marks/heatmap";
 import { row } from "../numbers";
 import { STEPS, block, chosen, head, isOff, position, shown, source, step, toggle } from "../state";

@@ -1,6 +1,6 @@
 // The sentence: what is typed, and its tokens.
 
-import { glass } from "../marks/colour";
+import { glass } from "../marks/theme";
 import { chosen, cropped, encoded, ids, position, source, text } from "../state";
 import { plural, t } from "../words";
 

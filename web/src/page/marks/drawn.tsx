@@ -1,0 +1,86 @@
+// A drawn mark: a scene on canvas or as SVG, and over it what the keyboard, the pointer and screen readers get of it.
+
+import { ComponentChildren, createContext } from "preact";
+import { useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { Grid, Lattice, Spot } from "./grid";
+import { FACES, paint, Scene, Shape } from "./scene";
+import { theme } from "./theme";
+
+export interface Common {
+  /** A sentence that says what the mark shows. */
+  label: string;
+  /** The spot that the page has picked. */
+  picked?: Spot | null;
+  onPick?: (spot: Spot) => void;
+  /** The pointer or the keyboard is at a spot; null when it leaves. */
+  onPoint?: (spot: Spot | null) => void;
+}
+
+/** Where a mark leaves its scene, so that its figure can be saved. */
+export interface Collected { add(part: () => { scene: Scene; node: HTMLElement }): () => void }
+export const Collector = createContext<Collected | null>(null);
+
+function svgOf(shape: Shape, key: number) {
+  if (shape.kind === "cells") return null;
+  if (shape.kind === "text") {
+    return <text key={key} x={shape.x} y={shape.y} fill={shape.fill} font-size={shape.size} font-family={FACES[shape.face ?? "sans"]}
+      font-weight={shape.bold ? 600 : undefined} font-style={shape.italic ? "italic" : undefined} text-anchor={shape.anchor} opacity={shape.opacity}>{shape.text}</text>;
+  }
+  const common = { fill: shape.fill ?? "none", stroke: shape.stroke, "stroke-width": shape.width, opacity: shape.opacity, "stroke-dasharray": shape.dash };
+  return shape.kind === "path" ? <path key={key} d={shape.d} {...common} />
+    : <rect key={key} x={shape.x} y={shape.y} width={Math.max(0, shape.w)} height={Math.max(0, shape.h)} rx={shape.radius} {...common} />;
+}
+
+function Canvas({ scene }: { scene: Scene }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  useLayoutEffect(() => paint(canvas.current!, scene, Math.max(2, devicePixelRatio || 1)), [scene]);
+  return <canvas ref={canvas} width={1} height={1} style={{ width: `${scene.width}px`, height: `${scene.height}px` }} aria-hidden="true" />;
+}
+
+interface Props extends Common {
+  scene: Scene;
+  lattice?: Lattice;
+  /** Draw by canvas: for marks of many shapes. */
+  canvas?: boolean;
+  /** What draws instead of the scene, where frames count; the scene is still what is saved. */
+  surface?: ComponentChildren;
+  children?: ComponentChildren;
+}
+
+/** A mark of a scene; with a lattice it can be pointed at, walked through and read aloud. */
+export function Drawn({ scene, label, lattice, canvas, surface, picked, onPick, onPoint, children }: Props) {
+  const root = useRef<HTMLDivElement>(null);
+  const collected = useContext(Collector);
+  const latest = useRef(scene);
+  latest.current = scene;
+  useEffect(() => collected?.add(() => ({ scene: latest.current, node: root.current! })), [collected]);
+  return (
+    <div class="mark" ref={root} style={{ width: `${scene.width}px`, height: `${scene.height}px` }}
+      {...(lattice ? {} : { role: "img", "aria-label": label })}>
+      {surface ?? (canvas || scene.shapes.some((shape) => shape.kind === "cells") ? <Canvas scene={scene} /> : (
+        <svg width={scene.width} height={scene.height} aria-hidden="true" focusable="false">{scene.shapes.map(svgOf)}</svg>
+      ))}
+      {lattice && <Grid label={label} lattice={lattice} picked={picked ?? null} onPick={onPick} onPoint={onPoint} />}
+      {children}
+    </div>
+  );
+}
+
+/** The width that the element has, and the ref that measures it. */
+export function useWidth(at = 0): [{ current: HTMLDivElement | null }, number] {
+  const node = useRef<HTMLDivElement>(null);
+  const [width, setWidth] = useState(at);
+  useLayoutEffect(() => {
+    const measure = () => setWidth(Math.floor(node.current!.clientWidth));
+    measure();
+    const observer = new ResizeObserver(measure);
+    observer.observe(node.current!);
+    return () => observer.disconnect();
+  }, []);
+  return [node, width];
+}
+
+/** A scene made anew only when what it shows or the theme has changed. */
+export function useScene<T>(make: () => T, given: readonly unknown[]): T {
+  return useMemo(make, [...given, theme.value]);
+}

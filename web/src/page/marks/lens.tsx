@@ -1,0 +1,60 @@
+// The lens: after every half-layer, the token that the stream would name, in that token's glass; an outline where it is right.
+
+import { css, INKS, Theme } from "./colour";
+import { Columns, widthOf } from "./columns";
+import { Common, Drawn, useScene } from "./drawn";
+import { lattice } from "./grid";
+import { paneShapes } from "./panes";
+import { Scene, Shape } from "./scene";
+import { theme } from "./theme";
+
+export interface LensCell { token: string; probability: number; right?: boolean }
+
+export interface LensProps extends Common {
+  /** A row for each half-layer. */
+  rows: readonly { name: string; cells: readonly LensCell[] }[];
+  columns: Columns;
+  /** What came next, under a line. */
+  truth?: readonly string[];
+  chosen?: number;
+  tall?: number;
+  say(row: number, column: number): string;
+}
+
+export function lensScene(given: Pick<LensProps, "rows" | "columns" | "truth" | "chosen" | "tall">, look: Theme): Scene {
+  const { rows, columns, truth, chosen, tall = 30 } = given;
+  const inks = INKS[look];
+  const count = columns.edges.length - 1;
+  const shapes: Shape[] = [];
+  const outlines: Shape[] = [];
+  rows.forEach(({ cells }, row) => cells.forEach((cell, column) => {
+    const w = widthOf(columns, column);
+    const gap = w > 12 ? 1.5 : 0;
+    const [x, y] = [columns.edges[column] + gap, row * tall + gap];
+    const [glass, ...letters] = paneShapes({ token: cell.token, strength: 0.12 + 0.88 * cell.probability ** 0.8 }, x, y, w - 2 * gap, tall - 2 * gap, look);
+    shapes.push({ ...glass, stroke: undefined } as Shape, ...letters);
+    if (cell.right && w > 5) outlines.push({ kind: "rect", x: x + 0.75, y: y + 0.75, w: w - 2 * gap - 1.5, h: tall - 2 * gap - 1.5, stroke: css(inks.leading), width: 1.5 });
+  }));
+  shapes.push(...outlines);
+  let height = rows.length * tall;
+  if (chosen !== undefined && chosen >= 0) shapes.push({ kind: "rect", x: columns.edges[chosen] - 0.5, y: 0.5, w: widthOf(columns, chosen) + 1, h: height - 1, stroke: css(inks.ink), width: 2 });
+  if (truth) {
+    shapes.push({ kind: "rect", x: 0, y: height + 7, w: columns.edges[count], h: 1, fill: css(inks.leading) });
+    truth.forEach((token, column) => {
+      const gap = widthOf(columns, column) > 12 ? 1.5 : 0;
+      if (token) shapes.push(...paneShapes({ token }, columns.edges[column] + gap, height + 15, widthOf(columns, column) - 2 * gap, tall - 2 * gap, look));
+    });
+    height += 15 + tall;
+  }
+  return { width: columns.edges[count] + 1, height, shapes };
+}
+
+export function Lens(props: LensProps) {
+  const { rows, columns, truth, chosen, tall = 30, say } = props;
+  const scene = useScene(() => lensScene({ rows, columns, truth, chosen, tall }, theme.value), [rows, columns, truth, chosen, tall]);
+  const cells = lattice({
+    rows: rows.length, columns: columns.edges.length - 1, edges: columns.edges, tall, rowName: (row) => rows[row].name,
+    say: ({ row, column }) => say(row, column),
+  });
+  return <Drawn {...props} scene={scene} lattice={cells} canvas={scene.shapes.length > 700} />;
+}

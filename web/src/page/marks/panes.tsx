@@ -1,0 +1,81 @@
+// A sentence as panes of glass: whitespace visible, strength as given, the chosen token underlined, what comes next an open pane.
+
+import { css, INKS, isClear, pane, Theme, visible } from "./colour";
+import { centre, Columns, widthOf } from "./columns";
+import { Common, Drawn, useScene } from "./drawn";
+import { lattice } from "./grid";
+import { Scene, Shape } from "./scene";
+import { theme } from "./theme";
+
+export interface Pane { token: string; strength?: number }
+
+/** A pane as shapes: glass in its leading, the letter in an ink of enough contrast; no letter where none fits. */
+export function paneShapes(given: Pane, x: number, y: number, w: number, h: number, look: Theme): Shape[] {
+  const inks = INKS[look];
+  const { fill, ink } = pane(given.token, given.strength ?? 1, look);
+  const letters = visible(given.token);
+  const count = [...letters].length;
+  const size = Math.min(h * 0.56, 23, ((w - 2) / (0.62 * count + 0.1)) * 1.02);
+  const clear = isClear(given.token);
+  const shapes: Shape[] = [{
+    kind: "rect", x: x + 0.5, y: y + 0.5, w: Math.max(0.5, w - 1), h: h - 1, fill: css(fill),
+    ...(w > 6 ? { stroke: css(clear ? inks.hair : inks.leading), width: 1, opacity: 1 } : {}),
+  }];
+  if (size >= 8.5) shapes.push({ kind: "text", x: x + w / 2, y: y + h / 2 + size * 0.33, text: letters, fill: css(ink), size, anchor: "middle", face: "serif" });
+  return shapes;
+}
+
+export interface PanesProps extends Common {
+  panes: readonly Pane[];
+  columns: Columns;
+  chosen?: number;
+  /** An open pane in the next column, with this in it. */
+  open?: string;
+  height?: number;
+  say(column: number): string;
+}
+
+export function panesScene(given: Pick<PanesProps, "panes" | "columns" | "chosen" | "open" | "height">, look: Theme): Scene {
+  const { panes, columns, chosen, open, height = 54 } = given;
+  const inks = INKS[look];
+  const shapes: Shape[] = [];
+  const last = columns.edges[panes.length];
+  panes.forEach((each, at) => {
+    const gap = widthOf(columns, at) > 12 ? 2 : 0;
+    shapes.push(...paneShapes(each, columns.edges[at] + gap, 0, widthOf(columns, at) - 2 * gap, height, look));
+  });
+  if (chosen !== undefined && chosen >= 0 && chosen < panes.length) {
+    const [x, w] = [columns.edges[chosen], widthOf(columns, chosen)];
+    shapes.push({ kind: "rect", x: x + 1, y: height + 4, w: Math.max(2, w - 2), h: 3, fill: css(inks.ink) });
+  }
+  let width = last;
+  if (open !== undefined) {
+    const w = Math.min(40, Math.max(26, last / Math.max(1, panes.length) - 4));
+    shapes.push({ kind: "rect", x: last + 2.5, y: 0.5, w: w - 1, h: height - 1, stroke: css(inks.soft), width: 1, dash: "3 3" });
+    shapes.push({ kind: "text", x: last + 2 + w / 2, y: height / 2 + 7, text: open, size: 21, anchor: "middle", face: "serif", italic: true, fill: css(inks.soft) });
+    width = last + w + 4;
+  }
+  return { width, height: height + 8, shapes };
+}
+
+export function Panes(props: PanesProps) {
+  const { panes, columns, chosen, open, height = 54, say } = props;
+  const scene = useScene(() => panesScene({ panes, columns, chosen, open, height }, theme.value), [panes, columns, chosen, open, height]);
+  const cells = lattice({
+    rows: 1, columns: panes.length, edges: columns.edges, tall: height, rowName: () => props.label, say: ({ column }) => say(column),
+  });
+  return <Drawn {...props} scene={scene} lattice={cells} canvas={panes.length > 400} picked={chosen === undefined ? null : { row: 0, column: chosen }} />;
+}
+
+/** The letters alone, under a mark of the grid: small, the chosen one bold. */
+export function lettersShapes(tokens: readonly string[], columns: Columns, y: number, chosen: number, look: Theme): Shape[] {
+  const inks = INKS[look];
+  const shapes: Shape[] = [];
+  tokens.forEach((token, at) => {
+    const letters = visible(token);
+    const size = Math.min(17, (widthOf(columns, at) - 1) / (0.6 * [...letters].length));
+    if (size < 8.5 && at !== chosen) return;
+    shapes.push({ kind: "text", x: centre(columns, at), y, text: letters, size: Math.max(9, size), anchor: "middle", face: "serif", bold: at === chosen, fill: css(at === chosen ? inks.ink : inks.soft) });
+  });
+  return shapes;
+}

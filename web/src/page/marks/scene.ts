@@ -1,0 +1,197 @@
+// What a mark draws, as plain data: one list of shapes becomes canvas, live SVG, an SVG file and a PNG file alike.
+
+import { css, INKS, Rgb, Theme } from "./colour";
+
+export interface Rect { kind: "rect"; x: number; y: number; w: number; h: number; fill?: string; stroke?: string; width?: number; opacity?: number; radius?: number; dash?: string }
+export interface Path { kind: "path"; d: string; fill?: string; stroke?: string; width?: number; opacity?: number; dash?: string }
+export interface Text { kind: "text"; x: number; y: number; text: string; fill: string; size: number; anchor?: "start" | "middle" | "end"; face?: Face; bold?: boolean; italic?: boolean; opacity?: number }
+/** A raster of whole cells; `edges` are the borders of groups of `group` columns (1) where they are not all as wide, `inset` the gap at both sides of each. */
+export interface Cells { kind: "cells"; x: number; y: number; w: number; h: number; columns: number; rows: number; pixels: Uint32Array; edges?: ArrayLike<number>; group?: number; inset?: number }
+export type Shape = Rect | Path | Text | Cells;
+export type Face = "serif" | "sans" | "mono";
+
+export interface Scene { width: number; height: number; shapes: Shape[] }
+
+export const FACES: Record<Face, string> = {
+  serif: '"Iowan Old Style", "Palatino Linotype", Palatino, "URW Palladio L", P052, "TeX Gyre Pagella", "Noto Serif", "Liberation Serif", Georgia, serif',
+  sans: '-apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", Helvetica, Arial, sans-serif',
+  mono: 'ui-monospace, "SF Mono", Menlo, Consolas, "Noto Sans Mono", "Liberation Mono", monospace',
+};
+
+/** A colour as a pixel of ImageData, on a machine that counts bytes from the low end, as all that run browsers do. */
+export const pixel = (colour: Rgb): number =>
+  ((255 << 24) | (Math.round(colour[2]) << 16) | (Math.round(colour[1]) << 8) | Math.round(colour[0])) >>> 0;
+
+const around = (value: number) => Math.round(value * 100) / 100;
+
+// ---------------------------------------------------------------------------------------------------------------- canvas
+
+const fontOf = (text: Text) => `${text.italic ? "italic " : ""}${text.bold ? "600 " : ""}${text.size}px ${FACES[text.face ?? "sans"]}`;
+
+/** A canvas with one pixel for each cell, to be drawn enlarged. */
+export function raster(pixels: Uint32Array, columns: number, rows: number): HTMLCanvasElement {
+  const small = document.createElement("canvas");
+  small.width = columns;
+  small.height = rows;
+  const bytes = new Uint8ClampedArray(pixels.buffer as ArrayBuffer, pixels.byteOffset, columns * rows * 4);
+  small.getContext("2d")!.putImageData(new ImageData(bytes, columns, rows), 0, 0);
+  return small;
+}
+
+function paintCells(context: CanvasRenderingContext2D, shape: Cells): void {
+  if (!shape.columns || !shape.rows) return;
+  const small = raster(shape.pixels, shape.columns, shape.rows);
+  context.imageSmoothingEnabled = false;
+  if (!shape.edges) context.drawImage(small, shape.x, shape.y, shape.w, shape.h);
+  else {
+    const { group = 1, inset = 0 } = shape;
+    for (let at = 0; at * group < shape.columns; at++) {
+      const left = shape.edges[at] + inset;
+      context.drawImage(small, at * group, 0, group, shape.rows, shape.x + left, shape.y, shape.edges[at + 1] - inset - left, shape.h);
+    }
+  }
+}
+
+export function paintShape(context: CanvasRenderingContext2D, shape: Shape): void {
+  if (shape.kind === "cells") return paintCells(context, shape);
+  context.globalAlpha = shape.opacity ?? 1;
+  if (shape.kind === "text") {
+    context.font = fontOf(shape);
+    context.textAlign = shape.anchor === "middle" ? "center" : shape.anchor === "end" ? "right" : "left";
+    context.fillStyle = shape.fill;
+    context.fillText(shape.text, shape.x, shape.y);
+    return;
+  }
+  let path: Path2D;
+  if (shape.kind === "path") path = new Path2D(shape.d);
+  else {
+    path = new Path2D();
+    if (shape.radius) path.roundRect(shape.x, shape.y, shape.w, shape.h, shape.radius);
+    else path.rect(shape.x, shape.y, shape.w, shape.h);
+  }
+  if (shape.fill) {
+    context.fillStyle = shape.fill;
+    context.fill(path);
+  }
+  if (shape.stroke) {
+    context.strokeStyle = shape.stroke;
+    context.lineWidth = shape.width ?? 1;
+    context.setLineDash(shape.dash ? shape.dash.split(" ").map(Number) : []);
+    context.stroke(path);
+  }
+}
+
+export function paint(canvas: HTMLCanvasElement, scene: Scene, scale: number, ground?: string): void {
+  const width = Math.max(1, Math.round(scene.width * scale));
+  const height = Math.max(1, Math.round(scene.height * scale));
+  if (canvas.width !== width) canvas.width = width;
+  if (canvas.height !== height) canvas.height = height;
+  const context = canvas.getContext("2d")!;
+  context.setTransform(1, 0, 0, 1, 0, 0);
+  context.clearRect(0, 0, width, height);
+  if (ground) {
+    context.fillStyle = ground;
+    context.fillRect(0, 0, width, height);
+  }
+  context.setTransform(scale, 0, 0, scale, 0, 0);
+  for (const shape of scene.shapes) paintShape(context, shape);
+  context.globalAlpha = 1;
+}
+
+// ---------------------------------------------------------------------------------------------------------------- files
+
+const escaped = (text: string) =>
+  text.replace(/[&<>"]/g, (each) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[each]!)
+    .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, "\ufffd");
+
+const attributes = (given: Record<string, string | number | undefined>) =>
+  Object.entries(given).filter(([, value]) => value !== undefined)
+    .map(([name, value]) => ` ${name}="${typeof value === "number" ? around(value) : escaped(value!)}"`).join("");
+
+const colourOf = (value: number) => css([value & 255, (value >> 8) & 255, (value >> 16) & 255]);
+
+/** Cells as vectors: equal neighbours of a row are one rectangle, and one colour is one path. */
+function cellsToSVG(shape: Cells): string {
+  const paths = new Map<number, string[]>();
+  const tall = shape.h / shape.rows;
+  const { edges, group = 1, inset = 0 } = shape;
+  const edge = (column: number) => {
+    if (!edges) return (column * shape.w) / shape.columns;
+    const [at, within] = [Math.floor(column / group), column % group];
+    if (!inset && !within) return edges[at];
+    return edges[at] + inset + ((edges[at + 1] - edges[at] - 2 * inset) * within) / group;
+  };
+  for (let row = 0; row < shape.rows; row++) {
+    for (let from = 0; from < shape.columns; ) {
+      const value = shape.pixels[row * shape.columns + from];
+      let to = from + 1;
+      while (to < shape.columns && shape.pixels[row * shape.columns + to] === value) to++;
+      if (value >>> 24) {
+        const made = paths.get(value) ?? [];
+        if (!made.length) paths.set(value, made);
+        const x = around(shape.x + edge(from));
+        made.push(`M${x} ${around(shape.y + row * tall)}h${around(shape.x + edge(to) - x)}v${around(tall)}h${around(x - shape.x - edge(to))}z`);
+      }
+      from = to;
+    }
+  }
+  return [...paths].map(([value, parts]) => `<path fill="${colourOf(value)}" d="${parts.join("")}"/>`).join("");
+}
+
+function shapeToSVG(shape: Shape): string {
+  switch (shape.kind) {
+    case "cells":
+      return `<g shape-rendering="crispEdges">${cellsToSVG(shape)}</g>`;
+    case "text":
+      return `<text${attributes({
+        x: shape.x, y: shape.y, fill: shape.fill, "font-size": shape.size, "font-family": FACES[shape.face ?? "sans"],
+        "font-weight": shape.bold ? "600" : undefined, "font-style": shape.italic ? "italic" : undefined,
+        "text-anchor": shape.anchor, opacity: shape.opacity, "xml:space": "preserve",
+      })}>${escaped(shape.text)}</text>`;
+    default: {
+      const common = { fill: shape.fill ?? "none", stroke: shape.stroke, "stroke-width": shape.stroke ? shape.width : undefined, opacity: shape.opacity, "stroke-dasharray": shape.dash };
+      return shape.kind === "path" ? `<path${attributes({ d: shape.d, ...common })}/>`
+        : `<rect${attributes({ x: shape.x, y: shape.y, width: shape.w, height: shape.h, rx: shape.radius, ...common })}/>`;
+    }
+  }
+}
+
+/** An SVG file, of vectors only, readable by itself. */
+export function toSVG(scene: Scene, label: string, theme: Theme): string {
+  const [width, height] = [Math.ceil(scene.width), Math.ceil(scene.height)];
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" role="img">`
+    + `<title>${escaped(label)}</title><rect width="${width}" height="${height}" fill="${css(INKS[theme].ground)}"/>`
+    + scene.shapes.map(shapeToSVG).join("") + "</svg>\n";
+}
+
+export async function toPNG(scene: Scene, theme: Theme, scale = 3): Promise<Blob> {
+  const canvas = document.createElement("canvas");
+  paint(canvas, scene, Math.min(scale, 8192 / Math.max(scene.width, scene.height)), css(INKS[theme].ground));
+  return new Promise((done, failed) => canvas.toBlob((blob) => (blob ? done(blob) : failed(new Error("canvas"))), "image/png"));
+}
+
+/** The scenes of one figure as one, each at its place. */
+export function together(parts: { scene: Scene; x: number; y: number }[]): Scene {
+  const shapes: Shape[] = [];
+  let [width, height] = [0, 0];
+  for (const { scene, x, y } of parts) {
+    width = Math.max(width, x + scene.width);
+    height = Math.max(height, y + scene.height);
+    for (const shape of scene.shapes) shapes.push(moved(shape, x, y));
+  }
+  return { width, height, shapes };
+}
+
+/** A path is moved command by command: capitals are absolute, small letters stay. */
+function moved(shape: Shape, x: number, y: number): Shape {
+  if (shape.kind !== "path") return { ...shape, x: shape.x + x, y: shape.y + y };
+  const d = shape.d.replace(/([MLCQHVA])([^a-zA-Z]*)/g, (_, command: string, given: string) => {
+    const numbers = given.match(/-?[\d.]+(?:e-?\d+)?/gi)?.map(Number) ?? [];
+    const placed = numbers.map((each, at) =>
+      command === "H" ? each + x : command === "V" ? each + y
+      : command === "A" ? (at % 7 === 5 ? each + x : at % 7 === 6 ? each + y : each)
+      : each + (at % 2 ? y : x));
+    return command + placed.map(around).join(" ");
+  });
+  return { ...shape, d };
+}

@@ -1,0 +1,34 @@
+// Light or dark: the page's attribute data-theme, else the system's wish; paper is always light.
+
+import { signal } from "@preact/signals";
+import { css, Inks, INKS, pane, Theme } from "./colour";
+
+const asked = (query: string) => typeof matchMedia === "function" && matchMedia(query).matches;
+
+function current(): Theme {
+  if (typeof document === "undefined" || asked("print")) return "light";
+  const said = document.documentElement.dataset.theme;
+  return said === "light" || said === "dark" ? said : asked("(prefers-color-scheme: dark)") ? "dark" : "light";
+}
+
+/** The theme that marks are drawn in. */
+export const theme = signal<Theme>(current());
+
+/** Whether things may move. */
+export const still = (): boolean => asked("(prefers-reduced-motion: reduce)");
+
+export const inks = (): Inks => INKS[theme.value];
+
+/** A pane's colours as HTML wants them. */
+export function glass(token: string, strength = 1): { fill: string; ink: string } {
+  const { fill, ink } = pane(token, strength, theme.value);
+  return { fill: css(fill), ink: css(ink) };
+}
+
+if (typeof document !== "undefined") {
+  const look = () => (theme.value = current());
+  for (const query of ["print", "(prefers-color-scheme: dark)"]) matchMedia(query).addEventListener("change", look);
+  new MutationObserver(look).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+  addEventListener("beforeprint", () => (theme.value = "light"));
+  addEventListener("afterprint", look);
+}

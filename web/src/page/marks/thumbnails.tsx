@@ -1,0 +1,132 @@
+// All heads at once, each a small map; a row picked out in all of them alike, as fast as a slider moves.
+
+import { useLayoutEffect, useRef } from "preact/hooks";
+import { css, INKS, Theme } from "./colour";
+import { Common, Drawn, useScene } from "./drawn";
+import { glaze, pooled, strengths } from "./glass";
+import { Lattice, Spot } from "./grid";
+import { Numbers } from "./plain";
+import { paintShape, raster, Scene, Shape } from "./scene";
+import { theme } from "./theme";
+
+export interface Thumbnail { values: Numbers; name: string; kind?: string; off?: boolean }
+
+export interface ThumbnailsProps extends Common {
+  /** Maps [time × time], a list for each block. */
+  maps: readonly (readonly Thumbnail[])[];
+  tokens: readonly string[];
+  kind: "share" | "signed";
+  width: number;
+  /** The row that stays bright; all if absent. */
+  row?: number;
+  say(spot: Spot): string;
+}
+
+/** The most cells of a side; a longer sentence is pooled, the largest of each patch. */
+const MOST_CELLS = 64;
+
+interface Layout { across: number; side: number; cell: number; stepX: number; stepY: number; lines: number; named: boolean }
+
+function layOut(maps: ThumbnailsProps["maps"], width: number): Layout {
+  const most = Math.max(1, ...maps.map((each) => each.length));
+  const across = Math.min(most, Math.max(3, Math.floor(width / 62)));
+  const cell = Math.min(148, width / across);
+  const side = Math.floor(Math.min(cell - (cell > 80 ? 18 : 8), 124));
+  const named = side >= 56;
+  return { across, side, cell, stepX: cell, stepY: side + (named ? 36 : 10), lines: Math.ceil(most / across), named };
+}
+
+/** Where a map lies. */
+const placeOf = (layout: Layout, { row, column }: Spot) => ({
+  x: (column % layout.across) * layout.stepX + 4,
+  y: (row * layout.lines + Math.floor(column / layout.across)) * layout.stepY + 4,
+});
+
+/** Dim all rows but one. */
+function dimmed(given: Float32Array, side: number, row: number): Float32Array {
+  const made = new Float32Array(given.length);
+  for (let at = 0; at < given.length; at++) made[at] = given[at] < -1 || Math.floor(at / side) === row ? given[at] : given[at] * 0.32;
+  return made;
+}
+
+function labels(maps: ThumbnailsProps["maps"], layout: Layout, picked: Spot | null | undefined, look: Theme): Shape[] {
+  const inks = INKS[look];
+  const shapes: Shape[] = [];
+  maps.forEach((heads, row) => heads.forEach((map, column) => {
+    const { x, y } = placeOf(layout, { row, column });
+    const chosen = picked?.row === row && picked.column === column;
+    if (layout.named) shapes.push({ kind: "text", x: x + 1, y: y + layout.side + 16, text: map.kind && layout.side > 84 ? `${map.name} ${map.kind}` : map.name, size: 12, bold: chosen, fill: css(chosen ? inks.ink : inks.soft), opacity: map.off ? 0.55 : 1 });
+    if (map.off) shapes.push({ kind: "path", d: `M${x} ${y}L${x + layout.side} ${y + layout.side}M${x + layout.side} ${y}L${x} ${y + layout.side}`, stroke: css(inks.soft), width: 1 });
+    if (chosen) shapes.push({ kind: "rect", x: x - 3.5, y: y - 3.5, w: layout.side + 7, h: layout.side + (layout.named ? 27 : 7), stroke: css(inks.ink), width: 1.75 });
+  }));
+  return shapes;
+}
+
+export function Thumbnails(props: ThumbnailsProps) {
+  const { maps, tokens, kind, width, row, picked, say } = props;
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const count = tokens.length;
+  const side = Math.min(count, MOST_CELLS);
+  const layout = layOut(maps, width);
+  // Of a pooled map a column has the glass of its first token.
+  const glass = useScene(() => Array.from({ length: side }, (_, at) => tokens[Math.ceil((at * count) / side)]), [tokens, side]);
+  const small = useScene(() => maps.map((heads) => heads.map((map) => pooled(strengths(map.values, kind), count, side))), [maps, kind, count]);
+  const height = maps.length * layout.lines * layout.stepY + 6;
+  const focus = row === undefined ? undefined : Math.floor((row * side) / Math.max(1, count));
+  const scene: Scene = { width, height, shapes: [] };
+  const shown = (given: Float32Array) => (focus === undefined ? given : dimmed(given, side, focus));
+  Object.defineProperty(scene, "shapes", {
+    enumerable: true,
+    get: (): Shape[] => [
+      ...small.flatMap((heads, block) => heads.map((map, head): Shape => {
+        const { x, y } = placeOf(layout, { row: block, column: head });
+        return { kind: "cells", x, y, w: layout.side, h: layout.side, columns: side, rows: side, pixels: glaze(shown(map), side, side, glass, theme.value) };
+      })),
+      ...labels(maps, layout, picked, theme.value),
+    ],
+  });
+  useLayoutEffect(() => {
+    const surface = canvas.current!;
+    const scale = Math.max(1.5, devicePixelRatio || 1);
+    const [wide, tall] = [Math.round(width * scale), Math.round(height * scale)];
+    if (surface.width !== wide) surface.width = wide;
+    if (surface.height !== tall) surface.height = tall;
+    const context = surface.getContext("2d")!;
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, wide, tall);
+    context.imageSmoothingEnabled = false;
+    const heads = Math.max(1, ...small.map((each) => each.length));
+    const atlas = new Uint32Array(side * side * heads * small.length);
+    small.forEach((each, block) => each.forEach((map, head) => {
+      const at = (block * heads + head) * side * side;
+      glaze(shown(map), side, side, glass, theme.value, atlas.subarray(at, at + side * side));
+    }));
+    const sheet = side ? raster(atlas, side, side * heads * small.length) : null;
+    context.setTransform(scale, 0, 0, scale, 0, 0);
+    if (sheet) small.forEach((each, block) => each.forEach((map, head) => {
+      const { x, y } = placeOf(layout, { row: block, column: head });
+      context.globalAlpha = maps[block][head].off ? 0.35 : 1;
+      context.drawImage(sheet, 0, (block * heads + head) * side, side, side, x, y, layout.side, layout.side);
+      void map;
+    }));
+    context.globalAlpha = 1;
+    paintShapes(context, labels(maps, layout, picked, theme.value));
+  }, [small, width, focus, picked?.row, picked?.column, theme.value, maps, glass]);
+  const cells: Lattice = {
+    rows: maps.length, columns: Math.max(0, ...maps.map((each) => each.length)), say, rowName: (block) => maps[block][0]?.name.split(".")[0] ?? "",
+    missing: ({ row: block, column }) => !maps[block]?.[column],
+    at: (x, y) => {
+      const line = Math.floor((y - 2) / layout.stepY);
+      const spot = { row: Math.floor(line / layout.lines), column: (line % layout.lines) * layout.across + Math.floor(x / layout.stepX) };
+      return maps[spot.row]?.[spot.column] && x < layout.across * layout.stepX ? spot : null;
+    },
+    box: (spot) => {
+      const { x, y } = placeOf(layout, spot);
+      return { x: x - 3, y: y - 3, w: layout.side + 6, h: layout.side + 6 };
+    },
+  };
+  return <Drawn {...props} scene={scene} lattice={cells}
+    surface={<canvas ref={canvas} width={1} height={1} style={{ width: `${width}px`, height: `${height}px` }} aria-hidden="true" />} />;
+}
+
+const paintShapes = (context: CanvasRenderingContext2D, shapes: readonly Shape[]) => shapes.forEach((shape) => paintShape(context, shape));
