@@ -110,7 +110,9 @@ def ablations(model: Transformer, scored: Scored, ways: Sequence[str] = WAYS) ->
         names = [f"blocks.{layer}.{step}" for step in steps]
         only = None if head is None else [head]
         taps = {way: replace_activations(names, means if way == "mean" else None, only) for way in ways}
-        return {way: effect(before, loss_by_row(model, scored, tap), sampled=scored.sampled) for way, tap in taps.items()}
+        return {
+            way: effect(before, loss_by_row(model, scored, tap), sampled=scored.sampled) for way, tap in taps.items()
+        }
 
     blocks = [
         {

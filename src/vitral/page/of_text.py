@@ -1,6 +1,6 @@
 """What a page says of a run's own text: passages, counts, losses, kinds of heads, and what each part is worth.
 
-An imported run has no text, and the text of another run may be elsewhere: then the page says so, and opens all the same.
+An imported run has no text, and the text of another run may be elsewhere: then the page says so, and opens as well.
 """
 
 from typing import Any
@@ -57,9 +57,7 @@ def _own_text(run: LoadedRun, corpus: str | None) -> tuple[Dataset | None, str]:
         run.sealed.require_text()
         record = run.sealed.document("corpus")
         config = run.sealed.config.corpus
-        return prepare_recorded(
-            config, record, tokenizer=run.tokenizer, run_folder=run.folder.path, corpus=corpus
-        ), ""
+        return prepare_recorded(config, record, tokenizer=run.tokenizer, run_folder=run.folder.path, corpus=corpus), ""
     except UsageError:
         return None, "imported" if run.sealed.imported is not None else "elsewhere"
 

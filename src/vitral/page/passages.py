@@ -121,7 +121,7 @@ def _contested(
 ) -> list[_Candidate]:
     """Contested passages, the most contested first, each from another line and with another pair of best tokens."""
     is_causal = model.mask is None or model.mask.first_target() == 0
-    if not is_causal or not rows:
+    if not is_causal or max(map(len, rows), default=0) < 2:
         return []
     ranked = sorted(_near_ties(model, rows), key=lambda each: (-round(each[1].second, 4), each[0], len(each[1].ids)))
     asked = max(HANDFUL, min(_CONTESTED, _MOST_ASKED // model.vocab_size))
