@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -40,9 +41,28 @@ return Object.fromEntries(Object.entries(made).map(([name, each]) => [name, told
 """
 
 
-def in_node(body: str, cases: Sequence[Any]) -> list[Any]:
-    """The results of a JavaScript function body, called with each case as `given`."""
-    source = (resources.files("vitral.figures") / "templates" / "live.js").read_text(encoding="utf-8")
+WEB = Path(__file__).parents[2] / "web"
+ESBUILD = WEB / "node_modules" / ".bin" / "esbuild"
+needs_web = pytest.mark.skipif(NODE is None or not ESBUILD.exists(), reason="web is not installed")
+
+
+@cache
+def bundled(*modules: str) -> str:
+    """A script whose global `vitral` has everything that modules in `web/src` export, such as "page/edits"."""
+    entry = "".join(f"export * from './src/{module}';" for module in modules)
+    command = [str(ESBUILD), "--bundle", "--format=iife", "--global-name=vitral", "--loader=ts"]
+    done = subprocess.run(command, input=entry, cwd=WEB, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def in_node(body: str, cases: Sequence[Any], *modules: str) -> list[Any]:
+    """The results of a JavaScript function body, called with each case as `given`.
+
+    It sees as `vitral` what the committed bundle exports, or what `modules` in `web/src` export.
+    """
+    committed = resources.files("vitral.figures") / "templates" / "live.js"
+    source = bundled(*modules) if modules else committed.read_text(encoding="utf-8")
     given = json.dumps([source, body, list(cases)])
     done = subprocess.run([NODE or "node", "-e", LOAD], input=given, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -15,7 +15,7 @@ from vitral.interop.card import prompted
 from vitral.interop.draft import PROMPT
 from vitral.interop.importing import Imported, write_run
 from vitral.interop.targets.onnx import use
-from vitral.interop.targets.onnx_model import cache_names, has_cache, needs_length
+from vitral.interop.flat_cache import cache_names, has_cache, needs_length
 from vitral.lab import health
 from vitral.runs import load_run
 

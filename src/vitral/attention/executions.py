@@ -12,6 +12,7 @@ from vitral.attention import masks, scales, steps
 from vitral.attention.masks import Mask
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
+from vitral.core.graphs import is_tracing
 from vitral.core.taps import SILENT, Tap
 
 PLAIN_UP_TO = 512
@@ -173,7 +174,12 @@ def _one_per_query_head(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor
             shapes=shapes,
         )
     groups = heads // kv_heads
-    return (k, v) if groups == 1 else (k.repeat_interleave(groups, dim=-3), v.repeat_interleave(groups, dim=-3))
+    if groups == 1:
+        return k, v
+    if is_tracing():  # for a length that is not known, PyTorch cannot tell how the repeated heads lie in memory
+        served = torch.arange(heads, device=k.device).div(groups, rounding_mode="floor")
+        return k.index_select(-3, served), v.index_select(-3, served)
+    return k.repeat_interleave(groups, dim=-3), v.repeat_interleave(groups, dim=-3)
 
 
 def _require_probability(dropout: float) -> None:

@@ -127,15 +127,17 @@ def graph_of(function: Traced, inputs: Mapping[str, Tensor], *, backward: bool =
 
 @dataclass(frozen=True)
 class Length:
-    """An axis of an input whose length may be any from 1 to `most`.
+    """An axis of an input whose length may be any from `least` to `most`.
 
     Attributes:
         name: of the length, in the graph's shapes.
         most: the greatest length.
+        least: the smallest length.
     """
 
     name: str
     most: int
+    least: int = 1
 
 
 Lengths = Mapping[str, Mapping[int, Length]]
@@ -199,7 +201,7 @@ def _exported(module: nn.Module, inputs: dict[str, Tensor], *, backward: bool, l
     shapes: Any = None
     if lengths is not None:
         dims = {
-            each.name: torch.export.Dim(each.name, min=1, max=each.most)
+            each.name: torch.export.Dim(each.name, min=each.least, max=each.most)
             for axes in lengths.values()
             for each in axes.values()
         }

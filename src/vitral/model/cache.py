@@ -77,7 +77,7 @@ class KVCache:
 
     def advance(self, time: int) -> None:
         """Add `time` to the length, once every layer has stored those tokens."""
-        self.length += time
+        self.length = self.length + time  # a new tensor, where a graph is given the length
         for layer, state in self._new_states.items():
             self.states[layer] = state
         self._new_states.clear()

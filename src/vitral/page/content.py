@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from vitral.core.checked import checked
-from vitral.core.errors import UsageError
+from vitral.core.errors import UsageError, VitralError
 from vitral.core.files import sha256
 from vitral.core.graphs import Length, Plain, graph_with_weights
 from vitral.core.language import language
 from vitral.data import Tokenizer
 from vitral.inspection.lens import contribution_points, stream_points
+from vitral.interop.step_graph import step_graph
 from vitral.interop.targets.graph import graph_of_model
 from vitral.model import Transformer
 from vitral.model.counts import BYTES_FLOAT32
@@ -93,6 +94,7 @@ def about_model(model: Transformer, tokenizer: Tokenizer) -> Plain:
         "contributions": [each for each in contribution_points(config) if each in names],
         "model": config.plain(),
         "tokenizer": carried_tokenizer(tokenizer),
+        "specials": list(tokenizer.specials),
         "language": language(),
         "vitral": metadata.version("vitral"),
     }
@@ -143,24 +145,27 @@ def graphs_of(model: Transformer) -> tuple[Plain, bytes]:
     """The graphs of a model and of its lens, and their constants as bytes.
 
     Returns:
-        {"model": graph, "lens": graph, "constants": [{"name", "shape", "kind", "start", "sha256"}]}; the lens is what
-        makes logits of a vector of the stream: the final norm, if there is one, and the head.
+        {"model": graph, "lens": graph, "step": graph or None, "constants": [{"name", "shape", "kind", "start",
+        "sha256"}]}; the lens is what makes logits of a vector of the stream: the final norm, if there is one, and the
+        head; the step is one more token with a cache (`vitral.interop.step_graph`).
 
     Raises:
         UsageError: a part of the model does something that no graph can express.
     """
     try:
         graph, constants = graph_of_model(model)
-    except UsageError as error:
+        step, of_step = step_graph(model) or (None, {})
+    except VitralError as error:
         raise UsageError(
             "bundle: the page cannot compute this model: {reason}; vitral open RUN shows it with a server", reason=error
         ) from None
     lens, of_lens = _lens(model)
-    stored, weights = _laid_out(constants | of_lens)
+    stored, weights = _laid_out(constants | of_lens | of_step)
     kept = ("inputs", "constants", "nodes", "outputs")
     return {
         "model": {key: graph[key] for key in kept},
         "lens": {key: lens[key] for key in kept},
+        "step": step and {key: step[key] for key in ("least", "most", *kept)},
         "constants": stored,
     }, weights
 

@@ -1,9 +1,11 @@
 // The source of a page that carries its model: the run's own graph, computed here, after comparing it with PyTorch.
 
 import { Program, ModelGraph } from "./compute/program";
+import { StepGraph, Steps } from "./compute/cached";
+import { Drawn, generated } from "./decoding/generation";
 import { bytesOf, sha256 } from "./bytes";
 import { editing } from "./edits";
-import type { About, Edit, Encoded, Source, Values } from "./source";
+import type { About, Draws, Edit, Encoded, Source, Values } from "./source";
 import { Tensor, tensor } from "../tensors";
 import { tokenizerOf, Tokens } from "./tokens";
 
@@ -23,6 +25,8 @@ interface Stored {
 interface Graphs {
   model: ModelGraph;
   lens: ModelGraph;
+  /** Null where the model keeps nothing of earlier tokens. */
+  step: StepGraph | null;
   constants: Stored[];
 }
 
@@ -97,6 +101,7 @@ export class Carried implements Source {
   private readonly model: Program;
   private readonly lens: Program;
   private readonly tokens: Tokens;
+  private readonly steps: Steps;
 
   private constructor(parts: Parts) {
     this.about = parsed<About>(parts, "about");
@@ -105,6 +110,7 @@ export class Carried implements Source {
     const weights = Object.fromEntries(graphs.constants.map((each) => [each.name, stored(bytes, each)]));
     this.model = new Program(graphs.model, weights);
     this.lens = new Program(graphs.lens, weights);
+    this.steps = new Steps(this.model, graphs.step, weights, this.about.context);
     this.tokens = tokenizerOf(this.about);
   }
 
@@ -142,14 +148,31 @@ export class Carried implements Source {
     return this.computed(ids, names, edits);
   }
 
+  async *next(ids: readonly number[], { sampling, numbers, prompt, edits }: Draws): AsyncGenerator<Drawn> {
+    const logitsOf = (all: readonly number[]) => this.steps.read(all, prompt, edits).logits;
+    yield* generated(ids, logitsOf, sampling, numbers, this.about.specials);
+  }
+
   /** As `trace`, at once. */
   computed(ids: readonly number[], names: readonly string[], edits: readonly Edit[]): Values {
     const read = names.filter((name) => name.startsWith(LENS)).map((name) => name.slice(LENS.length));
     const own = names.filter((name) => !name.startsWith(LENS));
     const inputs = { tokens: tensor([1, ids.length], Float32Array.from(ids)) };
-    const made: Values = this.model.run(inputs, [...own, ...read], editing(edits));
+    const made: Values = this.model.run(inputs, [...own, ...read], editing(edits, this.others(edits)));
     for (const name of read) made[LENS + name] = this.lens.run({ x: made[name] as Tensor }, ["logits"]).logits;
     return made;
+  }
+
+  /** What patches take: the same activations of their other sentences, unedited. */
+  private others(edits: readonly Edit[]): (edit: Edit) => Tensor | undefined {
+    const made = new Map<string, Values>();
+    for (const { from } of edits) {
+      if (from === undefined || made.has(from)) continue;
+      const { ids, unseen } = this.encode(from);
+      if (unseen.length || !ids.length || ids.length > this.about.context) continue;
+      made.set(from, this.computed(ids, edits.filter((each) => each.from === from).map(({ at }) => at), []));
+    }
+    return ({ from, at }) => made.get(from ?? "")?.[at] as Tensor | undefined;
   }
 }
 

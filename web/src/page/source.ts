@@ -1,5 +1,7 @@
 // Where a page's numbers come from: the graph that the page carries, or a server. Panes know only this.
 
+import type { Sampling } from "./decoding/filters";
+import type { Drawn } from "./decoding/generation";
 import type { CountsData } from "./ngrams";
 
 export interface Tensor {
@@ -58,12 +60,14 @@ export interface About {
   /** Sentences to open with: of the run's held-out text, or one that its vocabulary can write. */
   passages: string[];
   /** Of each passage, the token, the block and the head that the page shows first. */
-  openings: { position: number; block: number; head: number }[];
+  openings?: { position: number; block: number; head: number }[];
   tokenizer: Record<string, unknown>;
+  /** Tokens that are never drawn. */
+  specials: number[];
   /** The counts of n-grams of the run's training text. */
   counts?: CountsData;
   /** The run's text, or why there is none. */
-  text: { name: string; characters: number; licence?: { sentence: string; number?: string } } | { missing: "imported" | "elsewhere" };
+  text?: { name: string; characters: number; licence?: { sentence: string; number?: string } } | { missing: "imported" | "elsewhere" };
   /** What the loss on windows of the test split rises by without each part. */
   ablations?: { windows: number; tokens: number; loss: number; parts: Part[] };
   /** Command lines and Python lines that make the same numbers. */
@@ -86,6 +90,19 @@ export interface Source {
   decode(ids: readonly number[]): string;
   /** Named values of a sentence of 1 … context tokens; `step` is a checkpoint, the run's best if undefined. */
   trace(ids: readonly number[], names: readonly string[], edits: readonly Edit[], step?: number): Promise<Values>;
-  /** The values of the last position with the past from a cache, for generation. */
-  next?(ids: readonly number[], names: readonly string[], edits: readonly Edit[]): Promise<Values>;
+  /**
+   * Tokens drawn one after another behind a sentence; what is not asked for is not computed. Equal numbers give equal
+   * tokens, whatever draws them: `choose(distribution(logits, sampling), number)` of `vitral.decoding`.
+   */
+  next(ids: readonly number[], draws: Draws): AsyncIterable<Drawn>;
+}
+
+/** How tokens are drawn. */
+export interface Draws {
+  sampling: Sampling;
+  /** One number from 0 to below 1 for each token. */
+  numbers: readonly number[];
+  /** How many of the sentence's tokens were given at once: past the context the window restarts by them. */
+  prompt: number;
+  edits: readonly Edit[];
 }

@@ -4,6 +4,7 @@
 import { batch, computed, signal } from "@preact/signals";
 import { language } from "./words";
 import { LENS } from "./carried";
+import { readEdits } from "./edits";
 import type { Edit, Source, Values } from "./source";
 
 export const STEPS = ["scores", "scaled", "masked", "weights"] as const;
@@ -105,7 +106,7 @@ export function read(fragment: string): void {
     step.value = STEPS.includes(named) ? named : "weights";
     const heat = Number(found.get("t") ?? 1);
     temperature.value = heat >= 0 && heat <= 10 ? heat : 1;
-    edits.value = readEdits(found.get("e"));
+    edits.value = editsOf(found.get("e"));
     const code = found.get("l") || about?.language || "en";
     language.value = code;
     const colours = found.get("c") as Theme;
@@ -113,11 +114,10 @@ export function read(fragment: string): void {
   });
 }
 
-function readEdits(told: string | null): Edit[] {
+function editsOf(told: string | null): Edit[] {
   try {
-    const found: unknown = JSON.parse(told ?? "[]");
     const known = new Set(source.value?.about.names);
-    return Array.isArray(found) ? (found as Edit[]).filter((each) => known.has(each?.at) && typeof each.do === "string") : [];
+    return (readEdits(JSON.parse(told ?? "[]")) ?? []).filter(({ at }) => known.has(at));
   } catch {
     return [];
   }

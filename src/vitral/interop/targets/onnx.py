@@ -12,9 +12,9 @@ from torch import Tensor
 from vitral.core.errors import UsageError
 from vitral.core.files import as_json
 from vitral.interop.draft import Draft
+from vitral.interop.flat_cache import UNTIL_NOW, cache_names, has_cache, needs_length
 from vitral.interop.proof import Opened, cannot_open
 from vitral.interop.targets.onnx_graphs import ACTIVATIONS, DATA, LOGITS, PAST, TOKENS, graph_files
-from vitral.interop.targets.onnx_model import UNTIL_NOW, cache_names, has_cache, needs_length
 from vitral.interop.targets.transformers import GENERATION, special_ids
 from vitral.interop.tokenizers import DOCUMENT, SETTINGS, settings_of, written
 from vitral.model import Transformer

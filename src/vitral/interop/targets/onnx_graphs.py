@@ -17,15 +17,12 @@ from torch import nn
 from torch.export import Dim
 
 from vitral.core.errors import UsageError, VitralError
+from vitral.interop.flat_cache import UNTIL_NOW, cache_names, has_cache, needs_length
 from vitral.interop.targets.onnx_model import (
     PACKAGES,
-    UNTIL_NOW,
     Activations,
     Logits,
     WithPast,
-    cache_names,
-    has_cache,
-    needs_length,
     onnx_model,
 )
 from vitral.model import Transformer

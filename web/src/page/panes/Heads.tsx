@@ -2,7 +2,7 @@
 
 import { glass } from "../marks/theme";
 import { Heatmap } from "../marks/heatmap";
-import { row } from "../numbers";
+import { row } from "../rows";
 import { STEPS, block, chosen, head, isOff, position, shown, source, step, toggle } from "../state";
 import type { Tensor } from "../source";
 import { N, number, t } from "../words";

@@ -2,7 +2,7 @@
 
 import { LENS } from "../carried";
 import { probabilities } from "../decoding/filters";
-import { largest, row } from "../numbers";
+import { largest, row } from "../rows";
 import { isOff, position, shown, source, toggle } from "../state";
 import { number, t } from "../words";
 import { Token } from "./Sentence";

@@ -1,0 +1,132 @@
+"""Generation in a page: token by token with what is kept of earlier ones, it is the whole computation."""
+
+import os
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from browser import in_node, needs_web, plain
+from symbols import symbolic_lengths
+from torch import Tensor
+from variants import BASE, VARIANTS, made
+
+from vitral.decoding import Reader
+from vitral.interop.step_graph import step_graph
+from vitral.interop.targets.graph import graph_of_model
+from vitral.model import Transformer
+
+FULL = os.environ.get("VITRAL_FULL") == "1"
+QUICK = ("lstm", "grouped", "prefix")
+WITHOUT = ("bidirectional", "no attention", "neither", "no layer")
+CLOSE = 1e-5
+"""Of the largest logit."""
+PROMPT, TIME = 2, BASE["context_length"] + 9
+"""Past the context the window restarts."""
+
+STEP_BY_STEP = """
+const constants = tensors(given.weights);
+for (const each of Object.values(constants)) each.data = Float32Array.from(each.data);
+const whole = new vitral.Program(given.whole, constants);
+const steps = new vitral.Steps(whole, given.step, constants, given.context);
+let count = 0;
+const window = steps.window.bind(steps);
+steps.window = (...all) => (count++, window(...all));
+const logits = [];
+for (let time = given.prompt; time <= given.ids.length; time++)
+  logits.push(Array.from(steps.read(given.ids.slice(0, time), given.prompt, given.edits).logits));
+return { logits, count };
+"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _symbols() -> Iterator[None]:
+    with symbolic_lengths():
+        yield
+
+
+def tokens(time: int, vocabulary: int) -> list[int]:
+    return [(place * 7 + 3 + place // 5) % vocabulary for place in range(time)]
+
+
+@cache
+def graphs(variant: str) -> tuple[Transformer, tuple[Any, dict[str, Tensor]], tuple[Any, dict[str, Tensor]]]:
+    """A model, its graph and that of one more token."""
+    model = made(VARIANTS[variant] if FULL else VARIANTS[variant] | {"num_layers": 1})
+    return model, graph_of_model(model), step_graph(model) or (None, {})
+
+
+def in_page(variant: str, ids: list[int], prompt: int, edits: list[dict[str, Any]]) -> tuple[Tensor, int]:
+    """The logits after each token from the prompt's last on, and how often a whole sentence was computed."""
+    model, (whole, constants), (step, own) = graphs(variant)
+    given = {
+        "whole": whole,
+        "step": step,
+        "weights": {name: plain(value) for name, value in (constants | own).items()},
+        "context": model.config.context_length,
+        "ids": ids,
+        "prompt": prompt,
+        "edits": edits,
+    }
+    (made,) = in_node(STEP_BY_STEP, [given], "tensors", "page/compute/cached", "page/compute/program")
+    return torch.tensor(made["logits"], dtype=torch.float64), made["count"]
+
+
+def by_reader(model: Transformer, ids: list[int], prompt: int) -> Tensor:
+    """The same of the reader that generation has, without a cache."""
+    reader = Reader(model, torch.tensor([ids[:prompt]]), use_cache=False)
+    rows = [reader.logits()]
+    for token in ids[prompt:]:
+        reader.append(torch.tensor([token]))
+        rows.append(reader.logits())
+    return torch.cat(rows).double()
+
+
+def require_close(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=0, atol=CLOSE * float(expected.abs().max()))
+
+
+@needs_web
+@pytest.mark.parametrize("variant", VARIANTS if FULL else QUICK)
+def test_step_by_step_is_the_whole_computation(variant: str) -> None:
+    model, _, (step, _) = graphs(variant)
+    ids = tokens(TIME, model.vocab_size)
+    found, wholes = in_page(variant, ids, PROMPT, [])
+    require_close(found, by_reader(model, ids, PROMPT))
+    cached = variant not in WITHOUT
+    assert (step is not None) == cached
+    if cached and "prefix" not in variant and model.config.recurrence is None:
+        assert wholes == 3  # the prompt, and two restarts
+
+
+@pytest.mark.parametrize("variant", VARIANTS if FULL else QUICK)
+def test_a_step_has_the_weights_of_the_whole_graph_under_its_names(variant: str) -> None:
+    _, (_, whole), (graph, step) = graphs(variant)
+    if graph is None:
+        return
+    assert {each["name"] for each in graph["constants"]} == step.keys()
+    for name, tensor in step.items():
+        assert not name.startswith("constants.")
+        if name in whole:
+            torch.testing.assert_close(tensor.float(), whole[name].float(), rtol=0, atol=0)
+    assert {name for name in step if name.startswith("step.")} == set()
+
+
+@needs_web
+def test_an_edit_counts_in_every_step() -> None:
+    ids = tokens(9, 9)
+    at = "blocks.0.attn.z"
+    edits = [
+        {"at": at, "heads": [1], "positions": "all", "do": "zero"},
+        {"at": "blocks.0.mlp.out", "positions": [4, 6], "do": "scale", "factor": 3},
+    ]
+    found, _ = in_page("one layer", ids, PROMPT, edits)
+    rows = [in_page("one layer", ids[:time], time, edits)[0] for time in range(PROMPT, len(ids) + 1)]
+    require_close(found, torch.cat(rows))
+    assert not torch.allclose(found, in_page("one layer", ids, PROMPT, [])[0])
+
+
+@pytest.mark.parametrize("context", [1, 2])
+def test_a_context_too_short_for_a_cache_has_no_step(context: int) -> None:
+    assert step_graph(made({"context_length": context, "num_layers": 1})) is None
