@@ -45,7 +45,7 @@ def of_text(run: LoadedRun, corpus: str | None = None, *, ablated: bool | None =
     counted = None if run.model.vocab_size != size else carried_counts(splits["train"], splits["test"], size)
     found = _opening(run, dataset, counted)
     found["text"] = {"name": dataset.corpus_name, "characters": dataset.num_characters, "sha256": dataset.sha256}
-    licence = known_licence(dataset.corpus_name)
+    licence = known_licence(run.sealed.document("corpus"))
     if licence is not None:
         found["text"]["licence"] = licence
     return found | _losses(run) | _measured(run, dataset, ablated)
