@@ -295,7 +295,7 @@ const CELLWISE = new Set([
   ...["abs", "acos", "asin", "atan", "atan2", "bitwise_and.Tensor", "bitwise_not", "bitwise_or.Tensor", "ceil", "clamp", "erf"],
   ...["expm1", "floor", "gelu", "isinf", "isnan", "leaky_relu", "log10", "log1p", "log2", "logical_and", "logical_not"],
   ...["logical_or", "logical_xor", "pow.Scalar", "pow.Tensor_Tensor", "remainder.Scalar", "remainder.Tensor", "round", "sign"],
-  ...["tan", "trunc", "_to_copy", "fill.Scalar", "full_like", "div.Tensor_mode"],
+  ...["tan", "trunc", "_to_copy", "div.Tensor_mode"],
   ...["eq", "ge", "gt", "le", "lt", "ne"].flatMap((each) => [`${each}.Scalar`, `${each}.Tensor`]),
 ]);
 
@@ -392,9 +392,12 @@ function spread(row: Expression[]): [PartOf, PartOf] {
   return [mean, { kind: "part", name: "variance", value, inside: fraction(sum(squares), count) }];
 }
 
-/** Conditions are known by their cells; no formula shows them. */
-const CONDITIONS: Record<string, Rule> = Object.fromEntries(
-  ["any", "any.dim", "any.dims"].map((name) => [
+const filled: Rule = (_, [, value]) => number(Number(value));
+
+/** Conditions are known by their cells; no formula shows them, nor what is the same whatever its input is. */
+const CONDITIONS: Record<string, Rule> = Object.fromEntries([
+  ...["full_like", "fill.Scalar"].map((name): [string, Rule] => [name, filled]),
+  ...["any", "any.dim", "any.dims"].map((name): [string, Rule] => [
     name,
     (reader: Reader, given: unknown[], cell: number) => {
       const [x, dims] = given as [Tensor, number | number[] | undefined];
@@ -402,7 +405,7 @@ const CONDITIONS: Record<string, Rule> = Object.fromEntries(
       return number(+reader.group(x, axes, cell).some((each) => worth(each) !== 0));
     },
   ]),
-);
+]);
 
 const RULES: Record<string, Rule> = {
   "add.Tensor": (reader, [x, y, alpha = 1], cell, shape) =>

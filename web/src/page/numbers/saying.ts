@@ -49,7 +49,8 @@ export function ruleOf(name: string): string {
 }
 
 const MAPS = ["scores", "scaled", "masked", "weights"];
-const isMap = (name: string): boolean => MAPS.some((each) => name.endsWith(`.attn.${each}`));
+/** Whether a value is a map of an attention head: tokens by tokens. */
+export const isMap = (name: string): boolean => MAPS.some((each) => name.endsWith(`.attn.${each}`));
 
 /** The places of the sentence that a cell is of. */
 export function positionsOf(name: string, index: readonly number[]): number[] {

@@ -7,7 +7,7 @@ import { Walk } from "../marks/walk";
 import { visible } from "../marks/colour";
 import { back, current, go, marked, way } from "../numbers/opened";
 import { Opened, Spot, Way, leads, openable } from "../numbers/opening";
-import { about, blockOf, cellName, commandOf, positionsOf, pythonOf, ruleOf } from "../numbers/saying";
+import { about, blockOf, cellName, commandOf, isMap, positionsOf, pythonOf, ruleOf } from "../numbers/saying";
 import { Piece, besides, bySize, digitsOf, equation, leaves, mainSum, together } from "../numbers/telling";
 import { position } from "../state";
 import { language, number, plural, t } from "../words";
@@ -49,6 +49,12 @@ function named(expression: Expression, block: string, digits: number): string {
     case "apply":
       return `${expression.name}(${join(", ")})`;
   }
+}
+
+/** The token that a term looks at, where the terms are those of a row of attention. */
+function lookedAt(term: Expression): string {
+  const found = openable(term).find(({ expression }) => expression.kind === "cell" && isMap(expression.name))?.expression;
+  return found?.kind === "cell" ? ` ${visible(tokens.value[found.index[3]] ?? "")}` : "";
 }
 
 const shortened = (name: string) => ([...name].length > LONGEST_NAME ? `${[...name].slice(0, LONGEST_NAME - 1).join("")}…` : name);
@@ -161,7 +167,7 @@ function Terms({ opened, digits, open }: { opened: Opened; digits: number; open(
   const places = inOrder.value ? [...cut].sort((one, other) => one - other) : cut;
   const rest = terms.filter((_, place) => !cut.includes(place));
   const rows = useMemo(() => [
-    ...places.map((place) => ({ name: shortened(named(terms[place], block, digits)), value: worth(terms[place]), opens: openable(terms[place]).length > 0 })),
+    ...places.map((place) => ({ name: shortened(named(terms[place], block, digits)) + lookedAt(terms[place]), value: worth(terms[place]), opens: openable(terms[place]).length > 0 })),
     ...(rest.length ? [{ name: plural(rest.length, "{n} more term", "{n} more terms"), value: together(rest), opens: true }] : []),
   ], [sum, most, inOrder.value, digits, language.value]);
   const total = together(terms);
