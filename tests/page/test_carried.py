@@ -36,7 +36,8 @@ def sentences(context: int) -> list[list[int]]:
 
 def expected(model: Any, ids: list[int]) -> dict[str, Tensor]:
     values = model.trace(torch.tensor([ids]))
-    points = [name for name in values if name == "embed" or name.rpartition(".")[2] in ("resid_mid", "resid_post")]
+    width = model.config.d_model
+    points = [name for name, value in values.items() if value.dim() == 3 and value.shape[-1] == width]
     return values | {f"lens.{name}": lens_logits(model, values[name]) for name in points}
 
 
