@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import torch
 from browser import needs_chromium
-from pages import chromium, content_of, opened
+from pages import chromium, content_of, differing, expected, opened
 from symbols import symbolic_lengths
-from test_carried import differing, expected
 from variants import BASE, TEXT, TOKENIZER, enlarged, made
 
 from vitral.core.edits import edits_of
