@@ -472,6 +472,8 @@ def test_the_demonstration_in_small(vitral, tmp_path: Path) -> None:
     told = vitral("demo", "--out", "d", *SETTINGS, "--set", "training.sample_every=2")
     assert told.code == 0, told.err
     page = (tmp_path / "d" / "report.html").read_text(encoding="utf-8")
+    assert str(Path("d", "model.html")) in told.out
+    assert 'id="weights"' in (tmp_path / "d" / "model.html").read_text(encoding="utf-8")
     for heading in ("The text it wrote", "Learning", "One attention computation", "without attention", "The model"):
         assert heading in page
     samples = [
