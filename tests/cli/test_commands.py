@@ -94,7 +94,7 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "grade": "--key --rule --points --total --pseudonyms --marked --out --format",
         "check": "--fix --out --format",
         "study": "--budget --base --corpus --out --seeds --threads --set --format",
-        "bundle": "--out --checkpoint --format",
+        "bundle": "--out --checkpoint --corpus --ablations --format",
         "list": "--sort --text --out --format",
         "compare": "--prompt --seed --max-tokens --losses --corpus --out --format",
         "doctor": "--repair --format",

@@ -117,7 +117,7 @@ class Demonstration:
             StorageError: writing to disk failed.
         """
         path = self.out / MODEL
-        content = page_content(load_run(self.trained().path), self.subject.folder)
+        content = page_content(load_run(self.trained().path), self.subject.folder, ablated=False)
         replace_durably(path, page_document(content).encode("utf-8"))
         return path
 
