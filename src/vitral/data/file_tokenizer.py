@@ -1,9 +1,8 @@
 """A tokenizer of another library, from its `tokenizer.json`: the file is kept whole and decides every id."""
 
-import json
 import os
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +14,7 @@ from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.data.alphabet import UnseenCharacter, label_bytes, token_ids, utf8
-from vitral.data.byte_pairs import byte_letters
+from vitral.data.spelling import Spelling, spelling_of
 
 if TYPE_CHECKING:
     import tokenizers
@@ -53,8 +52,9 @@ class FileTokenizer:
         """Read the file.
 
         Raises:
-            UsageError: the package cannot read it, or an id is not below `vocab_size`.
+            UsageError: the package cannot read it, its tokens have no bytes, or an id is not below `vocab_size`.
         """
+        _known = self._spelling
         largest = max(self._texts, default=-1)
         if not 0 <= largest < self.vocab_size <= MOST_TOKENS or not 0 <= self.start < self.vocab_size:
             raise UsageError(
@@ -77,8 +77,8 @@ class FileTokenizer:
         return frozenset(self._engine.get_added_tokens_decoder())
 
     @cached_property
-    def _spell(self) -> Callable[[str], bytes]:
-        return _spelling(json.loads(self.document).get("decoder"))
+    def _spelling(self) -> Spelling:
+        return spelling_of(self._engine)
 
     @cached_property
     def prepends_a_space(self) -> bool:
@@ -149,13 +149,14 @@ class FileTokenizer:
             UsageError: a value is not an id of this vocabulary.
         """
         text = b"".join(map(self.token_bytes, token_ids(ids, self.vocab_size).tolist())).decode("utf-8", "replace")
-        return text.removeprefix(" ") if self.prepends_a_space else text
+        whole = self._spelling.whole(text)
+        return whole.removeprefix(" ") if self.prepends_a_space and not self._spelling.begin[1] else whole
 
     def token_bytes(self, token: int) -> bytes:
         """UTF-8 bytes of one token, empty for an id without a token."""
         index = int(token_ids([token], self.vocab_size)[0])
         text = self._texts.get(index, "")
-        return text.encode("utf-8") if index in self._added else self._spell(text)
+        return text.encode("utf-8") if index in self._added else self._spelling.each(text)
 
     def label(self, token: int) -> str:
         r"""The visible token: `␣the`, `\n`, `<|endoftext|>`."""
@@ -228,40 +229,3 @@ def _without_panics() -> Generator[None]:
         finally:
             os.dup2(kept, ERRORS)
             os.close(kept)
-
-
-def _spelling(decoder: Mapping[str, Any] | None) -> Callable[[str], bytes]:
-    """How a token's spelling in the file becomes bytes of a text."""
-    parts = list(_parts(decoder))
-    kinds = {part.get("type") for part in parts}
-    if "ByteLevel" in kinds:
-        letters = {letter: byte for byte, letter in enumerate(byte_letters())}
-        return lambda text: b"".join(
-            bytes([letters[letter]]) if letter in letters else letter.encode("utf-8") for letter in text
-        )
-    if "WordPiece" in kinds:
-        prefix = next(part.get("prefix", "##") for part in parts if part.get("type") == "WordPiece")
-        return lambda text: (text[len(prefix) :] if text.startswith(prefix) else f" {text}").encode("utf-8")
-    if "BPEDecoder" in kinds:
-        suffix = next(part.get("suffix", "</w>") for part in parts if part.get("type") == "BPEDecoder")
-        return lambda text: text.replace(suffix, " ").encode("utf-8")
-    if decoder is None:  # the package joins the tokens by spaces
-        return lambda text: f" {text}".encode() if text else b""
-    return lambda text: _byte(text) or text.replace(SPACE, " ").encode("utf-8")
-
-
-def _parts(decoder: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
-    if isinstance(decoder, Mapping):
-        yield decoder
-        for inner in decoder.get("decoders") or ():
-            yield from _parts(inner)
-
-
-def _byte(text: str) -> bytes | None:
-    """The byte of a token such as `<0x0A>`."""
-    if len(text) == 6 and text.startswith("<0x") and text.endswith(">"):
-        try:
-            return bytes([int(text[3:5], 16)])
-        except ValueError:
-            return None
-    return None
