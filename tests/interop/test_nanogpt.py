@@ -196,6 +196,7 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
     "heads that do not divide": damaged(lambda held: held["model_args"].update(n_head=5)),
     "more blocks": damaged(lambda held: held["model_args"].update(n_layer=3)),
     "an enormous width": damaged(lambda held: held["model_args"].update(n_embd=2**23)),
+    "an endless number": damaged(lambda held: held["model_args"].update(dropout=float("nan"))),
     "a text as width": damaged(lambda held: held["model_args"].update(n_embd="12")),
     "other rows": damaged(lambda held: held["model_args"].update(vocab_size=50304)),
     "a tensor missing": damaged(lambda held: held["model"].pop(FIRST)),
