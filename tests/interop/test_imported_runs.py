@@ -14,6 +14,7 @@ from vitral.interop import import_model
 from vitral.interop.registry import first
 from vitral.interop.rewrites import Weighted
 from vitral.interop.targets.gguf import FORMS, content
+from vitral.lab.interchange import folder_for
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import enter, load_run, summarize_run
 from vitral.training import continue_run
@@ -44,6 +45,22 @@ def test_it_is_sealed_and_knows_where_it_comes_from(imported: Path) -> None:
     assert set(sealed.imported["files"]) == {"config.json", "model.safetensors", "tokenizer.json"}
     summary = summarize_run(imported)
     assert (summary.state, summary.step, summary.text) == ("finished", 0, "source")
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("models/me@home/gpt", "gpt"),
+        ("models/gpt@2", "gpt@2"),
+        ("hf:me/gpt", "gpt"),
+        ("hf:me/gpt@refs/pr/1", "gpt"),
+    ],
+)
+def test_a_run_has_the_name_of_its_source_without_the_revision(
+    source: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert folder_for(source) == Path("runs", name)
 
 
 def test_equal_sources_are_equal_runs_and_other_weights_another(imported: Path, tmp_path: Path) -> None:
