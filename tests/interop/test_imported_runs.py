@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 from foreign import of_form, write_source
+from tokenizers import Tokenizer as Engine
+from tokenizers import decoders, models, normalizers
 
 import vitral
 from vitral.cli import run as cli
 from vitral.core.errors import UsageError
-from vitral.data import CharTokenizer
+from vitral.data import CharTokenizer, FileTokenizer
 from vitral.interop import import_model
+from vitral.interop.importing import Imported, write_run
 from vitral.interop.registry import first
 from vitral.interop.rewrites import Weighted
 from vitral.interop.targets.gguf import FORMS, content
@@ -213,3 +216,39 @@ def test_the_ids_that_begin_and_end_a_text_reach_every_descendant(text: Path, tm
 
 def test_a_run_of_ours_has_no_such_ids(imported: Path) -> None:
     assert enter(imported, print).special_ids == {}
+
+
+def test_bits_per_byte_are_of_the_text_and_not_of_its_unknown_tokens(tmp_path: Path) -> None:
+    engine = Engine(
+        models.BPE({letter: index for index, letter in enumerate(["<unk>", *"acst"])}, [], unk_token="<unk>")
+    )
+    engine.normalizer, engine.decoder = normalizers.Lowercase(), decoders.Fuse()
+    tokenizer = FileTokenizer(engine.to_str(), 5, 0)
+    model = Transformer(ModelConfig(context_length=7, d_model=16, d_ff=32), 5)
+    origin = {"form": "gpt2", "source": "a test", "files": {}, "config": {}}
+    run = vitral.load(write_run(Imported(model.config, model.state_dict(), tokenizer, origin), tmp_path / "run").path)
+    for text, is_changed in (("catsacts" * 9, False), ("Cats: 日本 é, at\n" * 9, True)):
+        (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+        found = run.measure_text(tmp_path / "text.txt")
+        assert (found.loss.num_characters, found.loss.num_bytes) == (len(text) - 1, len(text.encode()) - 1)
+        assert found.plain()["is_changed"] is found.is_changed is is_changed
+        assert len(found.sections()) == 1 + is_changed
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--text", "cat.txt", "--corpus", "cat.txt"],
+        ["--text", "cat.txt", "--copying"],
+        ["--text", "cat.txt", "--no-copying"],
+        ["--replace", "."],
+    ],
+)
+def test_options_that_exclude_each_other_are_refused(
+    words: list[str], imported: Path, text: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(text.parent)
+    assert cli(["evaluate", str(imported), *words]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert words[-2 if len(words) == 2 else 2] in told or "--copying" in told

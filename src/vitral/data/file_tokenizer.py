@@ -103,9 +103,34 @@ class FileTokenizer:
             UnseenCharacter: a character has no token, where every token is a character.
             UsageError: the file has no tokens for this text, and none for unknown ones.
         """
+        return np.asarray(self._encoding(text, replacement).ids, dtype=np.int64)
+
+    def ends(self, text: str, *, replacement: str | None = None) -> np.ndarray:
+        """The number of characters of the text before the end of each token, 1-d int64, never decreasing.
+
+        The characters are those of the text as it is given, before the file's normaliser.
+
+        Args:
+            text: as for `encode`.
+            replacement: as for `encode`.
+
+        Raises:
+            UnseenCharacter: as for `encode`.
+            UsageError: as for `encode`.
+        """
+        offsets = self._encoding(text, replacement).offsets
+        return np.maximum.accumulate(np.asarray([end for _begin, end in offsets], dtype=np.int64))
+
+    def _encoding(self, text: str, replacement: str | None) -> "tokenizers.Encoding":
+        """The package's tokens of a text.
+
+        Raises:
+            UnseenCharacter: as for `encode`.
+            UsageError: as for `encode`.
+        """
         valid = utf8(text, replacement).decode("utf-8")
         try:
-            found = self._ids(valid)
+            return self._encoded(valid)
         except UsageError:
             unseen = self._unseen(valid)
             if not unseen:
@@ -113,17 +138,16 @@ class FileTokenizer:
             if replacement is None or self._unseen(replacement):
                 alphabet = _("the tokenizer's alphabet of {number:,} characters", number=len(self._texts))
                 raise UnseenCharacter(unseen[0], valid.index(unseen[0]), alphabet) from None
-            found = self._ids(valid.translate({ord(character): replacement for character in unseen}))
-        return np.asarray(found, dtype=np.int64)
+            return self._encoded(valid.translate({ord(character): replacement for character in unseen}))
 
-    def _ids(self, text: str) -> list[int]:
-        """The ids of valid text.
+    def _encoded(self, text: str) -> "tokenizers.Encoding":
+        """The package's tokens of valid text.
 
         Raises:
             UsageError: it has none.
         """
         try:
-            return self._engine.encode(text, add_special_tokens=False).ids
+            return self._engine.encode(text, add_special_tokens=False)
         except BaseException as error:  # the package's own classes
             if not _of_package(error):
                 raise
@@ -137,7 +161,7 @@ class FileTokenizer:
         found = list[str]()
         for character in dict.fromkeys(text):
             try:
-                self._ids(character)
+                self._encoded(character)
             except UsageError:
                 found.append(character)
         return found
