@@ -172,7 +172,9 @@ class FileTokenizer:
         Raises:
             UsageError: a value is not an id of this vocabulary.
         """
-        text = b"".join(map(self.token_bytes, token_ids(ids, self.vocab_size).tolist())).decode("utf-8", "replace")
+        listed = token_ids(ids, self.vocab_size).tolist()
+        spelled = {token: self.token_bytes(token) for token in set(listed)}
+        text = b"".join(map(spelled.__getitem__, listed)).decode("utf-8", "replace")
         whole = self._spelling.whole(text)
         return whole.removeprefix(" ") if self.prepends_a_space and not self._spelling.begin[1] else whole
 

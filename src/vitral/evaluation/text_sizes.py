@@ -34,5 +34,6 @@ def sizes_in_text(
     ends = np.concatenate([[0], ends])
     ends[-1] = len(text)
     points = code_points(text)
-    bytes_before = np.concatenate([[0], (1 + sum((points >= first).astype(np.int64) for first in LONGER)).cumsum()])
+    lengths = 1 + np.sum([points >= first for first in LONGER], axis=0, dtype=np.int64)
+    bytes_before = np.concatenate([[0], lengths.cumsum()])
     return np.diff(ends), np.diff(bytes_before[ends])
