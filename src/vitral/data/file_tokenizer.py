@@ -82,7 +82,9 @@ class FileTokenizer:
 
     @cached_property
     def prepends_a_space(self) -> bool:
-        """Whether every text begins with a space that it does not have (SentencePiece)."""
+        """Whether a space before a whole text is left out: the decoder says so, or every text gets one."""
+        if self._spelling.begin == (" ", 1):
+            return True
         ids = self._engine.encode("a", add_special_tokens=False).ids
         return bool(ids) and self.token_bytes(ids[0]).startswith(b" ")
 
