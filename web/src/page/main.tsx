@@ -5,15 +5,19 @@ import { render } from "preact";
 import { App, Refusing } from "./app";
 import { Carried, PARTS, Parts, Refused, difference } from "./carried";
 import { ownSha256 } from "./bytes";
-import { edits, ids, names, read, refresh, source, text, theme, written } from "./state";
 import { inner, worth } from "../arithmetic";
+import { pressed } from "./keys";
+import { edits, ids, names, read, refresh, shown, source, text, theme, written } from "./state";
 import { Ngrams } from "./ngrams";
 import { Sheet, leads, openable } from "./numbers/opening";
-import { besides, bySize, digitsOf, equation, leaves, mainSum, textOf, together } from "./numbers/telling";
+import { sheet } from "./numbers/opened";
+import { digitsOf, equation, leaves, textOf } from "./numbers/telling";
 import { tokenizerOf } from "./tokens";
 import { language, learn, number, t } from "./words";
 
-export { Carried, Ngrams, Sheet, besides, bySize, digitsOf, equation, inner, leads, leaves, mainSum, openable, textOf, together, worth, difference, language, learn, number, ownSha256, t, tokenizerOf };
+export { edits, ids, shown, text, written };
+export { Carried, Ngrams, difference, language, learn, number, ownSha256, t, tokenizerOf };
+export { Sheet, digitsOf, equation, inner, leads, leaves, openable, sheet, textOf, worth };
 
 const content = (id: string): string => document.getElementById(id)?.textContent ?? "";
 
@@ -47,12 +51,29 @@ async function start(page: HTMLElement): Promise<void> {
     void [ids.value, names.value, edits.value];
     void refresh();
   });
-  effect(() => {
-    history.replaceState(null, "", `#${written()}`);
-  });
+  remember();
   addEventListener("hashchange", () => read(location.hash));
+  addEventListener("keydown", pressed);
   page.replaceChildren();
   render(<App />, page);
+}
+
+/** Milliseconds: browsers take only so many addresses in a while. */
+const PAUSE = 250;
+
+/** Keeps the state in the address, a moment after its last change and when the page is left. */
+function remember(): void {
+  let waiting = 0;
+  const write = () => {
+    waiting = 0;
+    history.replaceState(null, "", `#${written()}`);
+  };
+  effect(() => {
+    written();
+    clearTimeout(waiting);
+    waiting = setTimeout(write, PAUSE);
+  });
+  addEventListener("pagehide", () => waiting && write());
 }
 
 if (typeof document !== "undefined") {
