@@ -3,8 +3,10 @@
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Refusal } from "./carried";
 import { Choice } from "./panes/Choice";
+import { Colophon } from "./panes/Colophon";
 import { Heads } from "./panes/Heads";
 import { Overview } from "./panes/Overview";
+import { Passages } from "./panes/Passages";
 import { Sentence, SentenceLine, Surprise } from "./panes/Sentence";
 import { Stream } from "./panes/Stream";
 import { edits, fault, figure, language, shown, source, text, theme } from "./state";
@@ -37,6 +39,7 @@ export function App() {
         </h1>
       </header>
       <Sentence />
+      {!alone && <Passages />}
       {shown.value && width.value > 0 && <SentenceLine />}
       {edits.value.length > 0 && (
         <p class="edits" role="status">
@@ -54,6 +57,7 @@ export function App() {
           <Choice />
         </>
       )}
+      {!alone && <Colophon />}
       {alone && <p class="whole"><button onClick={() => (figure.value = "")}>{t("show the whole page")}</button></p>}
     </div>
   );

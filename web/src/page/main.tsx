@@ -5,8 +5,9 @@ import { render } from "preact";
 import { App, Refusing } from "./app";
 import { Carried, PARTS, Parts, Refused, difference } from "./carried";
 import { ownSha256 } from "./bytes";
-import { edits, ids, names, read, refresh, source, text, theme, written } from "./state";
+import { edits, ids, names, read, refresh, source, theme, written } from "./state";
 import { Ngrams } from "./ngrams";
+import { open } from "./panes/Passages";
 import { tokenizerOf } from "./tokens";
 import { language, learn, number, t } from "./words";
 
@@ -32,8 +33,9 @@ async function start(page: HTMLElement): Promise<void> {
     return;
   }
   source.value = opened;
-  text.value = opened.about.passages[0] ?? "";
-  read(location.hash);
+  open(0);
+  if (location.hash.length > 1) read(location.hash);
+  else language.value = opened.about.language;
   effect(() => {
     document.documentElement.lang = language.value;
   });
