@@ -5,10 +5,12 @@ import type { Refusal } from "./carried";
 import { Choice } from "./panes/Choice";
 import { Colophon } from "./panes/Colophon";
 import { Heads } from "./panes/Heads";
+import { Keys } from "./panes/Keys";
 import { Overview } from "./panes/Overview";
 import { Passages } from "./panes/Passages";
 import { Sentence, SentenceLine, Surprise } from "./panes/Sentence";
 import { Stream } from "./panes/Stream";
+import { isDark, listed } from "./keys";
 import { edits, fault, figure, language, shown, source, text, theme } from "./state";
 import { width } from "./panes/layout";
 import { LANGUAGES, number, plural, t } from "./words";
@@ -30,8 +32,9 @@ export function App() {
               {name}
             </button>
           ))}
-          <button onClick={() => (theme.value = theme.value === "dark" ? "light" : "dark")}>
-            {theme.value === "dark" ? t("light") : t("dark")}
+          <button onClick={() => (theme.value = isDark() ? "light" : "dark")}>{isDark() ? t("light") : t("dark")}</button>
+          <button aria-haspopup="dialog" onClick={() => (listed.value = true)}>
+            {t("keys")} <kbd>?</kbd>
           </button>
         </p>
         <h1>
@@ -58,6 +61,7 @@ export function App() {
         </>
       )}
       {!alone && <Colophon />}
+      <Keys />
       {alone && <p class="whole"><button onClick={() => (figure.value = "")}>{t("show the whole page")}</button></p>}
     </div>
   );
