@@ -3,9 +3,11 @@
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Refusal } from "./carried";
 import { Choice } from "./panes/Choice";
+import { Colophon } from "./panes/Colophon";
 import { Heads } from "./panes/Heads";
 import { Keys } from "./panes/Keys";
 import { Overview } from "./panes/Overview";
+import { Passages } from "./panes/Passages";
 import { Sentence, SentenceLine, Surprise } from "./panes/Sentence";
 import { Stream } from "./panes/Stream";
 import { isDark, listed } from "./keys";
@@ -40,6 +42,7 @@ export function App() {
         </h1>
       </header>
       <Sentence />
+      {!alone && <Passages />}
       {shown.value && width.value > 0 && <SentenceLine />}
       {edits.value.length > 0 && (
         <p class="edits" role="status">
@@ -57,6 +60,7 @@ export function App() {
           <Choice />
         </>
       )}
+      {!alone && <Colophon />}
       <Keys />
       {alone && <p class="whole"><button onClick={() => (figure.value = "")}>{t("show the whole page")}</button></p>}
     </div>

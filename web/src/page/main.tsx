@@ -8,6 +8,7 @@ import { ownSha256 } from "./bytes";
 import { pressed } from "./keys";
 import { edits, ids, names, read, refresh, shown, source, text, theme, toggle, written } from "./state";
 import { Ngrams } from "./ngrams";
+import { open } from "./panes/Passages";
 import { tokenizerOf } from "./tokens";
 import { language, learn, number, t } from "./words";
 
@@ -34,8 +35,9 @@ async function start(page: HTMLElement): Promise<void> {
     return;
   }
   source.value = opened;
-  text.value = opened.about.passages[0] ?? "";
-  read(location.hash);
+  open(0);
+  if (location.hash.length > 1) read(location.hash);
+  else language.value = opened.about.language;
   effect(() => {
     document.documentElement.lang = language.value;
   });
