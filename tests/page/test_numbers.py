@@ -92,6 +92,9 @@ return cells(12).map((spot) => {
             if computed is None:
                 assert "recurrence" in VARIANTS[variant], name
                 continue
+            if value == "-inf":
+                assert computed == value
+                continue
             assert float(computed) == pytest.approx(float(value), abs=NEAR * max(around, 1e-3)), name
 
 
