@@ -99,6 +99,8 @@ function told(reason: Refusal): string {
       return reason.tensor === undefined
         ? t("The file is damaged: the part “{part}” is not what was written.", { part: reason.part })
         : t("The file is damaged: the weights of “{tensor}” are not those that were written.", { tensor: reason.tensor });
+    case "unable":
+      return t("This browser cannot compute the page; a newer one may. It says: {reason}", { reason: reason.reason });
     case "differs":
       return t("After “{sentence}”, this browser computes {found} in “{name}” where PyTorch has {expected}.", {
         sentence: reason.sentence,
