@@ -1,45 +1,229 @@
-// What comes next: the most probable tokens.
+// What comes next: logits, the filters one by one, the draw, and a text that goes on.
 
-import { probabilities } from "../decoding/filters";
+import { useEffect, useMemo } from "preact/hooks";
+import { BarList, Listed } from "../marks/bars";
+import { useWidth } from "../marks/drawn";
+import { Rod } from "../marks/rod";
+import { Sieve } from "../marks/sieve";
+import { choose, shares } from "../decoding/draw";
+import { Filter, Filtered, descending, filtered } from "../decoding/filters";
+import { back, branch, branches, clear, nextNumber } from "../decoding/session";
 import { largest, row } from "../numbers";
-import { position, shown, temperature, text } from "../state";
-import { source } from "../state";
-import { number, t } from "../words";
-import { Token } from "./Sentence";
+import { edits, minP, ownNumber, position, sampling, seed, shown, source, temperature, text, topK, topP } from "../state";
+import { number, plural, rich, t } from "../words";
+import { Ahead, GoingOn, Piece } from "./Continuation";
 
-const MOST = 8;
+const MOST_ROWS = 8;
+/** Where the slider of top-k ends; behind its end everything is kept. */
+const MOST_K = 50;
+/** Tokens that a sentence names. */
+const NAMED = 6;
 
 export function Choice() {
+  const { about } = source.value!;
   const { values, compared } = shown.value!;
-  const now = probabilities(row(values.logits, 0, position.value), temperature.value);
-  const before = compared && probabilities(row(compared.logits, 0, position.value), temperature.value);
+  const at = position.value;
+  const [node, width] = useWidth();
+  const logits = row(values.logits, 0, at);
+  const steps = useMemo(() => filtered(logits, sampling.value, about.specials), [values, at, sampling.value, about]);
+  const others = useMemo(() => compared && filtered(row(compared.logits, 0, at), sampling.value, about.specials), [compared, at, sampling.value, about]);
+  useEffect(clear, [text.value, at, edits.value, sampling.value, seed.value, ownNumber.value]);
+  const last = steps[steps.length - 1];
+  const u = nextNumber();
+  const drawn = choose(last.probabilities, u);
+  const before = others && others[others.length - 1].probabilities;
+  const token = (id: number) => about.tokens[id];
   return (
-    <section aria-labelledby="choice">
-      <h2 id="choice">{t("Then it draws.")}</h2>
-      <label>
-        {t("temperature")}{" "}
-        <input type="range" min="0" max="2" step="0.05" value={temperature.value} onInput={(event) => (temperature.value = Number(event.currentTarget.value))} />{" "}
-        {number(temperature.value)}
-      </label>
-      <table class="bars">
-        <caption>{t("The most probable next tokens.")}</caption>
-        <tbody>
-          {largest(now, MOST).map((id) => (
-            <tr>
-              <th scope="row">
-                <button title={t("append it")} onClick={() => (text.value += source.value!.decode([id]))}>
-                  <Token id={id} />
-                </button>
-              </th>
-              <td>
-                <meter min={0} max={1} value={now[id]} aria-label={t("probability")} />
-              </td>
-              <td class="number">{number(now[id], 3)}</td>
-              {before && <td class="number before">{number(before[id], 3)}</td>}
-            </tr>
-          ))}
-        </tbody>
-      </table>
+    <section class="choice" aria-labelledby="choice" ref={node}>
+      <div class="choice-top">
+        <div>
+          <h2 id="choice">{t("Then it draws.")}</h2>
+          <p>
+            {rich("The model ends with {count} logits, one for each token, and softmax makes probabilities of them. The settings change these one after another; then a random number u falls on what is left. With {u} the next token is {token}.", {
+              count: number(about.vocabulary, 0),
+              u: <b class="live">u = {number(u, 3)}</b>,
+              token: <Piece id={drawn} />,
+            })}
+          </p>
+          <p class="soft">{t("Choose a token to go on with it, drawn or not.")}</p>
+          {branches.value.length > 0 && (
+            <p>
+              <button class="button" onClick={back}>
+                ↶ {plural(branches.value.length, "take the branch back", "take the last of {n} branches back")}
+              </button>
+            </p>
+          )}
+        </div>
+        <Candidates steps={steps} before={before} width={width > 760 ? Math.min(560, width - 420) : width} />
+      </div>
+      <Ladder steps={steps} width={width} />
+      <h3 id="draw">{t("One number decides")}</h3>
+      <div class="choice-rod">
+        <Rod
+          label={t("All tokens side by side in the order of the vocabulary, each as wide as its probability. Move u with the arrow keys.")}
+          tokens={about.tokens}
+          shares={last.probabilities}
+          others={before ? [before] : [steps[0].probabilities]}
+          u={u}
+          onDraw={(value) => (ownNumber.value = value)}
+          width={width}
+          say={(value, id) => t("u = {u}: {token}", { u: number(value, 3), token: token(id) })}
+          number={number}
+        />
+      </div>
+      <p class="soft">
+        {before ? t("The thin rod has the probabilities with every part switched on.") : t("The thin rod has the model's own probabilities, before temperature and filters.")}{" "}
+        <Share probabilities={last.probabilities} id={drawn} />
+      </p>
+      <p class="controls">
+        <button class="button" onClick={() => branch([drawn])}>
+          {rich("write {token}", { token: <Piece id={drawn} /> })}
+        </button>
+        <label>
+          {t("seed")}{" "}
+          <input type="number" min="0" max="4294967295" step="1" value={seed.value} onChange={(event) => {
+            const given = Math.round(Number(event.currentTarget.value));
+            if (given >= 0 && given < 2 ** 32) [seed.value, ownNumber.value] = [given, null];
+            else event.currentTarget.value = String(seed.value);
+          }} />
+        </label>
+        {ownNumber.value !== null && (
+          <button class="button" onClick={() => (ownNumber.value = null)}>
+            {t("the seed's number again")}
+          </button>
+        )}
+      </p>
+      <p class="soft small">
+        {t("The number for the token in place n is the n-th of the generator mulberry32 that begins with the seed: equal seeds give equal texts on this page. PyTorch's generator is another; there the same seed is another text.")}
+      </p>
+      <GoingOn />
+      <Ahead width={width} />
     </section>
+  );
+}
+
+function Share({ probabilities, id }: { probabilities: Float64Array; id: number }) {
+  const { begin, end } = shares(probabilities);
+  return (
+    <>
+      {rich("{token} lies from {begin} to {end}.", { token: <Piece id={id} />, begin: number(begin[id], 3), end: number(end[id], 3) })}
+    </>
+  );
+}
+
+/** The most probable tokens, by the model's logits, with what the settings made of them. */
+function Candidates({ steps, before, width }: { steps: Filtered[]; before: Float64Array | null; width: number }) {
+  const { tokens } = source.value!.about;
+  const [first, last] = [steps[0], steps[steps.length - 1]];
+  const shownIds = largest(first.logits, MOST_ROWS);
+  const rows: Listed[] = shownIds.map((id) => ({
+    token: tokens[id],
+    value: last.probabilities[id],
+    before: number(first.logits[id], 2),
+    after: number(last.probabilities[id], 3),
+    tick: before ? before[id] : first.probabilities[id],
+    faint: last.probabilities[id] === 0,
+  }));
+  return (
+    <div class="candidates">
+      <p class="soft small">
+        {t("logit, and probability after the settings")} ·{" "}
+        {before ? t("the tick: with every part switched on") : t("the tick: before the settings")}
+      </p>
+      <BarList
+        label={t("The most probable next tokens. Enter goes on with one of them.")}
+        rows={rows}
+        width={Math.max(200, width)}
+        say={(at) => t("{token}: logit {logit}, probability {probability}", { token: rows[at].token, logit: rows[at].before!, probability: rows[at].after })}
+        onPick={({ row: at }) => branch([shownIds[at]])}
+      />
+    </div>
+  );
+}
+
+const ORDER: Filter[] = ["temperature", "top_k", "top_p", "min_p"];
+
+/** The settings one under the other; beside each what it did. */
+function Ladder({ steps, width }: { steps: Filtered[]; width: number }) {
+  const { tokens } = source.value!.about;
+  const isWide = width > 760;
+  const room = isWide ? Math.max(200, width - 250 - 270) : width;
+  const order = useMemo(() => descending(steps[0].logits), [steps]);
+  const none = new Set<number>();
+  const say = (probabilities: Float64Array, cut: ReadonlySet<number>) => (id: number) =>
+    cut.has(id)
+      ? t("{token}: {probability}, cut", { token: tokens[id], probability: number(probabilities[id], 3) })
+      : t("{token}: {probability}", { token: tokens[id], probability: number(probabilities[id], 3) });
+  return (
+    <div class="ladder">
+      <p class="soft small">{t("The most probable token comes first here; grey are those too thin to draw.")}</p>
+      <div class="rung">
+        <span class="name">{t("softmax of the logits")}</span>
+        <Sieve label={t("The model's own probabilities, the most probable token first.")} tokens={tokens} shares={steps[0].probabilities} order={order} cut={none} width={room} say={say(steps[0].probabilities, none)} />
+        <span class="note" />
+      </div>
+      {ORDER.map((filter, at) => {
+        const step = steps[at + 1];
+        const cut = new Set(step.cut);
+        const isHeat = filter === "temperature" && temperature.value > 0;
+        const shownShares = isHeat ? step.probabilities : steps[at].probabilities;
+        return (
+          <div class={step.isOff ? "rung off" : "rung"}>
+            <Setting filter={filter} />
+            {step.isOff ? <span class="pass">{t("off: nothing changes")}</span> : (
+              <Sieve label={did(step)} tokens={tokens} shares={shownShares} order={order} cut={cut} width={room} say={say(shownShares, cut)} />
+            )}
+            <span class="note" role="status">{step.isOff ? "" : did(step)}</span>
+          </div>
+        );
+      })}
+    </div>
+  );
+}
+
+/** What a step did, as a sentence. */
+function did({ filter, cut, left }: Filtered): string {
+  const { tokens } = source.value!.about;
+  if (filter === "temperature" && temperature.value > 0)
+    return temperature.value < 1 ? t("Every logit is divided by the temperature: what is probable gets more probable.") : t("Every logit is divided by the temperature: what is improbable gets less improbable.");
+  if (!cut.length) return t("Cuts nothing.");
+  const which = cut.slice(0, NAMED).map((id) => `“${tokens[id]}”`).join(" ") + (cut.length > NAMED ? " …" : "");
+  return plural(cut.length, "Cuts {which}; the {left} that is left becomes 1.", "Cuts {n} tokens, {which}; the {left} that is left becomes 1.", { which, left: number(left, 3) });
+}
+
+function Setting({ filter }: { filter: Filter }) {
+  const { vocabulary } = source.value!.about;
+  const most = Math.min(MOST_K, vocabulary);
+  switch (filter) {
+    case "temperature":
+      return <Slider name={t("temperature")} told={number(temperature.value)} min={0} max={2} step={0.05} value={temperature.value} set={(value) => (temperature.value = value)} />;
+    case "top_k":
+      return (
+        <Slider name={t("keep the top")} told={topK.value === null ? t("all") : number(topK.value, 0)} min={1} max={most} step={1} value={topK.value ?? most}
+          set={(value) => (topK.value = value === most ? null : value)} />
+      );
+    case "top_p":
+      return (
+        <Slider name={t("keep the mass (top p)")} told={topP.value === null ? t("all") : number(topP.value)} min={0.05} max={1} step={0.05} value={topP.value ?? 1}
+          set={(value) => (topP.value = value === 1 ? null : value)} />
+      );
+    case "min_p":
+      return (
+        <Slider name={t("at least (min p)")} told={minP.value === null ? t("off") : number(minP.value)} min={0} max={1} step={0.01} value={minP.value ?? 0}
+          set={(value) => (minP.value = value === 0 ? null : value)} />
+      );
+  }
+}
+
+interface SliderProps { name: string; told: string; min: number; max: number; step: number; value: number; set(value: number): void }
+
+function Slider({ name, told, min, max, step, value, set }: SliderProps) {
+  return (
+    <label class="name">
+      <span>
+        {name} <b>{told}</b>
+      </span>
+      <input type="range" aria-valuetext={told} min={min} max={max} step={step} value={value} onInput={(event) => set(Number(event.currentTarget.value))} />
+    </label>
   );
 }
