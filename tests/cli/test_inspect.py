@@ -128,3 +128,24 @@ def test_texts_are_shown_not_obeyed() -> None:
     page = inspection_page({"run": "one", "step": 0} | inspect_text(model, tokenizer, "<b>&\x1b</b>"))
     assert "<b>&" not in page
     assert "\x1b" not in page
+
+
+def test_edits_are_the_same_on_the_command_line_and_from_python(vitral, trained: Path, tmp_path: Path) -> None:
+    edits = [{"at": "blocks.0.attn.z", "heads": [0], "positions": [2, 3], "do": "zero"}]
+    (tmp_path / "edits.json").write_text(json.dumps(edits), encoding="utf-8")
+    loaded, given = library.load(trained), ("inspect", str(trained), "--text", "WREN. The", "--edits")
+    told = [vitral(*given, edits, "--format", "json") for edits in (json.dumps(edits), str(tmp_path / "edits.json"))]
+    found = [json.loads(each.out) for each in told]
+    assert found[0] == found[1] == loaded.inspect("WREN. The", edits=edits)
+    before, after = (loaded.trace("WREN. The", ["logits"], edits=each)["logits"][0] for each in ([], edits))
+    places = zip(before.log_softmax(-1), after.log_softmax(-1), found[0]["edited"]["positions"], strict=True)
+    for one, other, seen in places:
+        assert float((one.exp() * (one - other)).sum()) == pytest.approx(seen["divergence"], abs=1e-5)
+    shown = vitral(*given, json.dumps(edits)).out
+    assert "What 1 edit changes" in shown
+    assert "What 1 edit changes" in str(library.inspect(trained, "WREN. The", edits=edits))
+    page = vitral(*given, json.dumps(edits), "--format", "html").out
+    assert ">What the edits change</h2>" in page
+    refused = vitral(*given, '[{"at": "blocks.0.attn.z", "heads": [9], "do": "zero"}]')
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith("vitral: edits.0: heads: ")

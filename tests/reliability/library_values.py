@@ -28,6 +28,7 @@ import torch
 import vitral
 from vitral import attention, data, decoding, evaluation, explanation, inspection, model, runs, studies, training
 from vitral.core import devices, names, streams
+from vitral.core.edits import edits_of, read_edits
 from vitral.core.errors import VitralError
 from vitral.data.tasks import KeyValueRecall
 from vitral.lab import free_folder, plan_study
@@ -48,6 +49,9 @@ class Case(NamedTuple):
     name: str
     function: Callable[..., Any]
     valid: dict[str, Any]
+
+
+EDITS = edits_of([{"at": "embed", "do": "zero"}])
 
 
 def own_norm(d_model: int) -> torch.nn.Module:
@@ -376,6 +380,15 @@ def world(folder: Path) -> list[Case]:
         Case("capabilities", inspection.capabilities, {**whole, "contexts": 2, "gaps": 2, "masking": None}),
         Case("classify_passages", inspection.classify_passages, passages),
         Case("cost_by_length", inspection.cost_by_length, {"lengths": [4, 8, 16, 32], "rounds": 1}),
+        Case(
+            "edited_trace",
+            inspection.edited_trace,
+            {"model": transformer, "tokens": tokens, "names": ["logits"], "edits": EDITS},
+        ),
+        Case("editing_tap", inspection.editing_tap, {"model": transformer, "time": 3, "edits": EDITS}),
+        Case("effect_of_edits", inspection.effect_of_edits, {**of_model, "text": "the", "edits": EDITS}),
+        Case("edits_of", edits_of, {"given": [{"at": "embed", "do": "zero"}]}),
+        Case("read_edits", read_edits, {"given": '[{"at": "embed", "do": "zero"}]'}),
         Case("first_over_last", inspection.first_over_last, {"state": {"stream": [2.0, 1.0]}, "kind": "stream"}),
         Case("gradients_by_block", inspection.gradients_by_block, {"model": transformer, **pairs}),
         Case("head_ablations", inspection.head_ablations, {"model": transformer, "scored": scored}),

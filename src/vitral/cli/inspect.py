@@ -52,6 +52,14 @@ def inspect(
         ),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Tokens that the logit lens lists at each position.")] = 5,
+    edits: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|JSON",
+            help='Also show what edits inside the model change, as in \'[{"at": "blocks.1.attn.z", "heads": [3], "do": '
+            '"zero"}]\'.',
+        ),
+    ] = None,
     format: Annotated[
         InspectionForm | None,
         typer.Option(
@@ -69,14 +77,16 @@ def inspect(
     Shows attention maps, head kinds, ablations, logit lens and residual norms.
     """
     from vitral.cli.screen import prints_unicode, say
+    from vitral.core.edits import read_edits
     from vitral.lab import Run
     from vitral.lab.examples import write_new
 
     form = format or _form_of(out)
     if out is not None and out.exists():
         raise UsageError("{out}: exists already and was not overwritten; choose another name", out=out)
+    made = () if edits is None else read_edits(edits)
     loaded = Run(run, checkpoint.value, device=device.value, dtype=dtype.value, corpus=corpus)
-    found = loaded.inspect(text, windows=windows, top=top, replace=replace)
+    found = loaded.inspect(text, windows=windows, top=top, edits=made, replace=replace)
     if form is InspectionForm.text and out is None:
         print_inspection(found)
         return
@@ -129,14 +139,14 @@ def _written(found: dict[str, Any], form: InspectionForm, *, as_ascii: bool) -> 
 def print_inspection(found: dict[str, Any]) -> None:
     """A summary on the terminal: sublayers, heads, lens and norms."""
     from vitral.cli.screen import console, say
-    from vitral.reports.inspection import head_table, norm_table, sublayer_table, summary
+    from vitral.reports.inspection import edits_table, head_table, norm_table, sublayer_table, summary
 
     say(summary(found))
     for note in found["notes"]:
         say(_("note: {text}", text=retold(note)))
     say()
     screen = console()
-    for made in (sublayer_table(found), head_table(found)):
+    for made in (edits_table(found), sublayer_table(found), head_table(found)):
         if made is not None:
             screen.print(_on_screen(made))
     screen.print(_lens(found))

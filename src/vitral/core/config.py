@@ -60,11 +60,10 @@ class Config(BaseModel, metaclass=_ConfigType):
     @classmethod
     def _refuse_unknown_keys(cls, data: Any) -> Any:
         if isinstance(data, dict):
+            known = [field.alias or name for name, field in cls.model_fields.items()]
             for key in cast("dict[Any, Any]", data):
-                if key not in cls.model_fields:
-                    raise ValueError(
-                        _("unknown key {key!r}, {hint}", key=key, hint=nearest(str(key), cls.model_fields))
-                    )
+                if key not in known:
+                    raise ValueError(_("unknown key {key!r}, {hint}", key=key, hint=nearest(str(key), known)))
         return cast("Any", data)
 
     @classmethod
@@ -85,7 +84,7 @@ class Config(BaseModel, metaclass=_ConfigType):
 
     def plain(self) -> dict[str, Any]:
         """The configuration as plain data without unset keys; `parse(c.plain()) == c`."""
-        return self.model_dump(mode="json", exclude_none=True)
+        return self.model_dump(mode="json", exclude_none=True, by_alias=True)
 
 
 _COMPLAINTS = (

@@ -71,6 +71,29 @@ class Editor(Tap):
         return self.edits[name](value) if name in self.edits else value
 
 
+class InTurn(Tap):
+    """Several taps, each of which receives what the one before it returns: an editor before a recorder, for example."""
+
+    def __init__(self, *taps: Tap) -> None:
+        """Store the taps in their order."""
+        self.taps = taps
+
+    def wants_any(self, names: Iterable[str]) -> bool:
+        """Whether one of the taps requests one of `names`."""
+        asked = list(names)
+        return any(tap.wants_any(asked) for tap in self.taps)
+
+    def within(self, scope: str) -> Tap:
+        """These taps for a submodule."""
+        return InTurn(*(tap.within(scope) for tap in self.taps))
+
+    def __call__(self, name: str, value: Tensor) -> Tensor:
+        """The value that the last tap returns."""
+        for tap in self.taps:
+            value = tap(name, value)
+        return value
+
+
 class _Scoped(Tap):
     def __init__(self, tap: Tap, scope: str) -> None:
         self.tap, self.scope = tap, scope

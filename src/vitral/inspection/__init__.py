@@ -6,6 +6,7 @@ from vitral.inspection.classification import classify_passages
 from vitral.inspection.context import loss_by_context
 from vitral.inspection.coordinates import activation_movements
 from vitral.inspection.cost import cost_by_length
+from vitral.inspection.edits import edited_trace, editing_tap, effect_of_edits
 from vitral.inspection.few_shot import few_shot_losses
 from vitral.inspection.gradients import first_over_last, gradients_by_block, logged_gradient_norms, untrained
 from vitral.inspection.in_context import chain_distances
@@ -44,6 +45,9 @@ __all__ = [
     "classify_passages",
     "cost_by_length",
     "count_nats",
+    "edited_trace",
+    "editing_tap",
+    "effect_of_edits",
     "few_shot_losses",
     "first_over_last",
     "gradients_by_block",

@@ -19,6 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vitral.core.checked import checked
+from vitral.core.edits import replaced
 from vitral.core.names import require_known
 from vitral.core.taps import Editor, Recorder
 from vitral.inspection.numbers import RunningMean, number
@@ -42,16 +43,11 @@ def replace_activations(
             everything if None.
     """
     kept = None if heads is None else list(heads)
-    return Editor({name: partial(_replaced, mean=None if means is None else means[name], heads=kept) for name in names})
+    return Editor({name: partial(_without, mean=None if means is None else means[name], heads=kept) for name in names})
 
 
-def _replaced(value: Tensor, mean: Tensor | None, heads: list[int] | None) -> Tensor:
-    new = torch.zeros_like(value) if mean is None else mean.to(value).expand_as(value)
-    if heads is None:
-        return new
-    changed = value.clone()
-    changed[:, heads] = new[:, heads]
-    return changed
+def _without(value: Tensor, mean: Tensor | None, heads: list[int] | None) -> Tensor:
+    return replaced(value, torch.zeros_like(value) if mean is None else mean.to(value), heads)
 
 
 @checked(first=True)

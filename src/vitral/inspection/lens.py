@@ -110,30 +110,37 @@ def logit_lens(
     scored = text_targets(model, tokens, masking)
     targets = (scored.targets[0] if masking is None else tokens[0]).cpu()
     streams = _streams_at_targets(model, scored) if masking is not None else model.trace(tokens, _points(model))
-
-    def named(token: int) -> dict[str, Any]:
-        return {"id": token, "label": tokenizer.label(token)}
-
     points = []
     for point in _points(model):
         logits = lens_logits(model, streams[point])[0].cpu()  # not every device has float64
-        likely, found = _most_probable(logits, top), predicted(logits, targets)
-        positions = []
-        for place, (log, rank) in enumerate(zip(found.log_probability.tolist(), found.rank.tolist(), strict=True)):
-            known = rank > 0
-            first = [named(token) | {"probability": number(share)} for share, token in likely[place]]
-            positions.append(
-                {
-                    "top": first,
-                    "probability": number(math.exp(log)) if known else None,
-                    "rank": rank if known else None,
-                    "loss": number(-log) if known else None,
-                }
-            )
-        mean = found.log_probability[found.rank > 0].mean()
-        points.append({"point": point, "loss": number(-mean), "positions": positions})
-    plain = [None if token == UNSCORED else named(token) for token in targets.tolist()]
+        points.append({"point": point} | told_predictions(logits, targets, tokenizer, top))
+    plain = [None if token == UNSCORED else _named(tokenizer, token) for token in targets.tolist()]
     return {"targets": plain, "points": points}
+
+
+def _named(tokenizer: Tokenizer, token: int) -> dict[str, Any]:
+    return {"id": token, "label": tokenizer.label(token)}
+
+
+def told_predictions(
+    logits: Float[Tensor, "time vocab"], targets: Int[Tensor, " time"], tokenizer: Tokenizer, top: int
+) -> dict[str, Any]:
+    """A sentence's predictions as plain data: `loss` (mean over the targets) and `positions`, as of `logit_lens`."""
+    likely, found = _most_probable(logits, top), predicted(logits, targets)
+    positions = []
+    for place, (log, rank) in enumerate(zip(found.log_probability.tolist(), found.rank.tolist(), strict=True)):
+        known = rank > 0
+        first = [_named(tokenizer, token) | {"probability": number(share)} for share, token in likely[place]]
+        positions.append(
+            {
+                "top": first,
+                "probability": number(math.exp(log)) if known else None,
+                "rank": rank if known else None,
+                "loss": number(-log) if known else None,
+            }
+        )
+    mean = found.log_probability[found.rank > 0].mean()
+    return {"loss": number(-mean), "positions": positions}
 
 
 def _points(model: Transformer) -> list[str]:

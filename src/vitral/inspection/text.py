@@ -1,15 +1,18 @@
 """One text seen from inside a model: attention maps, kinds of heads, ablations, logit lens, residual norms."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from vitral.attention.masks import ByLayer
 from vitral.core.checked import Count, checked
+from vitral.core.edits import Edit
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.data import Split, Tokenizer
 from vitral.evaluation import Masking
 from vitral.inspection.ablation import ablations
 from vitral.inspection.attention import attention_maps, head_kinds
+from vitral.inspection.edits import effect_of_edits
 from vitral.inspection.lens import logit_lens, residual_norms
 from vitral.inspection.targets import text_targets, text_tokens, window_targets
 from vitral.model import ModelConfig, Transformer
@@ -27,6 +30,7 @@ def inspect_text(
     part: Split | None = None,
     windows: Count | None = None,
     top: Count = 5,
+    edits: Sequence[Edit] = (),
     masking: Masking | None = None,
 ) -> dict[str, Any]:
     """Everything `vitral inspect` shows, as plain data ready for JSON: finite numbers, None where there is none.
@@ -38,11 +42,12 @@ def inspect_text(
         part: the split to draw windows from; goes with `windows`.
         windows: measure ablations and kinds of heads on so many windows of `part` instead of the text.
         top: how many tokens the lens lists at each position.
+        edits: what they change of the predictions on the text is told as well; all the rest is of the model as it is.
         masking: of a masked language model.
 
     Returns:
         `schema`, `text`, `objective`, `model` (what it is made of), `tokens`, `measured_on`, `attention`, `kinds`,
-        `ablation`, `lens`, `norms` and `notes`; see `docs/inspect.md`.
+        `ablation`, `lens`, `norms` and `notes`, with edits also `edited`; see `docs/inspect.md`.
 
     Raises:
         UsageError: an empty text, one longer than the context, a character without a token, fewer than one window, or
@@ -53,6 +58,7 @@ def inspect_text(
     if top < 1:
         raise UsageError("inspect: top {top}; at least 1 token is needed", top=top)
     tokens = text_tokens(model, tokenizer, text)
+    changed = effect_of_edits(model, tokenizer, text, edits, top=top, masking=masking) if edits else None
     drawn = window_targets(model, part, windows, masking) if part is not None and windows is not None else None
     scored = drawn or text_targets(model, tokens, masking)
     read = tokens if drawn is None else drawn.inputs
@@ -80,6 +86,7 @@ def inspect_text(
         "ablation": ablations(model, scored),
         "lens": logit_lens(model, tokenizer, text, top=top, masking=masking),
         "norms": residual_norms(model, tokenizer, text),
+        **({} if changed is None else {"edited": changed}),
         "notes": notes(model, masking, has_targets=scored.count > 0),
     }
 

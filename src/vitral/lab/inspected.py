@@ -7,7 +7,7 @@ from vitral.core.checked import checked
 from vitral.core.tables import Tabular
 from vitral.figures.notebook import Shown, page_of
 from vitral.figures.plain import plain_text
-from vitral.reports.inspection import head_table, inspection_page, norm_table, sublayer_table, summary
+from vitral.reports.inspection import edits_table, head_table, inspection_page, norm_table, sublayer_table, summary
 
 
 @checked(first=True)
@@ -26,8 +26,8 @@ class Inspection(Shown, Tabular):
         return self.found[name]
 
     def __str__(self) -> str:
-        """A summary, and what each sublayer and each head is worth."""
-        tables = (sublayer_table(self.found), head_table(self.found), norm_table(self.found))
+        """A summary, what edits change, and what each sublayer and each head is worth."""
+        tables = (edits_table(self.found), sublayer_table(self.found), head_table(self.found), norm_table(self.found))
         return plain_text(summary(self.found), [one for one in tables if one is not None])
 
     def plain(self) -> dict[str, Any]:

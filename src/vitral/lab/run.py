@@ -11,6 +11,8 @@ from torch import Tensor
 
 from vitral.core.checked import Count, Natural, checked
 from vitral.core.devices import DtypeName, precision, resolve_device, weight_dtype
+from vitral.core.edits import Given as Edits
+from vitral.core.edits import edits_of
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import _, number
 from vitral.core.names import require_known
@@ -31,7 +33,7 @@ from vitral.evaluation import (
 )
 from vitral.explanation import RunView, Walkthrough, walk_run
 from vitral.figures.notebook import Shown, page_of
-from vitral.inspection import inspect_text
+from vitral.inspection import edited_trace, inspect_text
 from vitral.lab.measured_text import TextMeasures, loss_on_text
 from vitral.lab.measures import NOVEL_LENGTH, Copying, Measures
 from vitral.model import ParameterRow, parameter_table
@@ -354,13 +356,21 @@ class Run(Shown):
         ids = torch.from_numpy(self.tokenizer.encode(text, replacement=replace))
         return ids[None, :].to(self.model.token_embedding.weight.device)
 
-    def trace(self, text: str, names: Sequence[str] | None = None, *, replace: str | None = None) -> dict[str, Tensor]:
+    def trace(
+        self, text: str, names: Sequence[str] | None = None, *, edits: Edits = (), replace: str | None = None
+    ) -> dict[str, Tensor]:
         """Every named activation of one forward pass over `text` (or only `names`), each with a leading batch of 1.
 
-        For `replace` see `readable`.
+        Args:
+            text: what the model reads.
+            names: of the activations; all if None.
+            edits: what is changed on the way, as in `[{"at": "blocks.1.attn.z", "heads": [3], "do": "zero"}]`; see
+                `vitral.core.edits`. An edited activation is returned as it is after its edits.
+            replace: see `readable`.
 
         Raises:
-            UsageError: a name no activation has, an unseen character, or a text longer than the context.
+            UsageError: a name no activation has, an unseen character, a text longer than the context, or an edit that
+                does not fit.
         """
         if names is not None:
             require_known(list(names), self.model.config.num_layers)
@@ -371,7 +381,8 @@ class Run(Shown):
                 tokens=tokens.shape[1],
                 context_length=self.model.config.context_length,
             )
-        return self.model.trace(tokens, None if names is None else list(names))
+        names = None if names is None else list(names)
+        return edited_trace(self.model, tokens, names, edits_of(edits), self.encode)
 
     def explain(self, text: str, view: RunView | None = None, *, replace: str | None = None) -> Walkthrough:
         """A forward pass over `text` in the model's own numbers; see `vitral.explanation.walk_run`.
@@ -382,15 +393,22 @@ class Run(Shown):
             return walk_run(self.model, self.tokenizer, self.readable(text, replace), view, self.path.name)
 
     def inspect(
-        self, text: str, *, windows: Count | None = None, top: Count = 5, replace: str | None = None
+        self,
+        text: str,
+        *,
+        windows: Count | None = None,
+        top: Count = 5,
+        edits: Edits = (),
+        replace: str | None = None,
     ) -> dict[str, Any]:
         """Attention maps, ablations, logit lens and norms as plain data; see `vitral.inspection.inspect_text`.
 
-        For `replace` see `readable`.
+        For `edits` see `trace`, for `replace` see `readable`.
         """
         text = self.readable(text, replace)
+        made = edits_of(edits)
         part = None if windows is None else self.dataset().splits["test"]
-        how = {"part": part, "windows": windows, "top": top, "masking": self._masking}
+        how = {"part": part, "windows": windows, "top": top, "edits": made, "masking": self._masking}
         with precision(*self._precision):
             return {"run": str(self.path), "step": self.step} | inspect_text(self.model, self.tokenizer, text, **how)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from vitral.core.checked import Count, checked
 from vitral.core.devices import DtypeName
+from vitral.core.edits import Given as Edits
 from vitral.core.errors import UsageError
 from vitral.lab.inspected import Inspection
 from vitral.lab.measured_text import TextMeasures
@@ -92,6 +93,7 @@ def inspect(
     *,
     windows: Count | None = None,
     top: Count = 5,
+    edits: Edits = (),
     replace: str | None = None,
     corpus: str | Path | None = None,
     checkpoint: Which | None = None,
@@ -105,6 +107,8 @@ def inspect(
         text: the model reads it.
         windows: of the test split, to measure ablations and kinds of heads on; the text if None.
         top: tokens that the logit lens lists at each position.
+        edits: what is changed inside the model, as in `[{"at": "blocks.1.attn.z", "heads": [3], "do": "zero"}]`; the
+            result has the key `edited`, what that changes of the predictions.
         replace: a character in place of those that the model has never seen, which are refused if None.
         corpus: as for `evaluate`, and so the next three.
         checkpoint: "best" or "last".
@@ -115,4 +119,4 @@ def inspect(
         UsageError: not a run, an empty text, one longer than the context, or an unseen character.
     """
     loaded = opened(run, checkpoint, device, dtype, corpus)
-    return Inspection(loaded.inspect(text, windows=windows, top=top, replace=replace))
+    return Inspection(loaded.inspect(text, windows=windows, top=top, edits=edits, replace=replace))

@@ -17,7 +17,7 @@ from vitral.core.modules import CheckedModule
 from vitral.core.names import BLOCK_STEPS, activation_names, require_known
 from vitral.core.parts import own_parts
 from vitral.core.streams import key
-from vitral.core.taps import SILENT, Recorder, Tap
+from vitral.core.taps import SILENT, InTurn, Recorder, Tap
 from vitral.model.block import Block, has_taps
 from vitral.model.cache import KVCache
 from vitral.model.config import ModelConfig
@@ -146,8 +146,15 @@ class Transformer(CheckedModule):
             self.config, batch, length or self.config.context_length, dtype=weight.dtype, device=weight.device
         )
 
-    def trace(self, tokens: Int[Tensor, "batch time"], names: Sequence[str] | None = None) -> dict[str, Tensor]:
+    def trace(
+        self, tokens: Int[Tensor, "batch time"], names: Sequence[str] | None = None, *, tap: Tap | None = None
+    ) -> dict[str, Tensor]:
         """The activations of one forward pass by name (`vitral.core.names`), all or only `names`.
+
+        Args:
+            tokens: ids, 0 … vocab_size - 1.
+            names: of the activations; all if None.
+            tap: receives each activation first, and may replace it.
 
         Raises:
             UsageError: a name that is not an activation of this model (see `activation_names`).
@@ -156,7 +163,7 @@ class Transformer(CheckedModule):
             require_known(names, self.config.num_layers, self._absent_steps())
         recorder = Recorder(names)
         with torch.inference_mode():
-            self(tokens, tap=recorder)
+            self(tokens, tap=recorder if tap is None else InTurn(tap, recorder))
         return recorder.kept
 
     @property

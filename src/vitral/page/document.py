@@ -11,6 +11,7 @@ import json
 from importlib import resources
 from typing import Any
 
+from vitral.core.files import sha256
 from vitral.core.language import _, language
 from vitral.figures.text import visible
 from vitral.page.content import PageContent
@@ -43,15 +44,6 @@ def page_document(content: PageContent) -> str:
     Args:
         content: what it carries.
     """
-    parts = {
-        "about": as_text(content.about),
-        "words": as_text(words()),
-        "graph": as_text(content.graphs),
-        "weights": base64.b64encode(content.weights).decode("ascii"),
-        "checks": as_text(content.checks.sentences),
-        "truth": base64.b64encode(content.checks.truth).decode("ascii"),
-    }
-    parts["seal"] = as_text({name: hashlib.sha256(text.encode("ascii")).hexdigest() for name, text in parts.items()})
     style, script = asset("page.css"), asset("page.js")
     return _SHELL.format(
         language=language(),
@@ -61,8 +53,21 @@ def page_document(content: PageContent) -> str:
         old=html.escape(_("If this line stays, the browser is too old for this page or the file is damaged.")),
         style=style,
         script=script,
-        data="\n".join(_element(name, text) for name, text in parts.items()),
+        data="\n".join(_element(name, text) for name, text in parts_of(content).items()),
     )
+
+
+def parts_of(content: PageContent) -> dict[str, str]:
+    """The data elements by name, and the seal with their SHA-256."""
+    parts = {
+        "about": as_text(content.about),
+        "words": as_text(words()),
+        "graph": as_text(content.graphs),
+        "weights": base64.b64encode(content.weights).decode("ascii"),
+        "checks": as_text(content.checks.sentences),
+        "truth": base64.b64encode(content.checks.truth).decode("ascii"),
+    }
+    return parts | {"seal": as_text({name: sha256(text.encode("ascii")) for name, text in parts.items()})}
 
 
 def asset(name: str) -> str:

@@ -49,6 +49,8 @@ NORMS = N_(
 def inspection_page(found: Found) -> str:
     """The whole page: ablations, kinds of heads, attention maps, logit lens, residual norms."""
     sections: list[Section] = [Listing(tuple(map(retold, found["notes"])))] if found["notes"] else []
+    changed = edits_table(found)
+    sections += [Heading(_("What the edits change")), changed] if changed is not None else []
     sections += [*_worth(found), *_attention(found), *_lens(found), *_norms(found)]
     title = _("Inside {run}", run=found["run"].rstrip("/").rpartition("/")[2])
     return page(title, sections, lead=summary(found), footer=_("Made by Vitral."))
@@ -81,6 +83,36 @@ def summary(found: Found) -> str:
             )
         )
     return " ".join(parts)
+
+
+def edits_table(found: Found) -> Table | None:
+    """What the edits change of the prediction at each position; None without edits."""
+    if "edited" not in found:
+        return None
+    edited, targets = found["edited"], found["lens"]["targets"]
+    rows = [
+        (
+            token,
+            _label(target),
+            *(best_token(seen[kind], target) for kind in ("before", "after")),
+            *(_fixed(seen[kind]["loss"]) for kind in ("before", "after")),
+            _fixed(seen["divergence"]),
+        )
+        for token, target, seen in zip(token_names(found), targets, edited["positions"], strict=True)
+    ]
+    mean = (_("mean"), NONE, NONE, NONE, _fixed(edited["loss"]), _fixed(edited["edited_loss"]), NONE)
+    columns = (
+        *(_("position"), _("true next") if found["objective"] == "next-token" else _("true masked")),
+        *(_("most probable"), _("edited"), _("loss"), _("edited loss"), _("divergence")),
+    )
+    count = len(edited["edits"])
+    caption = ngettext(
+        "What {n} edit changes (loss and Kullback-Leibler divergence in nats)",
+        "What {n} edits change (loss and Kullback-Leibler divergence in nats)",
+        count,
+        n=count,
+    )
+    return Table(caption, columns, (*rows, mean), prose=(1, 2, 3))
 
 
 def sublayer_table(found: Found) -> Table | None:

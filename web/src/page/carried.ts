@@ -158,9 +158,21 @@ export class Carried implements Source {
     const read = names.filter((name) => name.startsWith(LENS)).map((name) => name.slice(LENS.length));
     const own = names.filter((name) => !name.startsWith(LENS));
     const inputs = { tokens: tensor([1, ids.length], Float32Array.from(ids)) };
-    const made: Values = this.model.run(inputs, [...own, ...read], editing(edits));
+    const made: Values = this.model.run(inputs, [...own, ...read], editing(edits, this.others(edits)));
     for (const name of read) made[LENS + name] = this.lens.run({ x: made[name] as Tensor }, ["logits"]).logits;
     return made;
+  }
+
+  /** What patches take: the same activations of their other sentences, unedited. */
+  private others(edits: readonly Edit[]): (edit: Edit) => Tensor | undefined {
+    const made = new Map<string, Values>();
+    for (const { from } of edits) {
+      if (from === undefined || made.has(from)) continue;
+      const { ids, unseen } = this.encode(from);
+      if (unseen.length || !ids.length || ids.length > this.about.context) continue;
+      made.set(from, this.computed(ids, edits.filter((each) => each.from === from).map(({ at }) => at), []));
+    }
+    return ({ from, at }) => made.get(from ?? "")?.[at] as Tensor | undefined;
   }
 }
 

@@ -1,39 +1,123 @@
-// Edits as functions of a named value, as `vitral.core.edits` defines them.
+// Edits of named activations: the JSON of vitral.core.edits as functions of tensors, for graph.ts and for any source.
 
-import type { Edits } from "../graph";
-import type { Tensor } from "../tensors";
 import type { Edit } from "./source";
 
-const RULES: Partial<Record<Edit["do"], (edit: Edit) => (value: number) => number>> = {
-  zero: () => () => 0,
-  scale: (edit) => (value) => value * (edit.factor ?? 1),
-  set: (edit) => () => edit.value ?? 0,
-};
-
-/** The cells of a value that an edit is about: of its heads, if it names any, at its positions. */
-function edited(value: Tensor, edit: Edit): Tensor {
-  const rule = RULES[edit.do]?.(edit);
-  if (!rule) throw new Error(`an edit that is not known: ${edit.do}`);
-  const { shape } = value;
-  const data = value.data.slice();
-  const [time, width] = [shape[shape.length - 2], shape[shape.length - 1]];
-  const heads = shape.length === 4 ? shape[1] : 1;
-  const positions = edit.positions === "all" ? Array.from({ length: time }, (_, place) => place) : edit.positions;
-  for (let head = 0; head < heads; head++) {
-    if (edit.heads && !edit.heads.includes(head)) continue;
-    for (const position of positions)
-      if (position < time)
-        for (let cell = (head * time + position) * width, end = cell + width; cell < end; cell++) data[cell] = rule(data[cell]);
-  }
-  return { shape, data };
+/** [batch, time, width], or [batch, heads, time, width]; -inf is a key that the mask forbids. */
+export interface Cells {
+  readonly shape: readonly number[];
+  readonly data: Float32Array | Float64Array;
 }
 
-/** The edits of each name, one after another. */
-export function editing(edits: readonly Edit[]): Edits {
-  const made: Edits = {};
+/** The key that a kind of edit needs; no other kind takes it. */
+const NEEDS: Record<Edit["do"], "factor" | "value" | "from" | null> = {
+  zero: null,
+  mean: null,
+  scale: "factor",
+  set: "value",
+  patch: "from",
+};
+const KEYS = ["at", "heads", "positions", "do", "factor", "value", "from"];
+
+const numbers = (given: unknown): boolean =>
+  Array.isArray(given) && given.length > 0 && given.every((each) => Number.isInteger(each) && each >= 0 && each < 2 ** 31);
+
+/** Whether something, such as JSON from an address, is one edit; names, heads and positions may still not exist. */
+export function isEdit(given: unknown): given is Edit {
+  if (typeof given !== "object" || given === null || Array.isArray(given)) return false;
+  const edit = given as Record<string, unknown>;
+  const there = (key: string) => edit[key] !== undefined && edit[key] !== null;
+  if (!Object.keys(edit).every((key) => KEYS.includes(key)) || typeof edit.at !== "string") return false;
+  if (typeof edit.do !== "string" || !Object.keys(NEEDS).includes(edit.do)) return false;
+  const needed = NEEDS[edit.do as Edit["do"]];
+  if (["factor", "value", "from"].some((key) => there(key) !== (key === needed))) return false;
+  if (needed === "from" ? typeof edit.from !== "string" : needed && !Number.isFinite(edit[needed])) return false;
+  if (there("heads") && !numbers(edit.heads)) return false;
+  return edit.positions === undefined || edit.positions === "all" || numbers(edit.positions);
+}
+
+/** The edits that JSON says, each with its positions; null if one of them is none. */
+export function readEdits(given: unknown): Edit[] | null {
+  if (!Array.isArray(given) || !given.every(isEdit)) return null;
+  return given.map((each) => ({ ...each, positions: each.positions ?? "all" }));
+}
+
+/** Whether the edit's heads and positions exist in an activation of this shape. */
+export function fits(edit: Edit, shape: readonly number[]): boolean {
+  const heads = shape.length === 4 ? shape[1] : 0;
+  const time = shape[shape.length - 2];
+  const below = (places: number[] | "all" | null | undefined, most: number) =>
+    !Array.isArray(places) || places.every((each) => each < most);
+  return below(edit.heads, heads) && below(edit.positions, time);
+}
+
+/** An activation after one edit; `other` is the other sentence's activation of a patch. */
+export function edited<T extends Cells>(value: T, edit: Edit, other?: Cells): T {
+  const { shape } = value;
+  if (!fits(edit, shape)) throw new Error(`${edit.at} has no such head or position`);
+  const [time, width] = shape.slice(-2);
+  const heads = shape.length === 4 ? shape[1] : 1;
+  const data = value.data.slice();
+  const positions = Array.isArray(edit.positions) ? edit.positions : Array.from({ length: time }, (_, place) => place);
+  const rule = replacement(edit, value.data, time, width, other);
+  for (let row = 0; row < data.length / (time * width); row++) {
+    if (edit.heads && !edit.heads.includes(row % heads)) continue;
+    for (let column = 0; column < width; column++) {
+      const put = rule(row, column);
+      for (const position of positions) {
+        const cell = (row * time + position) * width + column;
+        if (value.data[cell] !== -Infinity) data[cell] = put(value.data[cell], position);
+      }
+    }
+  }
+  return { ...value, data };
+}
+
+type Put = (cell: number, position: number) => number;
+
+/** For each row (of a batch and a head) and column, what takes the place of a cell. */
+function replacement(
+  edit: Edit, data: Cells["data"], time: number, width: number, other?: Cells,
+): (row: number, column: number) => Put {
+  switch (edit.do) {
+    case "zero":
+      return () => () => 0;
+    case "set":
+      return () => () => edit.value!;
+    case "scale":
+      return () => (cell) => cell * edit.factor!;
+    case "mean":
+      return (row, column) => {
+        let total = 0;
+        let count = 0;
+        for (let position = 0; position < time; position++) {
+          const cell = data[(row * time + position) * width + column];
+          if (cell === -Infinity) continue;
+          total += cell;
+          count++;
+        }
+        const mean = total / Math.max(count, 1);
+        return () => mean;
+      };
+    case "patch": {
+      if (!other) throw new Error(`the other sentence lacks ${edit.at}`);
+      const [theirs, wide] = other.shape.slice(-2);
+      const enough = Array.isArray(edit.positions) ? edit.positions.every((each) => each < theirs) : theirs === time;
+      if (wide !== width || !enough)
+        throw new Error(`the other sentence does not fit at ${edit.at}`);
+      const rows = other.data.length / (theirs * wide);
+      return (row, column) => (_, position) => other.data[((row % rows) * theirs + position) * wide + column];
+    }
+  }
+}
+
+/** The edits as one function for each activation, in their order; `others` gives the other sentence's values. */
+export function editing<T extends Cells>(
+  edits: readonly Edit[], others?: (edit: Edit) => Cells | undefined,
+): Record<string, (value: T) => T> {
+  const made: Record<string, (value: T) => T> = {};
   for (const edit of edits) {
-    const before = made[edit.at];
-    made[edit.at] = (value) => edited(before ? before(value) : value, edit);
+    const before = made[edit.at] ?? ((value: T) => value);
+    made[edit.at] = (value) => edited(before(value), edit, edit.do === "patch" ? others?.(edit) : undefined);
   }
   return made;
 }

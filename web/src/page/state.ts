@@ -6,6 +6,7 @@ import { language } from "./words";
 import { LENS } from "./carried";
 import { MOST_SEED } from "./decoding/draw";
 import type { Sampling } from "./decoding/filters";
+import { readEdits } from "./edits";
 import type { Edit, Source, Values } from "./source";
 
 export const STEPS = ["scores", "scaled", "masked", "weights"] as const;
@@ -30,6 +31,8 @@ export const seed = signal(1);
 /** A random number that the person has set instead. */
 export const ownNumber = signal<number | null>(null);
 export const theme = signal<Theme>("auto");
+/** The one figure that is shown, by its name; all if empty. */
+export const figure = signal("");
 export { language };
 
 export const source = signal<Source | null>(null);
@@ -54,7 +57,7 @@ export const position = computed(() => {
 /** The names whose values the page shows. */
 export const names = computed(() => {
   const about = source.value?.about;
-  return about ? [...about.names, ...about.stream.map((name) => LENS + name)] : [];
+  return about ? [...about.names, ...about.stream.map((name) => LENS + name), ...about.contributions.map((name) => LENS + name)] : [];
 });
 
 let asked = 0;
@@ -77,7 +80,7 @@ export async function refresh(): Promise<void> {
   }
 }
 
-const DEFAULTS = { p: "-1", b: "0", h: "0", s: "weights", t: "1", k: "", q: "", m: "", r: "1", u: "", e: "[]", l: "", c: "auto" };
+const DEFAULTS = { p: "-1", b: "0", h: "0", s: "weights", t: "1", k: "", q: "", m: "", r: "1", u: "", e: "[]", l: "", c: "auto", f: "" };
 
 /** The fragment of the address. */
 export function written(): string {
@@ -96,6 +99,7 @@ export function written(): string {
     e: JSON.stringify(edits.value),
     l: language.value === source.value?.about.language ? "" : language.value,
     c: theme.value,
+    f: figure.value,
   };
   const kept = Object.entries(now).filter(([key, value]) => value !== (DEFAULTS as Record<string, string>)[key]);
   return kept.map(([key, value]) => `${key}=${encodeURIComponent(wellFormed(value))}`).join("&");
@@ -131,19 +135,19 @@ export function read(fragment: string): void {
     seed.value = whole("r", 0, MOST_SEED, 1);
     const own = share("u");
     ownNumber.value = own === 1 ? null : own;
-    edits.value = readEdits(found.get("e"));
+    edits.value = editsOf(found.get("e"));
     const code = found.get("l") || about?.language || "en";
     language.value = code;
+    figure.value = (found.get("f") ?? "").replace(/[^a-z-]/g, "");
     const colours = found.get("c") as Theme;
     theme.value = ["light", "dark"].includes(colours) ? colours : "auto";
   });
 }
 
-function readEdits(told: string | null): Edit[] {
+function editsOf(told: string | null): Edit[] {
   try {
-    const found: unknown = JSON.parse(told ?? "[]");
     const known = new Set(source.value?.about.names);
-    return Array.isArray(found) ? (found as Edit[]).filter((each) => known.has(each?.at) && typeof each.do === "string") : [];
+    return (readEdits(JSON.parse(told ?? "[]")) ?? []).filter(({ at }) => known.has(at));
   } catch {
     return [];
   }

@@ -2,20 +2,25 @@
 
 import { useEffect, useMemo } from "preact/hooks";
 import { BarList, Listed } from "../marks/bars";
-import { useWidth } from "../marks/drawn";
 import { Rod } from "../marks/rod";
 import { Sieve } from "../marks/sieve";
-import { choose, shares } from "../decoding/draw";
+import { visible } from "../marks/colour";
+import { MOST_SEED, choose, shares } from "../decoding/draw";
 import { Filter, Filtered, descending, filtered } from "../decoding/filters";
 import { back, branch, branches, clear, nextNumber } from "../decoding/session";
-import { largest, row } from "../numbers";
+import { largest, row } from "../rows";
 import { edits, minP, ownNumber, position, sampling, seed, shown, source, temperature, text, topK, topP } from "../state";
 import { number, plural, rich, t } from "../words";
-import { Ahead, GoingOn, Piece } from "./Continuation";
+import { Ahead, GoingOn } from "./Continuation";
+import { Figure } from "./Figure";
+import { gutter, narrow, width } from "./layout";
+import { quoted, Token } from "./pieces";
 
 const MOST_ROWS = 8;
 /** Where the slider of top-k ends; behind its end everything is kept. */
 const MOST_K = 50;
+/** Room for what a filter did, at its right. */
+const NOTE = 250;
 /** Tokens that a sentence names. */
 const NAMED = 6;
 
@@ -23,7 +28,6 @@ export function Choice() {
   const { about } = source.value!;
   const { values, compared } = shown.value!;
   const at = position.value;
-  const [node, width] = useWidth();
   const logits = row(values.logits, 0, at);
   const steps = useMemo(() => filtered(logits, sampling.value, about.specials), [values, at, sampling.value, about]);
   const others = useMemo(() => compared && filtered(row(compared.logits, 0, at), sampling.value, about.specials), [compared, at, sampling.value, about]);
@@ -32,20 +36,21 @@ export function Choice() {
   const u = nextNumber();
   const drawn = choose(last.probabilities, u);
   const before = others && others[others.length - 1].probabilities;
-  const token = (id: number) => about.tokens[id];
+  const thin = useMemo(() => [before ?? steps[0].probabilities], [before, steps]);
+  const room = width.value - gutter.value;
   return (
-    <section class="choice" aria-labelledby="choice" ref={node}>
+    <section class="choice" aria-labelledby="choice">
       <div class="choice-top">
-        <div>
+        <div class="prose">
           <h2 id="choice">{t("Then it draws.")}</h2>
           <p>
             {rich("The model ends with {count} logits, one for each token, and softmax makes probabilities of them. The settings change these one after another; then a random number u falls on what is left. With {u} the next token is {token}.", {
               count: number(about.vocabulary, 0),
-              u: <b class="live">u = {number(u, 3)}</b>,
-              token: <Piece id={drawn} />,
+              u: <span class="live">u = {number(u, 3)}</span>,
+              token: <Token id={drawn} />,
             })}
           </p>
-          <p class="soft">{t("Choose a token to go on with it, drawn or not.")}</p>
+          <p>{t("Choose a token to go on with it, drawn or not.")}</p>
           {branches.value.length > 0 && (
             <p>
               <button class="button" onClick={back}>
@@ -54,36 +59,42 @@ export function Choice() {
             </p>
           )}
         </div>
-        <Candidates steps={steps} before={before} width={width > 760 ? Math.min(560, width - 420) : width} />
+        <Candidates steps={steps} before={before} width={narrow.value ? width.value : Math.min(560, room - 430)} />
       </div>
-      <Ladder steps={steps} width={width} />
-      <h3 id="draw">{t("One number decides")}</h3>
-      <div class="choice-rod">
-        <Rod
-          label={t("All tokens side by side in the order of the vocabulary, each as wide as its probability. Move u with the arrow keys.")}
-          tokens={about.tokens}
-          shares={last.probabilities}
-          others={before ? [before] : [steps[0].probabilities]}
-          u={u}
-          onDraw={(value) => (ownNumber.value = value)}
-          width={width}
-          say={(value, id) => t("u = {u}: {token}", { u: number(value, 3), token: token(id) })}
-          number={number}
-        />
-      </div>
-      <p class="soft">
-        {before ? t("The thin rod has the probabilities with every part switched on.") : t("The thin rod has the model's own probabilities, before temperature and filters.")}{" "}
-        <Share probabilities={last.probabilities} id={drawn} />
-      </p>
+      <Ladder steps={steps} />
+      <h3 class="prose" id="draw">{t("One number decides")}</h3>
+      <Figure id="draw" label={t("All tokens side by side in the order of the vocabulary, each as wide as its probability. Move u with the arrow keys.")} command={generated()}
+        caption={
+          <>
+            {t("All tokens side by side in the order of the vocabulary; u falls on one of them. Drag it.")} <Share probabilities={last.probabilities} id={drawn} />{" "}
+            {before ? t("The thin rod has the probabilities with every part switched on.") : t("The thin rod has the model's own probabilities, before temperature and filters.")}{" "}
+            {t("The number for the token in place n is the n-th of the generator mulberry32 that begins with the seed: equal seeds give equal texts on this page. PyTorch's generator is another; there the same seed is another text.")}
+          </>
+        }>
+        <div class="line">
+          <div class="line-name" />
+          <Rod
+            label={t("All tokens side by side in the order of the vocabulary, each as wide as its probability. Move u with the arrow keys.")}
+            tokens={about.tokens}
+            shares={last.probabilities}
+            others={thin}
+            u={u}
+            onDraw={(value) => (ownNumber.value = value)}
+            width={room}
+            say={(value, id) => t("u = {u}: {token}", { u: number(value, 3), token: visible(about.tokens[id]) })}
+            number={number}
+          />
+        </div>
+      </Figure>
       <p class="controls">
         <button class="button" onClick={() => branch([drawn])}>
-          {rich("write {token}", { token: <Piece id={drawn} /> })}
+          {rich("write {token}", { token: <Token id={drawn} /> })}
         </button>
         <label>
           {t("seed")}{" "}
-          <input type="number" min="0" max="4294967295" step="1" value={seed.value} onChange={(event) => {
-            const given = Math.round(Number(event.currentTarget.value));
-            if (given >= 0 && given < 2 ** 32) [seed.value, ownNumber.value] = [given, null];
+          <input type="number" min="0" max={MOST_SEED} step="1" value={seed.value} onChange={(event) => {
+            const given = Number(event.currentTarget.value);
+            if (Number.isInteger(given) && given >= 0 && given <= MOST_SEED) [seed.value, ownNumber.value] = [given, null];
             else event.currentTarget.value = String(seed.value);
           }} />
         </label>
@@ -93,20 +104,28 @@ export function Choice() {
           </button>
         )}
       </p>
-      <p class="soft small">
-        {t("The number for the token in place n is the n-th of the generator mulberry32 that begins with the seed: equal seeds give equal texts on this page. PyTorch's generator is another; there the same seed is another text.")}
-      </p>
       <GoingOn />
-      <Ahead width={width} />
+      <Ahead />
     </section>
   );
+}
+
+/** The command that draws with these settings. */
+function generated(): string {
+  const settings = [
+    temperature.value === 1 ? "" : ` --temperature ${temperature.value}`,
+    topK.value === null ? "" : ` --top-k ${topK.value}`,
+    topP.value === null ? "" : ` --top-p ${topP.value}`,
+    minP.value === null ? "" : ` --min-p ${minP.value}`,
+  ];
+  return `vitral generate ${source.value!.about.name} --prompt ${quoted()}${settings.join("")}`;
 }
 
 function Share({ probabilities, id }: { probabilities: Float64Array; id: number }) {
   const { begin, end } = shares(probabilities);
   return (
     <>
-      {rich("{token} lies from {begin} to {end}.", { token: <Piece id={id} />, begin: number(begin[id], 3), end: number(end[id], 3) })}
+      {rich("{token} lies from {begin} to {end}.", { token: <Token id={id} />, begin: number(begin[id], 3), end: number(end[id], 3) })}
     </>
   );
 }
@@ -125,38 +144,34 @@ function Candidates({ steps, before, width }: { steps: Filtered[]; before: Float
     faint: last.probabilities[id] === 0,
   }));
   return (
-    <div class="candidates">
-      <p class="soft small">
-        {t("logit, and probability after the settings")} ·{" "}
-        {before ? t("the tick: with every part switched on") : t("the tick: before the settings")}
-      </p>
+    <Figure id="candidates" label={t("The most probable next tokens. Enter goes on with one of them.")} command={generated()}
+      caption={<>{t("Logit, and probability after the settings.")} {before ? t("The tick: with every part switched on.") : t("The tick: before the settings.")}</>}>
       <BarList
         label={t("The most probable next tokens. Enter goes on with one of them.")}
         rows={rows}
         width={Math.max(200, width)}
-        say={(at) => t("{token}: logit {logit}, probability {probability}", { token: rows[at].token, logit: rows[at].before!, probability: rows[at].after })}
+        say={(at) => t("{token}: logit {logit}, probability {probability}", { token: visible(rows[at].token), logit: rows[at].before!, probability: rows[at].after })}
         onPick={({ row: at }) => branch([shownIds[at]])}
       />
-    </div>
+    </Figure>
   );
 }
 
 const ORDER: Filter[] = ["temperature", "top_k", "top_p", "min_p"];
 
 /** The settings one under the other; beside each what it did. */
-function Ladder({ steps, width }: { steps: Filtered[]; width: number }) {
+function Ladder({ steps }: { steps: Filtered[] }) {
   const { tokens } = source.value!.about;
-  const isWide = width > 760;
-  const room = isWide ? Math.max(200, width - 250 - 270) : width;
+  const room = narrow.value ? width.value : width.value - gutter.value - NOTE;
   const order = useMemo(() => descending(steps[0].logits), [steps]);
   const none = new Set<number>();
   const say = (probabilities: Float64Array, cut: ReadonlySet<number>) => (id: number) =>
     cut.has(id)
-      ? t("{token}: {probability}, cut", { token: tokens[id], probability: number(probabilities[id], 3) })
-      : t("{token}: {probability}", { token: tokens[id], probability: number(probabilities[id], 3) });
+      ? t("{token}: {probability}, cut", { token: visible(tokens[id]), probability: number(probabilities[id], 3) })
+      : t("{token}: {probability}", { token: visible(tokens[id]), probability: number(probabilities[id], 3) });
   return (
-    <div class="ladder">
-      <p class="soft small">{t("The most probable token comes first here; grey are those too thin to draw.")}</p>
+    <Figure id="filters" label={t("What temperature and filters do to the probabilities, one after another.")} command={generated()}
+      caption={t("The most probable token comes first here; grey are those too thin to draw. Each row begins with what the row before it left.")}>
       <div class="rung">
         <span class="name">{t("softmax of the logits")}</span>
         <Sieve label={t("The model's own probabilities, the most probable token first.")} tokens={tokens} shares={steps[0].probabilities} order={order} cut={none} width={room} say={say(steps[0].probabilities, none)} />
@@ -177,7 +192,7 @@ function Ladder({ steps, width }: { steps: Filtered[]; width: number }) {
           </div>
         );
       })}
-    </div>
+    </Figure>
   );
 }
 
@@ -187,7 +202,7 @@ function did({ filter, cut, left }: Filtered): string {
   if (filter === "temperature" && temperature.value > 0)
     return temperature.value < 1 ? t("Every logit is divided by the temperature: what is probable gets more probable.") : t("Every logit is divided by the temperature: what is improbable gets less improbable.");
   if (!cut.length) return t("Cuts nothing.");
-  const which = cut.slice(0, NAMED).map((id) => `“${tokens[id]}”`).join(" ") + (cut.length > NAMED ? " …" : "");
+  const which = cut.slice(0, NAMED).map((id) => `“${visible(tokens[id])}”`).join(" ") + (cut.length > NAMED ? " …" : "");
   return plural(cut.length, "Cuts {which}; the {left} that is left becomes 1.", "Cuts {n} tokens, {which}; the {left} that is left becomes 1.", { which, left: number(left, 3) });
 }
 

@@ -7,9 +7,10 @@ import { Hypothesis, ROOT, tokensOf } from "../decoding/beam";
 import { beams, branch, clear, fault, generate, grown, isRunning, isSearching, live, made, pause, search, wanted } from "../decoding/session";
 import { source } from "../state";
 import { number, plural, t } from "../words";
+import { gutter, width } from "./layout";
 
 /** A token as a pane of glass, as strong as its probability. */
-export function Piece({ id, strength = 1 }: { id: number; strength?: number }) {
+function Piece({ id, strength = 1 }: { id: number; strength?: number }) {
   const token = source.value!.about.tokens[id];
   const { fill, ink } = glass(token, strength);
   return (
@@ -29,7 +30,7 @@ export function GoingOn() {
   const { about } = source.value!;
   return (
     <>
-      <h3 id="going-on">{t("And so it goes on")}</h3>
+      <h3 class="prose" id="going-on">{t("And so it goes on")}</h3>
       <p class="controls">
         {isRunning.value ? (
           <button class="button" onClick={pause}>{t("pause")}</button>
@@ -51,7 +52,7 @@ export function GoingOn() {
           <p class="made" aria-label={t("The text so far")}>
             {tokens.map(({ id, probability }, at) => (
               <>
-                <button class="made-token" aria-label={t("{token}, probability {probability}: go on from here", { token: about.tokens[id], probability: number(probability, 3) })}
+                <button class="made-token" aria-label={t("{token}, probability {probability}: go on from here", { token: visible(about.tokens[id]), probability: number(probability, 3) })}
                   title={number(probability, 3)} onClick={() => branch(tokens.slice(0, at + 1).map((each) => each.id))}>
                   <Piece id={id} strength={Math.max(FAINT, probability)} />
                 </button>
@@ -59,7 +60,7 @@ export function GoingOn() {
               </>
             ))}
           </p>
-          <p class="soft small" role="status">
+          <p class="prose soft small" role="status">
             {plural(tokens.length, "One token. The stronger its glass, the more probable it was.", "{n} tokens. The stronger the glass, the more probable it was.")}{" "}
             {tokens.length > about.context / 2 && t("Past {context} tokens the model forgets the first half and goes on with the rest.", { context: about.context })}
           </p>
@@ -72,7 +73,7 @@ export function GoingOn() {
 const MOST_BEAMS = 5;
 const AHEAD = 8;
 
-export function Ahead({ width }: { width: number }) {
+export function Ahead() {
   const { about } = source.value!;
   const nodes = grown.value;
   const place = new Map<Hypothesis, number>(nodes.map((each, at) => [each, at]));
@@ -95,8 +96,8 @@ export function Ahead({ width }: { width: number }) {
   const isDone = length >= AHEAD;
   return (
     <>
-      <h3 id="ahead">{t("Or it looks ahead")}</h3>
-      <p>
+      <h3 class="prose" id="ahead">{t("Or it looks ahead")}</h3>
+      <p class="prose">
         {t("A beam search draws nothing. At each length it keeps the continuations that are most probable as a whole, and lets the others go. The number under a token is the logarithm of the probability up to it.")}
       </p>
       <p class="controls">
@@ -119,15 +120,15 @@ export function Ahead({ width }: { width: number }) {
           <Tree
             label={t("What the beams keep and let go. Enter goes on with a branch.")}
             nodes={drawn}
-            width={Math.max(width, 520)}
-            say={(at) => t("{token}: {share} after what stands before it, {score} together", { token: drawn[at].token, share: number(drawn[at].share, 3), score: drawn[at].note! })}
+            width={Math.max(width.value - gutter.value - 12, 520)}
+            say={(at) => t("{token}: {share} after what stands before it, {score} together", { token: visible(drawn[at].token), share: number(drawn[at].share, 3), score: drawn[at].note! })}
             onPick={({ row: at }) => branch(tokensOf(nodes[at]))}
           />
         </div>
       )}
       {live.value[0]?.parent && (
-        <p role="status">
-          {t("The best: “{text}”, {score}.", { text: source.value!.decode(tokensOf(live.value[0])), score: number(live.value[0].score, 3) })}
+        <p class="prose" role="status">
+          {t("The best: “{text}”, {score}.", { text: tokensOf(live.value[0]).map((id) => visible(about.tokens[id])).join(""), score: number(live.value[0].score, 3) })}
         </p>
       )}
     </>

@@ -1,0 +1,166 @@
+"""A model with edited activations: the trace of a sentence, and what the edits change of its predictions."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vitral.core.checked import Count, checked
+from vitral.core.edits import BETWEEN_POSITIONS, WHERE, Edit, editor, require_as_long, require_fitting, written
+from vitral.core.errors import UsageError
+from vitral.core.taps import Editor, Tap
+from vitral.data import Tokenizer
+from vitral.evaluation import Masking
+from vitral.inspection.lens import told_predictions
+from vitral.inspection.numbers import number
+from vitral.inspection.targets import Scored, rows_at_once, text_targets, text_tokens
+from vitral.model import Transformer
+
+OF_QUERIES = (*BETWEEN_POSITIONS, "q", "q_pre", "z")
+OF_KEYS = ("k", "k_pre", "v")
+Encode = Callable[[str], Tensor]
+"""A sentence as tokens, [1, time]."""
+
+
+def heads_by_name(model: Transformer) -> dict[str, int]:
+    """The number of heads of each activation of a model, by name; 0 where it has no axis of heads."""
+    counts = {f"attn.{step}": model.config.num_heads for step in OF_QUERIES}
+    counts |= {f"attn.{step}": model.config.kv_heads for step in OF_KEYS}
+    return {name: counts.get(name.partition(".")[2].partition(".")[2], 0) for name in model.activation_names}
+
+
+@checked(first=True)
+def editing_tap(
+    model: Transformer, time: Count, edits: Sequence[Edit], encode: Encode | None = None, where: str = WHERE
+) -> Editor:
+    """The tap that makes edits while a model reads a sentence of `time` tokens.
+
+    Args:
+        model: in evaluation mode.
+        time: tokens of the sentence.
+        edits: from `vitral.core.edits.edits_of`.
+        encode: makes the tokens of the other sentences of patches.
+        where: the origin of the edits, used in error messages.
+
+    Raises:
+        UsageError: an edit does not fit the model or the sentence; names the place, as in `edits.0: heads`.
+    """
+    require_fitting(edits, heads_by_name(model), time, where)
+    tokens: dict[str, Tensor] = {}
+    wanted: dict[str, set[str]] = {}
+    for place, edit in enumerate(edits):
+        if edit.other is None:
+            continue
+        if encode is None:
+            raise UsageError("{where}: there is no tokenizer for the other sentence", where=f"{where}.{place}: from")
+        if edit.other not in tokens:
+            tokens[edit.other] = _tokens(model, edit.other, encode, f"{where}.{place}: from")
+        require_as_long(edit, time, tokens[edit.other].shape[1], f"{where}.{place}")
+        wanted.setdefault(edit.other, set()).add(edit.at)
+    others = {text: model.trace(tokens[text], sorted(names)) for text, names in wanted.items()}
+    return editor(edits, lambda edit: others[str(edit.other)][edit.at])
+
+
+def _tokens(model: Transformer, text: str, encode: Encode, where: str) -> Tensor:
+    try:
+        tokens = encode(text)
+    except UsageError as error:
+        raise UsageError("{where}: {complaint}", where=where, complaint=error) from None
+    if not 1 <= tokens.shape[1] <= model.config.context_length:
+        raise UsageError(
+            "{where}: the other sentence has {tokens} tokens, expected 1 to {context_length}",
+            where=where,
+            tokens=tokens.shape[1],
+            context_length=model.config.context_length,
+        )
+    return tokens
+
+
+@checked(first=True)
+def edited_trace(
+    model: Transformer,
+    tokens: Int[Tensor, "batch time"],
+    names: Sequence[str] | None = None,
+    edits: Sequence[Edit] = (),
+    encode: Encode | None = None,
+) -> dict[str, Tensor]:
+    """The activations of one forward pass by name, all or only `names`, with edits made on the way.
+
+    Args:
+        model: in evaluation mode.
+        tokens: what it reads.
+        names: as in `vitral.core.names`; all if None.
+        edits: an edited activation is returned as it is after its edits.
+        encode: makes the tokens of the other sentences of patches.
+
+    Raises:
+        UsageError: a name that no activation has, or an edit that does not fit.
+    """
+    return model.trace(tokens, names, tap=editing_tap(model, tokens.shape[1], edits, encode) if edits else None)
+
+
+@checked(first=True)
+def effect_of_edits(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    text: str,
+    edits: Sequence[Edit],
+    *,
+    top: Count = 5,
+    masking: Masking | None = None,
+) -> dict[str, Any]:
+    """What edits change of a model's predictions on a text.
+
+    Args:
+        model: in evaluation mode.
+        tokenizer: the model's.
+        text: what it reads; of a masked language model, each position is masked in turn.
+        edits: from `vitral.core.edits.edits_of`.
+        top: how many of the most probable tokens are listed.
+        masking: of a masked language model.
+
+    Returns:
+        `edits` as plain data; `loss` and `edited_loss`, the mean over the targets in nats per token, None without any;
+        `positions`: for each position `before` and `after`, each with `top` ([{"id", "label", "probability"}]),
+        `probability`, `rank` and `loss` of the true token (None where there is none), and `divergence`, the
+        Kullback-Leibler divergence of the edited prediction from the unedited one, in nats.
+
+    Raises:
+        UsageError: an edit that does not fit; an empty text, one longer than the context, a character without a token.
+    """
+    tokens = text_tokens(model, tokenizer, text)
+    scored = text_targets(model, tokens, masking)
+    targets = (scored.targets[0] if masking is None else tokens[0]).cpu()
+    tap = editing_tap(model, tokens.shape[1], edits, lambda other: text_tokens(model, tokenizer, other))
+    kinds = {"before": None, "after": tap}
+    logits = {kind: _logits(model, tokens, scored, tap, masking).cpu() for kind, tap in kinds.items()}
+    told = {kind: told_predictions(each, targets, tokenizer, top) for kind, each in logits.items()}
+    before, after = (each.double().log_softmax(dim=-1) for each in logits.values())
+    apart = (before.exp() * (before - after)).sum(dim=-1)
+    return {
+        "edits": written(edits),
+        "loss": told["before"]["loss"],
+        "edited_loss": told["after"]["loss"],
+        "positions": [
+            {"before": one, "after": other, "divergence": number(divergence)}
+            for one, other, divergence in zip(
+                told["before"]["positions"], told["after"]["positions"], apart.tolist(), strict=True
+            )
+        ],
+    }
+
+
+def _logits(
+    model: Transformer, tokens: Tensor, scored: Scored, tap: Tap | None, masking: Masking | None
+) -> Float[Tensor, "time vocab"]:
+    """The logits at each position; of a masked language model, from the row in which it is masked."""
+    if masking is None:
+        return model.trace(tokens, ["logits"], tap=tap)["logits"][0]
+    place = torch.arange(len(scored.inputs), device=scored.inputs.device)
+    kept = []
+    for rows in rows_at_once(model, scored.inputs):
+        seen = model.trace(scored.inputs[rows], ["logits"], tap=tap)["logits"]
+        kept.append(seen[torch.arange(len(seen)), place[rows]])
+    return torch.cat(kept)

@@ -1,0 +1,160 @@
+"""Edited models: equal to the forward pass by hand, to ablation, and without effect on what comes before."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from variants import BASE, TEXT, TOKENIZER, VARIANTS, made
+
+from vitral.core.edits import BETWEEN_POSITIONS, edits_of
+from vitral.core.errors import UsageError
+from vitral.core.taps import Editor
+from vitral.evaluation import Masking
+from vitral.inspection import (
+    ablations,
+    edited_trace,
+    editing_tap,
+    effect_of_edits,
+    inspect_text,
+    loss_by_row,
+    text_targets,
+    text_tokens,
+)
+from vitral.inspection.edits import heads_by_name
+from vitral.model import Transformer
+
+OTHER = "hab\ncab "
+KINDS: dict[str, dict[str, Any]] = {
+    "zero": {},
+    "mean": {},
+    "scale": {"factor": -1.5},
+    "set": {"value": 0.25},
+    "patch": {"from": OTHER},
+}
+
+
+def encoded(text: str) -> Tensor:
+    return torch.from_numpy(TOKENIZER.encode(text))[None]
+
+
+def traced(model: Transformer, *plain: dict[str, Any], text: str = TEXT) -> dict[str, Tensor]:
+    return edited_trace(model, encoded(text), None, edits_of(plain), encoded)
+
+
+def by_hand(model: Transformer, rules: dict[str, Callable[[Tensor], Tensor]]) -> Tensor:
+    with torch.inference_mode():
+        return model(encoded(TEXT), tap=Editor(rules))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_heads_of_every_name_are_those_of_its_tensor(variant: str) -> None:
+    model = made(variant)
+    shapes = {name: value.shape for name, value in model.trace(encoded(TEXT)).items()}
+    assert heads_by_name(model) == {name: shape[1] if len(shape) == 4 else 0 for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("variant", ["pre", "post", "grouped", "rotary", "lstm"])
+def test_an_edit_is_the_forward_pass_with_the_numbers_changed_by_hand(kind: str, variant: str) -> None:
+    model = made(variant)
+    before, other = model.trace(encoded(TEXT)), model.trace(encoded(OTHER))
+    for name, value in before.items():
+        new = {
+            "zero": torch.zeros_like(value),
+            "mean": value.double().mean(dim=-2, keepdim=True).float().expand_as(value),
+            "scale": value * -1.5,
+            "set": torch.full_like(value, 0.25),
+            "patch": other[name],
+        }[kind]
+        if name.endswith("attn.masked") or name.startswith("blocks.0."):
+            continue
+        wanted = value.clone()
+        wanted[..., [1, 3], :] = new[..., [1, 3], :]
+        found = traced(model, {"at": name, "do": kind, "positions": [1, 3], **KINDS[kind]})
+        torch.testing.assert_close(found[name], wanted)
+        logits = by_hand(model, {name: lambda _, wanted=wanted: wanted})
+        torch.testing.assert_close(found["logits"], logits, rtol=1e-5, atol=1e-5, equal_nan=True)
+        earlier = list(before)[: list(before).index(name)]
+        assert all(torch.equal(found[each], before[each]) for each in earlier if each in found)
+
+
+@pytest.mark.parametrize("variant", ["pre", "post", "rotary", "alibi", "window", "adaptive", "parallel, wide heads"])
+def test_the_past_does_not_know_of_an_edit_at_a_later_position(variant: str) -> None:
+    model = made(variant)
+    before = model.trace(encoded(TEXT))
+    for name in before:
+        after = traced(model, {"at": name, "do": "set", "value": 3.0, "positions": [5]})
+        for each, value in after.items():
+            columns = 5 if each.endswith(BETWEEN_POSITIONS) else None  # scores of later keys are masked after them
+            known, new = before[each][..., :5, :columns], value[..., :5, :columns]
+            torch.testing.assert_close(new, known, msg=f"{name} {each}")
+
+
+def test_edits_to_zero_are_ablations() -> None:
+    model = made("pre")
+    tokens = text_tokens(model, TOKENIZER, TEXT)
+    scored = text_targets(model, tokens, None)
+    found = ablations(model, scored)
+    assert found is not None
+    before = loss_by_row(model, scored).mean()
+
+    def rise(*plain: dict[str, Any]) -> float:
+        return float(loss_by_row(model, scored, editing_tap(model, tokens.shape[1], edits_of(plain))).mean() - before)
+
+    for layer, block in enumerate(found["blocks"]):
+        at = f"blocks.{layer}"
+        for head, effect in enumerate(block["heads"]):
+            for way in ("zero", "mean"):
+                one = {"at": f"{at}.attn.z", "heads": [head], "do": way}
+                assert rise(one) == pytest.approx(effect[way]["increase"], abs=2e-5, rel=1e-4)
+        sublayers = [{"at": f"{at}.{part}.out", "do": "zero"} for part in ("attn", "mlp")]
+        assert rise(*sublayers) == pytest.approx(block["block"]["zero"]["increase"], abs=2e-5, rel=1e-4)
+
+
+def test_edits_of_one_activation_are_made_in_their_order_and_a_whole_patch_is_the_other_sentence() -> None:
+    model = made("pre")
+    doubled = {"at": "embed", "do": "scale", "factor": 2.0}
+    fixed = {"at": "embed", "do": "set", "value": 1.0}
+    assert bool((traced(model, doubled, fixed)["embed"] == 1).all())
+    assert bool((traced(model, fixed, doubled)["embed"] == 2).all())
+    other = model.trace(encoded(OTHER))
+    patched = traced(model, doubled, {"at": "embed", "do": "patch", "from": OTHER})
+    torch.testing.assert_close(patched["logits"], other["logits"])
+    short = traced(model, {"at": "blocks.0.resid_mid", "do": "patch", "from": "ha", "positions": [1]})
+    torch.testing.assert_close(short["blocks.0.resid_mid"][:, 1], other["blocks.0.resid_mid"][:, 1])
+
+
+UNFIT = [
+    ({"at": "embed", "do": "patch", "from": "ab"}, "edits.0: from"),
+    ({"at": "embed", "do": "patch", "from": "abc", "positions": [3]}, "edits.0: from"),
+    ({"at": "blocks.0.attn.weights", "do": "patch", "from": "abc", "positions": [1]}, "edits.0: from"),
+    ({"at": "embed", "do": "patch", "from": "xyz"}, "edits.0: from: character 'x'"),
+    ({"at": "embed", "do": "patch", "from": ""}, "edits.0: from"),
+    ({"at": "embed", "do": "patch", "from": "ab" * 20, "positions": [0]}, "edits.0: from"),
+    ({"at": "blocks.0.mlp.gate", "do": "zero"}, "edits.0: at"),
+]
+
+
+@pytest.mark.parametrize(("plain", "place"), UNFIT)
+def test_what_does_not_fit_is_refused_with_its_place(plain: dict[str, Any], place: str) -> None:
+    with pytest.raises(UsageError, match=place):
+        traced(made("pre"), plain)
+
+
+@pytest.mark.parametrize("masking", [False, True])
+def test_what_edits_change_is_told_beside_what_was(masking: bool) -> None:
+    model = made({**BASE, "attention": {"mask": "bidirectional" if masking else "causal"}})
+    how = Masking(0.15, int(TOKENIZER.encode(" ")[0])) if masking else None
+    edits = edits_of([{"at": "blocks.1.mlp.out", "do": "zero"}])
+    found = inspect_text(model, TOKENIZER, TEXT, edits=edits, masking=how)
+    told, plain = found["edited"], inspect_text(model, TOKENIZER, TEXT, masking=how)
+    assert {key: value for key, value in found.items() if key != "edited"} == plain
+    last = plain["lens"]["points"][-1]
+    assert [each["before"] for each in told["positions"]] == last["positions"]
+    assert told["loss"] == pytest.approx(last["loss"])
+    assert told["edited_loss"] != told["loss"]
+    assert all(each["divergence"] > 0 for each in told["positions"])
+    nothing = effect_of_edits(model, TOKENIZER, TEXT, edits_of([{"at": "embed", "do": "scale", "factor": 1.0}]))
+    assert all(each["divergence"] == 0 for each in nothing["positions"])

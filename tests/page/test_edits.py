@@ -1,0 +1,106 @@
+"""The same JSON of edits in the browser: equal to Python on random edits of a model's graph."""
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from browser import as_tensor, in_node, needs_web, plain
+from symbols import symbolic_lengths
+from variants import TEXT, TOKENIZER, made
+
+from vitral.core.edits import Edit, edits_of
+from vitral.core.errors import UsageError
+from vitral.inspection import edited_trace
+from vitral.inspection.edits import heads_by_name
+from vitral.interop.targets.graph import graph_of_model
+from vitral.model import Transformer
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _symbols() -> Iterator[None]:
+    with symbolic_lengths():
+        yield
+
+
+SENTENCES = ("hab\ncab ", "ab", "cc\nhaha")
+KINDS = ("zero", "mean", "scale", "set", "patch")
+RUN = """
+const graph = { ...given.graph, constants: given.constants.map(({ shape, data }) => ({ shape, data })) };
+const run = (sentence, edits) => vitral.run(graph, tensors({ tokens: given.sentences[sentence] }), edits);
+const others = {};
+const theirs = (edit) => (others[edit.from] ??= run(edit.from, {}))[edit.at];
+const edits = vitral.editing(vitral.readEdits(given.edits), theirs);
+const made = run(given.text, edits);
+return Object.fromEntries(Object.entries(made).map(([name, each]) => [name, told(each)]));
+"""
+
+
+def random_edit(model: Transformer, kind: str, rng: random.Random) -> dict[str, Any]:
+    heads = heads_by_name(model)
+    name = rng.choice(list(heads))
+    edit: dict[str, Any] = {"at": name, "do": kind, "positions": "all"}
+    if heads[name] and rng.random() < 0.7:
+        edit["heads"] = rng.sample(range(heads[name]), rng.randint(1, heads[name]))
+    if rng.random() < 0.7:
+        edit["positions"] = rng.sample(range(len(TEXT)), rng.randint(1, 3))
+    more = {"scale": ("factor", rng.uniform(-2, 2)), "set": ("value", rng.uniform(-2, 2)), "patch": ("from", "")}
+    if kind == "patch":
+        short = name.rpartition(".")[2] not in ("scores", "scaled", "masked", "weights") and rng.random() < 0.5
+        edit["from"] = SENTENCES[1] if short else SENTENCES[0]
+        edit["positions"] = [1, 0] if short else edit["positions"]
+    elif kind in more:
+        edit[more[kind][0]] = more[kind][1]
+    return edit
+
+
+@needs_web
+@pytest.mark.parametrize("variant", ["pre", "post", "grouped", "rotary", "lstm"])
+def test_random_edits_do_in_the_browser_what_they_do_in_python(variant: str) -> None:
+    model = made(variant)
+    graph, constants = graph_of_model(model)
+    ids = {text: torch.from_numpy(TOKENIZER.encode(text))[None] for text in (TEXT, *SENTENCES)}
+    rng = random.Random(variant)
+    drawn = [[random_edit(model, kind, rng)] for kind in KINDS for _ in range(2)]
+    drawn.append([random_edit(model, rng.choice(KINDS), rng) for _ in range(6)])
+    shared = {
+        "graph": graph,
+        "constants": [plain(constants[each["name"]]) for each in graph["constants"]],
+        "sentences": {text: plain(tokens) for text, tokens in ids.items()},
+        "text": TEXT,
+    }
+    found = in_node(RUN, [{**shared, "edits": edits} for edits in drawn], "graph", "tensors", "page/edits")
+    model.double()
+    for edits, told in zip(drawn, found, strict=True):
+        wanted = edited_trace(model, ids[TEXT], None, edits_of(edits), ids.__getitem__)
+        for name, value in wanted.items():
+            made_there = as_tensor(told[name])
+            torch.testing.assert_close(
+                made_there, value.double(), rtol=1e-4, atol=1e-5, equal_nan=True, msg=f"{name} {edits}"
+            )
+
+
+WORDS = [
+    *({}, None, 3, "all", [], {"at": "a"}, {"at": 1, "do": "zero"}, {"at": "a", "do": "zero"}),
+    *({"at": "a", "do": "zero", "other": 1}, {"at": "a", "do": "zero", "factor": 1}, {"at": "a", "do": "toString"}),
+    *({"at": "a", "do": "scale", "factor": 2}, {"at": "a", "do": "scale", "factor": "2"}, {"at": "a", "do": "scale"}),
+    *({"at": "a", "do": "patch", "from": ""}, {"at": "a", "do": "patch", "from": 1}, {"at": "a", "do": "set"}),
+    *({"at": "a", "do": "zero", "heads": []}, {"at": "a", "do": "zero", "heads": [0]}),
+    *({"at": "a", "do": "zero", "heads": [0.5]}, {"at": "a", "do": "zero", "positions": "some"}),
+    *({"at": "a", "do": "zero", "positions": [-1]}, {"at": "a", "do": "zero", "positions": [2]}),
+    *({"at": "a", "do": "zero", "positions": None}, {"at": "a", "do": "zero", "heads": None}),
+]
+
+
+@needs_web
+def test_the_browser_and_python_agree_on_what_an_edit_is() -> None:
+    def is_edit(given: Any) -> bool:
+        try:
+            return isinstance(edits_of([json.loads(json.dumps(given))])[0], Edit)
+        except UsageError:
+            return False
+
+    found = in_node("return vitral.isEdit(given);", WORDS, "page/edits")
+    assert found == [is_edit(each) for each in WORDS]
