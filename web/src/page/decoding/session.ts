@@ -53,7 +53,15 @@ export function back(): void {
   clear();
 }
 
-/** What was generated belonged to another sentence or other settings. */
+let belongsTo = "";
+
+/** What was generated before another sentence was typed or a setting changed is gone. */
+export function keepFor(...given: unknown[]): void {
+  const now = JSON.stringify(given);
+  if (now !== belongsTo) clear();
+  belongsTo = now;
+}
+
 export function clear(): void {
   run++;
   made.value = [];

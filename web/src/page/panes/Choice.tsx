@@ -7,7 +7,7 @@ import { Sieve } from "../marks/sieve";
 import { visible } from "../marks/colour";
 import { MOST_SEED, choose, shares } from "../decoding/draw";
 import { Filter, Filtered, descending, filtered } from "../decoding/filters";
-import { back, branch, branches, clear, nextNumber } from "../decoding/session";
+import { back, branch, branches, keepFor, nextNumber } from "../decoding/session";
 import { largest, row } from "../rows";
 import { edits, minP, ownNumber, position, sampling, seed, shown, source, temperature, text, topK, topP } from "../state";
 import { number, plural, rich, t } from "../words";
@@ -31,7 +31,7 @@ export function Choice() {
   const logits = row(values.logits, 0, at);
   const steps = useMemo(() => filtered(logits, sampling.value, about.specials), [values, at, sampling.value, about]);
   const others = useMemo(() => compared && filtered(row(compared.logits, 0, at), sampling.value, about.specials), [compared, at, sampling.value, about]);
-  useEffect(clear, [text.value, at, edits.value, sampling.value, seed.value, ownNumber.value]);
+  useEffect(() => keepFor(text.value, at, edits.value, sampling.value, seed.value, ownNumber.value));
   const last = steps[steps.length - 1];
   const u = nextNumber();
   const drawn = choose(last.probabilities, u);
@@ -59,7 +59,7 @@ export function Choice() {
             </p>
           )}
         </div>
-        <Candidates steps={steps} before={before} width={narrow.value ? width.value : Math.min(560, room - 430)} />
+        <Candidates steps={steps} before={before} width={narrow.value ? width.value : Math.min(540, room - 450)} />
       </div>
       <Ladder steps={steps} />
       <h3 class="prose" id="draw">{t("One number decides")}</h3>
@@ -149,7 +149,7 @@ function Candidates({ steps, before, width }: { steps: Filtered[]; before: Float
       <BarList
         label={t("The most probable next tokens. Enter goes on with one of them.")}
         rows={rows}
-        width={Math.max(200, width)}
+        width={Math.max(200, width - 30)}
         say={(at) => t("{token}: logit {logit}, probability {probability}", { token: visible(rows[at].token), logit: rows[at].before!, probability: rows[at].after })}
         onPick={({ row: at }) => branch([shownIds[at]])}
       />
@@ -185,7 +185,7 @@ function Ladder({ steps }: { steps: Filtered[] }) {
         return (
           <div class={step.isOff ? "rung off" : "rung"}>
             <Setting filter={filter} />
-            {step.isOff ? <span class="pass">{t("off: nothing changes")}</span> : (
+            {step.isOff ? <span class="pass">{would(filter)}</span> : (
               <Sieve label={did(step)} tokens={tokens} shares={shownShares} order={order} cut={cut} width={room} say={say(shownShares, cut)} />
             )}
             <span class="note" role="status">{step.isOff ? "" : did(step)}</span>
@@ -194,6 +194,20 @@ function Ladder({ steps }: { steps: Filtered[] }) {
       })}
     </Figure>
   );
+}
+
+/** What a step that is off would do. */
+function would(filter: Filter): string {
+  switch (filter) {
+    case "temperature":
+      return t("1 changes nothing; less makes the probable more probable, 0 leaves only the first");
+    case "top_k":
+      return t("off; it would keep the k most probable tokens");
+    case "top_p":
+      return t("off; it would keep the fewest tokens that have the probability p together");
+    case "min_p":
+      return t("off; it would cut tokens that are less than p times as probable as the first");
+  }
 }
 
 /** What a step did, as a sentence. */
@@ -214,17 +228,17 @@ function Setting({ filter }: { filter: Filter }) {
       return <Slider name={t("temperature")} told={number(temperature.value)} min={0} max={2} step={0.05} value={temperature.value} set={(value) => (temperature.value = value)} />;
     case "top_k":
       return (
-        <Slider name={t("keep the top")} told={topK.value === null ? t("all") : number(topK.value, 0)} min={1} max={most} step={1} value={topK.value ?? most}
+        <Slider name={t("top k")} told={topK.value === null ? t("off") : number(topK.value, 0)} min={1} max={most} step={1} value={topK.value ?? most}
           set={(value) => (topK.value = value === most ? null : value)} />
       );
     case "top_p":
       return (
-        <Slider name={t("keep the mass (top p)")} told={topP.value === null ? t("all") : number(topP.value)} min={0.05} max={1} step={0.05} value={topP.value ?? 1}
+        <Slider name={t("top p")} told={topP.value === null ? t("off") : number(topP.value)} min={0.05} max={1} step={0.05} value={topP.value ?? 1}
           set={(value) => (topP.value = value === 1 ? null : value)} />
       );
     case "min_p":
       return (
-        <Slider name={t("at least (min p)")} told={minP.value === null ? t("off") : number(minP.value)} min={0} max={1} step={0.01} value={minP.value ?? 0}
+        <Slider name={t("min p")} told={minP.value === null ? t("off") : number(minP.value)} min={0} max={1} step={0.01} value={minP.value ?? 0}
           set={(value) => (minP.value = value === 0 ? null : value)} />
       );
   }
