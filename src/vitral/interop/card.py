@@ -89,18 +89,27 @@ def _of_text(record: Mapping[str, Any], begun_from: str | None) -> list[str]:
 
 
 def licence(record: Mapping[str, Any]) -> str:
+    """The licence of a recorded text, in words."""
+    found = known_licence(record)
+    return UNKNOWN if found is None else found["sentence"].format(**found)
+
+
+def known_licence(record: Mapping[str, Any]) -> dict[str, str] | None:
     """The licence of a recorded text, where Vitral knows it: of a bundled text, or of a file of Project Gutenberg.
 
     A name alone says nothing: a file of one's own can have any.
+
+    Returns:
+        The `sentence`, and what stands in its places; None if the licence is not known.
     """
-    name, path = record.get("source"), record.get("path")
+    name, path = str(record.get("source")), record.get("path")
     if path is None:
-        return LICENCES.get(str(name), UNKNOWN)
-    source, file = SOURCES.get(str(name)), Path(str(path))
+        return {"sentence": LICENCES[name]} if name in LICENCES else None
+    source, file = SOURCES.get(name), Path(str(path))
     if source is None or source.gutenberg is None:
-        return UNKNOWN
+        return None
     is_theirs = file.name in source.files or file.parent == downloads()
-    return GUTENBERG.format(number=source.gutenberg) if is_theirs else UNKNOWN
+    return {"sentence": GUTENBERG, "number": str(source.gutenberg)} if is_theirs else None
 
 
 def _of_origin(origin: Mapping[str, Any], name: str | None) -> list[str]:

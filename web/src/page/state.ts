@@ -2,7 +2,7 @@
 // address's fragment holds them, so that an address shows the same again.
 
 import { batch, computed, signal } from "@preact/signals";
-import { language } from "./words";
+import { LANGUAGES, language } from "./words";
 import { LENS } from "./carried";
 import { MOST_SEED } from "./decoding/draw";
 import type { Sampling } from "./decoding/filters";
@@ -137,7 +137,7 @@ export function read(fragment: string): void {
     ownNumber.value = own === 1 ? null : own;
     edits.value = editsOf(found.get("e"));
     const code = found.get("l") || about?.language || "en";
-    language.value = code;
+    if (code in LANGUAGES) language.value = code;
     figure.value = (found.get("f") ?? "").replace(/[^a-z-]/g, "");
     const colours = found.get("c") as Theme;
     theme.value = ["light", "dark"].includes(colours) ? colours : "auto";
