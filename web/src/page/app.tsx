@@ -4,9 +4,11 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Refusal } from "./carried";
 import { Choice } from "./panes/Choice";
 import { Heads } from "./panes/Heads";
+import { Keys } from "./panes/Keys";
 import { Overview } from "./panes/Overview";
 import { Sentence, SentenceLine, Surprise } from "./panes/Sentence";
 import { Stream } from "./panes/Stream";
+import { isDark, listed } from "./keys";
 import { edits, fault, figure, language, shown, source, text, theme } from "./state";
 import { width } from "./panes/layout";
 import { LANGUAGES, number, plural, t } from "./words";
@@ -28,8 +30,9 @@ export function App() {
               {name}
             </button>
           ))}
-          <button onClick={() => (theme.value = theme.value === "dark" ? "light" : "dark")}>
-            {theme.value === "dark" ? t("light") : t("dark")}
+          <button onClick={() => (theme.value = isDark() ? "light" : "dark")}>{isDark() ? t("light") : t("dark")}</button>
+          <button aria-haspopup="dialog" onClick={() => (listed.value = true)}>
+            {t("keys")} <kbd>?</kbd>
           </button>
         </p>
         <h1>
@@ -54,6 +57,7 @@ export function App() {
           <Choice />
         </>
       )}
+      <Keys />
       {alone && <p class="whole"><button onClick={() => (figure.value = "")}>{t("show the whole page")}</button></p>}
     </div>
   );

@@ -5,11 +5,13 @@ import { render } from "preact";
 import { App, Refusing } from "./app";
 import { Carried, PARTS, Parts, Refused, difference } from "./carried";
 import { ownSha256 } from "./bytes";
-import { edits, ids, names, read, refresh, source, text, theme, written } from "./state";
+import { pressed } from "./keys";
+import { edits, ids, names, read, refresh, shown, source, text, theme, written } from "./state";
 import { Ngrams } from "./ngrams";
 import { tokenizerOf } from "./tokens";
 import { language, learn, number, t } from "./words";
 
+export { edits, ids, shown, text, written };
 export { Carried, Ngrams, difference, language, learn, number, ownSha256, t, tokenizerOf };
 
 const content = (id: string): string => document.getElementById(id)?.textContent ?? "";
@@ -44,12 +46,29 @@ async function start(page: HTMLElement): Promise<void> {
     void [ids.value, names.value, edits.value];
     void refresh();
   });
-  effect(() => {
-    history.replaceState(null, "", `#${written()}`);
-  });
+  remember();
   addEventListener("hashchange", () => read(location.hash));
+  addEventListener("keydown", pressed);
   page.replaceChildren();
   render(<App />, page);
+}
+
+/** Milliseconds: browsers take only so many addresses in a while. */
+const PAUSE = 250;
+
+/** Keeps the state in the address, a moment after its last change and when the page is left. */
+function remember(): void {
+  let waiting = 0;
+  const write = () => {
+    waiting = 0;
+    history.replaceState(null, "", `#${written()}`);
+  };
+  effect(() => {
+    written();
+    clearTimeout(waiting);
+    waiting = setTimeout(write, PAUSE);
+  });
+  addEventListener("pagehide", () => waiting && write());
 }
 
 if (typeof document !== "undefined") {
