@@ -92,14 +92,14 @@ def test_no_unsafe_source_and_every_script_known_by_its_hash(one: Made) -> None:
     assert "connect-src 'none'" in policy
 
 
-HOSTILE = '</script><img src=x onerror=document.title="taken">\u2028\u2029<!--<script>\ud800 é'
+HOSTILE = '</script><img src=x onerror=document.title="taken">\u2028\u2029<!--<script> é'
 
 
 def test_names_vocabularies_and_sentences_are_data(tmp_path: Path, window: Any) -> None:
     alphabet = "".join(sorted(set(HOSTILE)))
     tokenizer = CharTokenizer(alphabet)
     model = enlarged(Transformer(ModelConfig.parse(BASE | {"context_length": 80}), tokenizer.vocab_size, seed=1).eval())
-    html = page_document(content_of(model, tokenizer, HOSTILE, HOSTILE))
+    html = page_document(content_of(model, tokenizer, HOSTILE, HOSTILE + "\ud800"))
     assert html.isascii() or all(ord(each) not in (0x2028, 0x2029, 0xD800) for each in html)
     assert html.count("</script>") == html.count("<script")
     file = tmp_path / "page.html"
@@ -138,11 +138,13 @@ def test_a_flipped_byte_of_the_script_leaves_the_line_about_damage(one: Made, tm
     assert window.locator("main canvas").count() == 0
 
 
-def test_a_browser_without_a_needed_feature_says_so(one: Made) -> None:
-    with chromium() as page:
-        page.add_init_script("delete Promise.prototype.then; delete globalThis.TextEncoder")
-        page.goto(one.file.as_uri())
-        page.locator("#old").wait_for()
+def test_a_browser_without_a_needed_feature_says_so(one: Made, window: Any) -> None:
+    page = window.context.new_page()
+    page.add_init_script("delete globalThis.TextEncoder")
+    page.goto(one.file.as_uri())
+    page.get_by_role("alert").wait_for()
+    assert "TextEncoder" in page.get_by_role("alert").inner_text()
+    page.close()
 
 
 OFF = {
@@ -201,7 +203,7 @@ def test_the_address_keeps_the_state(one: Made, window: Any) -> None:
         window.faults.clear()
         opened(window, one.file, broken)
         assert window.faults == [], broken
-        assert window.evaluate("() => vitralPage.shown.value.ids.length") > 0
+        assert window.locator("main h1").count() == 1, broken
 
 
 def test_the_page_is_used_without_a_mouse(one: Made, window: Any) -> None:

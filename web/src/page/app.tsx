@@ -3,9 +3,11 @@
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Refusal } from "./carried";
 import { Choice } from "./panes/Choice";
+import { Colophon } from "./panes/Colophon";
 import { Heads } from "./panes/Heads";
 import { Keys } from "./panes/Keys";
 import { Overview } from "./panes/Overview";
+import { Passages } from "./panes/Passages";
 import { Sentence, SentenceLine, Surprise } from "./panes/Sentence";
 import { Stream } from "./panes/Stream";
 import { isDark, listed } from "./keys";
@@ -40,6 +42,7 @@ export function App() {
         </h1>
       </header>
       <Sentence />
+      {!alone && <Passages />}
       {shown.value && width.value > 0 && <SentenceLine />}
       {edits.value.length > 0 && (
         <p class="edits" role="status">
@@ -57,6 +60,7 @@ export function App() {
           <Choice />
         </>
       )}
+      {!alone && <Colophon />}
       <Keys />
       {alone && <p class="whole"><button onClick={() => (figure.value = "")}>{t("show the whole page")}</button></p>}
     </div>
@@ -95,6 +99,8 @@ function told(reason: Refusal): string {
       return reason.tensor === undefined
         ? t("The file is damaged: the part “{part}” is not what was written.", { part: reason.part })
         : t("The file is damaged: the weights of “{tensor}” are not those that were written.", { tensor: reason.tensor });
+    case "unable":
+      return t("This browser cannot compute the page; a newer one may. It says: {reason}", { reason: reason.reason });
     case "differs":
       return t("After “{sentence}”, this browser computes {found} in “{name}” where PyTorch has {expected}.", {
         sentence: reason.sentence,

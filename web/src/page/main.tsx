@@ -6,12 +6,13 @@ import { App, Refusing } from "./app";
 import { Carried, PARTS, Parts, Refused, difference } from "./carried";
 import { ownSha256 } from "./bytes";
 import { pressed } from "./keys";
-import { edits, ids, names, read, refresh, shown, source, text, theme, written } from "./state";
+import { edits, ids, names, read, refresh, shown, source, text, theme, toggle, written } from "./state";
 import { Ngrams } from "./ngrams";
+import { open } from "./panes/Passages";
 import { tokenizerOf } from "./tokens";
 import { language, learn, number, t } from "./words";
 
-export { edits, ids, shown, text, written };
+export { edits, ids, shown, source, text, toggle, written };
 export { Carried, Ngrams, difference, language, learn, number, ownSha256, t, tokenizerOf };
 
 const content = (id: string): string => document.getElementById(id)?.textContent ?? "";
@@ -28,14 +29,15 @@ async function start(page: HTMLElement): Promise<void> {
   try {
     opened = await Carried.open(parts);
   } catch (error) {
-    const reason = error instanceof Refused ? error.reason : ({ kind: "damaged", part: "graph" } as const);
+    const reason = error instanceof Refused ? error.reason : ({ kind: "unable", reason: String(error) } as const);
     page.replaceChildren();
     render(<Refusing reason={reason} />, page);
     return;
   }
   source.value = opened;
-  text.value = opened.about.passages[0] ?? "";
-  read(location.hash);
+  open(0);
+  if (location.hash.length > 1) read(location.hash);
+  else language.value = opened.about.language;
   effect(() => {
     document.documentElement.lang = language.value;
   });
@@ -51,6 +53,7 @@ async function start(page: HTMLElement): Promise<void> {
   addEventListener("keydown", pressed);
   page.replaceChildren();
   render(<App />, page);
+  requestAnimationFrame(() => performance.mark("vitral: drawn"));
 }
 
 /** Milliseconds: browsers take only so many addresses in a while. */

@@ -33,14 +33,17 @@ const MORPH = 280;
 const MOST_MORPHED = 256 * 256;
 const eased = (share: number) => 1 - (1 - share) ** 3;
 
-/** The height of a row in the page's grid. */
-export const rowHeight = (count: number): number => Math.max(5, Math.min(22, 560 / Math.max(1, count)));
+/** The height of a row in the page's grid: the map is never much taller than wide. */
+export const rowHeight = (columns: Columns): number => {
+  const count = columns.edges.length - 1;
+  return Math.max(3, Math.min(22, 560 / Math.max(1, count), (columns.edges[count] / Math.max(1, count)) * 1.15));
+};
 
 type InGrid = Pick<HeatProps, "tokens" | "columns" | "row" | "picked" | "gutter">;
 
 function frameShapes({ tokens, columns, row, picked, gutter = 0 }: InGrid & { columns: Columns }, look: Theme): Shape[] {
   const inks = INKS[look];
-  const tall = rowHeight(tokens.length);
+  const tall = rowHeight(columns);
   const right = columns.edges[tokens.length];
   const shapes: Shape[] = [];
   if (tall > 7) {
@@ -67,7 +70,7 @@ export function heatScene(given: InGrid & { width?: number }, shown: Float32Arra
   const count = tokens.length;
   const pixels = glaze(shown, count, count, tokens, look);
   if (!columns) return { width, height: width, shapes: [{ kind: "cells", x: 0, y: 0, w: width, h: width, columns: count, rows: count, pixels }] };
-  const tall = rowHeight(count) * count;
+  const tall = rowHeight(columns) * count;
   const right = columns.edges[count];
   return {
     width: gutter + right + 1, height: tall + 1,
@@ -120,7 +123,7 @@ function HeatInGrid(props: HeatProps & { columns: Columns }) {
   useMorph(wanted, draw);
   useLayoutEffect(() => draw(wanted), [scene]);
   const cells = lattice({
-    rows: tokens.length, columns: tokens.length, edges: columns.edges, left: gutter, tall: rowHeight(tokens.length),
+    rows: tokens.length, columns: tokens.length, edges: columns.edges, left: gutter, tall: rowHeight(columns),
     rowName: (at) => visible(tokens[at]), say, missing: ({ row: time, column }) => !(values[time * tokens.length + column] > -Infinity),
   });
   const surface = <canvas ref={canvas} width={1} height={1} style={{ width: `${scene.width}px`, height: `${scene.height}px` }} aria-hidden="true" />;
