@@ -30,6 +30,7 @@ export interface HeatProps extends Common {
 }
 
 const MORPH = 280;
+const REST = 120;
 const MOST_MORPHED = 256 * 256;
 const eased = (share: number) => 1 - (1 - share) ** 3;
 
@@ -154,9 +155,10 @@ function HeatFree(props: HeatProps) {
   const { values, tokens, kind, most, width = 480, row, say } = props;
   const count = tokens.length;
   const canvas = useRef<HTMLCanvasElement>(null);
-  const [view, setView] = useState<View>({ x: 0, y: 0, scale: 1 });
-  const current = useRef(view);
+  const [settled, setView] = useState<View>({ x: 0, y: 0, scale: 1 });
+  const current = useRef(settled);
   const asked = useRef(0);
+  const rest = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   const small = useRef<HTMLCanvasElement | null>(null);
   const wanted = useScene(() => strengths(values, kind, most), [values, kind, most]);
   const draw = () => {
@@ -195,8 +197,10 @@ function HeatFree(props: HeatProps) {
     asked.current = requestAnimationFrame(() => {
       asked.current = 0;
       draw();
-      setView(current.current);
     });
+    // The grid follows when the map stands still.
+    clearTimeout(rest.current);
+    rest.current = setTimeout(() => setView(current.current), REST);
   };
   const root = useRef<HTMLDivElement>(null);
   useEffect(() => {
@@ -211,15 +215,18 @@ function HeatFree(props: HeatProps) {
     return () => node.removeEventListener("wheel", wheel);
   }, [width]);
   const drag = useRef<{ x: number; y: number; from: View } | null>(null);
-  const cell = (width * view.scale) / count;
+  useEffect(() => () => clearTimeout(rest.current), []);
+  const place = () => ({ ...current.current, cell: (width * current.current.scale) / count });
   const cells: Lattice = {
     rows: count, columns: count, rowName: (at) => visible(tokens[at]), say,
     missing: ({ row: time, column }) => !(values[time * count + column] > -Infinity),
     at: (x, y) => {
+      const { cell, ...view } = place();
       const spot = { row: Math.floor((y - view.y) / cell), column: Math.floor((x - view.x) / cell) };
       return spot.row >= 0 && spot.column >= 0 && spot.row < count && spot.column < count ? spot : null;
     },
     box: ({ row: time, column }) => {
+      const { cell, ...view } = place();
       const [x, y] = [view.x + column * cell, view.y + time * cell];
       return x < -cell || y < -cell || x > width || y > width ? null : { x, y, w: cell, h: cell };
     },
