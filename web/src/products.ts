@@ -1,49 +1,83 @@
 // Products of matrices: sums in float64, four rows and four columns at a time, so that a number is fetched once for
-// four products.
+// four products. Four columns of the right matrix are first laid side by side, where they are near each other.
 
 import { Numbers, Tensor, room } from "./tensors";
 
-/** One product, [height, inner] · [inner, width], from and to these places. */
-function product(
-  [left, from]: [Numbers, number],
-  [right, by]: [Numbers, number],
-  [made, to]: [Numbers, number],
-  height: number,
-  inner: number,
-  width: number,
-): void {
-  const [wide, high] = [width - (width % 4), height - (height % 4)];
-  for (let row = 0; row < high; row += 4) {
-    const a = from + row * inner;
-    for (let column = 0; column < wide; column += 4) {
-      let [p, q, r, s] = [0, 0, 0, 0];
-      let [t, u, v, w] = [0, 0, 0, 0];
-      let [c, d, e, f] = [0, 0, 0, 0];
-      let [g, h, i, j] = [0, 0, 0, 0];
-      for (let place = 0, x = a, y = by + column; place < inner; place++, x++, y += width) {
-        const [one, two, three, four] = [right[y], right[y + 1], right[y + 2], right[y + 3]];
-        let factor = left[x];
-        p += factor * one, q += factor * two, r += factor * three, s += factor * four;
-        factor = left[x + inner];
-        t += factor * one, u += factor * two, v += factor * three, w += factor * four;
-        factor = left[x + 2 * inner];
-        c += factor * one, d += factor * two, e += factor * three, f += factor * four;
-        factor = left[x + 3 * inner];
-        g += factor * one, h += factor * two, i += factor * three, j += factor * four;
-      }
-      const z = to + row * width + column;
-      made[z] = p, made[z + 1] = q, made[z + 2] = r, made[z + 3] = s;
-      made[z + width] = t, made[z + width + 1] = u, made[z + width + 2] = v, made[z + width + 3] = w;
-      made[z + 2 * width] = c, made[z + 2 * width + 1] = d, made[z + 2 * width + 2] = e, made[z + 2 * width + 3] = f;
-      made[z + 3 * width] = g, made[z + 3 * width + 1] = h, made[z + 3 * width + 2] = i, made[z + 3 * width + 3] = j;
-    }
+/** A matrix that begins at a place of some numbers. */
+interface From {
+  data: Numbers;
+  start: number;
+}
+
+const TILE = 4;
+
+/** One product, [height, inner] · [inner, width]. */
+function product(left: From, right: From, made: From, [height, inner, width]: [number, number, number]): void {
+  const high = height - (height % TILE);
+  const wide = height < TILE ? 0 : width - (width % TILE);
+  const tile = right.data instanceof Float32Array ? new Float32Array(inner * TILE) : new Float64Array(inner * TILE);
+  for (let column = 0; column < wide; column += TILE) {
+    for (let place = 0, from = right.start + column, to = 0; place < inner; place++, from += width - TILE)
+      for (const end = to + TILE; to < end; ) tile[to++] = right.data[from++];
+    for (let row = 0; row < high; row += TILE) tiled(left, row * inner, tile, inner, made, row * width + column, width);
+    for (let row = high; row < height; row++) lined(left, row * inner, tile, inner, made, row * width + column);
   }
-  for (let row = 0; row < height; row++)
-    for (let column = row < high ? wide : 0; column < width; column++) {
-      let sum = 0;
-      for (let place = 0, x = from + row * inner, y = by + column; place < inner; place++, x++, y += width) sum += left[x] * right[y];
-      made[to + row * width + column] = sum;
+  for (let row = 0; row < height && wide < width; row++) {
+    const to = made.start + row * width;
+    const sums = new Float64Array(width - wide);
+    for (let place = 0, x = left.start + row * inner, y = right.start + wide; place < inner; place++, x++, y += width) {
+      const factor = left.data[x];
+      for (let column = 0; column < sums.length; column++) sums[column] += factor * right.data[y + column];
     }
+    made.data.set(sums, to + wide);
+  }
+}
+
+/** A row of the left matrix times four columns. */
+function lined(left: From, at: number, tile: Numbers, inner: number, made: From, to: number): void {
+  const row = left.data;
+  const first = left.start + at;
+  let a = 0, b = 0, c = 0, d = 0;
+  for (let x = first, y = 0, end = first + inner; x < end; x++, y += TILE) {
+    const factor = row[x];
+    a += factor * tile[y], b += factor * tile[y + 1], c += factor * tile[y + 2], d += factor * tile[y + 3];
+  }
+  const cells = made.data;
+  const z = made.start + to;
+  cells[z] = a, cells[z + 1] = b, cells[z + 2] = c, cells[z + 3] = d;
+}
+
+/** Four rows of the left matrix times four columns. */
+function tiled(left: From, at: number, tile: Numbers, inner: number, made: From, to: number, width: number): void {
+  const rows = left.data;
+  const first = left.start + at;
+  let a = 0, b = 0, c = 0, d = 0;
+  let e = 0, f = 0, g = 0, h = 0;
+  let i = 0, j = 0, k = 0, l = 0;
+  let m = 0, n = 0, o = 0, p = 0;
+  for (let x = first, y = 0, end = first + inner; x < end; x++, y += TILE) {
+    const one = tile[y];
+    const two = tile[y + 1];
+    const three = tile[y + 2];
+    const four = tile[y + 3];
+    let factor = rows[x];
+    a += factor * one, b += factor * two, c += factor * three, d += factor * four;
+    factor = rows[x + inner];
+    e += factor * one, f += factor * two, g += factor * three, h += factor * four;
+    factor = rows[x + 2 * inner];
+    i += factor * one, j += factor * two, k += factor * three, l += factor * four;
+    factor = rows[x + 3 * inner];
+    m += factor * one, n += factor * two, o += factor * three, p += factor * four;
+  }
+  const cells = made.data;
+  let z = made.start + to;
+  cells[z] = a, cells[z + 1] = b, cells[z + 2] = c, cells[z + 3] = d;
+  z += width;
+  cells[z] = e, cells[z + 1] = f, cells[z + 2] = g, cells[z + 3] = h;
+  z += width;
+  cells[z] = i, cells[z + 1] = j, cells[z + 2] = k, cells[z + 3] = l;
+  z += width;
+  cells[z] = m, cells[z + 1] = n, cells[z + 2] = o, cells[z + 3] = p;
 }
 
 /** Products of matrices, one for each index of the leading axis. */
@@ -51,23 +85,19 @@ export function products(left: Tensor, right: Tensor): Tensor {
   const [count, height, inner] = left.shape;
   const width = right.shape[2];
   const data = room(count * height * width, left, right);
+  const at = (of: { data: Numbers }, start: number): From => ({ data: of.data, start });
   for (let batch = 0; batch < count; batch++)
     product(
-      [left.data, batch * height * inner],
-      [right.data, batch * inner * width],
-      [data, batch * height * width],
-      height,
-      inner,
-      width,
+      at(left, batch * height * inner),
+      at(right, batch * inner * width),
+      { data, start: batch * height * width },
+      [height, inner, width],
     );
   return { shape: [count, height, width], data };
 }
 
 /** The product of two matrices. */
 export function matrix(left: Tensor, right: Tensor): Tensor {
-  const [height, inner] = left.shape;
-  const width = right.shape[1];
-  const data = room(height * width, left, right);
-  product([left.data, 0], [right.data, 0], [data, 0], height, inner, width);
-  return { shape: [height, width], data };
+  const made = products({ shape: [1, ...left.shape], data: left.data }, { shape: [1, ...right.shape], data: right.data });
+  return { shape: made.shape.slice(1), data: made.data };
 }

@@ -67,11 +67,14 @@ def page_content(run: LoadedRun, name: str) -> PageContent:
 
 def about_run(run: LoadedRun, name: str) -> Plain:
     """The run as plain data: everything but numbers of the model."""
-    model, tokenizer = run.model, run.tokenizer
-    config = model.config
-    names = model.activation_names
+    own = {"name": name, "step": run.step, "passages": _passages(run.model, run.tokenizer), "commands": {}}
+    return about_model(run.model, run.tokenizer) | own
+
+
+def about_model(model: Transformer, tokenizer: Tokenizer) -> Plain:
+    """What a page says of a model and its tokenizer, whatever it was trained on."""
+    config, names = model.config, model.activation_names
     return {
-        "name": name,
         "tokens": [tokenizer.label(token) for token in range(tokenizer.vocab_size)],
         "context": config.context_length,
         "layers": config.num_layers,
@@ -83,11 +86,8 @@ def about_run(run: LoadedRun, name: str) -> Plain:
         "stream": [each for each in stream_points(config) if each in names],
         "contributions": [each for each in contribution_points(config) if each in names],
         "model": config.plain(),
-        "step": run.step,
-        "passages": _passages(model, tokenizer),
         "tokenizer": carried_tokenizer(tokenizer),
         "specials": list(tokenizer.specials),
-        "commands": {},
         "language": language(),
         "vitral": metadata.version("vitral"),
     }

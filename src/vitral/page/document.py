@@ -11,6 +11,7 @@ import json
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from vitral.core.files import sha256
 from vitral.core.language import _, language
 from vitral.figures.text import visible
 from vitral.page.words import words
@@ -47,16 +48,7 @@ def page_document(content: "PageContent") -> str:
     Args:
         content: what it carries.
     """
-    parts = {
-        "about": as_text(content.about),
-        "words": as_text(words()),
-        "graph": as_text(content.graphs),
-        "weights": base64.b64encode(content.weights).decode("ascii"),
-        "checks": as_text(content.checks.sentences),
-        "truth": base64.b64encode(content.checks.truth).decode("ascii"),
-    }
-    parts["seal"] = as_text({name: hashlib.sha256(text.encode("ascii")).hexdigest() for name, text in parts.items()})
-    return _document(f"Vitral · {content.about['name']}", parts, "'none'")
+    return _document(f"Vitral · {content.about['name']}", parts_of(content), "'none'")
 
 
 def served_document() -> str:
@@ -81,6 +73,19 @@ def _document(title: str, parts: dict[str, str], connect: str) -> str:
         script=script,
         data="\n".join(_element(name, text) for name, text in parts.items()),
     )
+
+
+def parts_of(content: "PageContent") -> dict[str, str]:
+    """The data elements by name, and the seal with their SHA-256."""
+    parts = {
+        "about": as_text(content.about),
+        "words": as_text(words()),
+        "graph": as_text(content.graphs),
+        "weights": base64.b64encode(content.weights).decode("ascii"),
+        "checks": as_text(content.checks.sentences),
+        "truth": base64.b64encode(content.checks.truth).decode("ascii"),
+    }
+    return parts | {"seal": as_text({name: sha256(text.encode("ascii")) for name, text in parts.items()})}
 
 
 def asset(name: str) -> str:

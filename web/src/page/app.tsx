@@ -1,17 +1,23 @@
 // The page: a heading that asks, and the panes.
 
+import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Refusal } from "./carried";
+import { Connection } from "./panes/Connection";
 import { Choice } from "./panes/Choice";
 import { Heads } from "./panes/Heads";
-import { Sentence } from "./panes/Sentence";
+import { Overview } from "./panes/Overview";
+import { Sentence, SentenceLine, Surprise } from "./panes/Sentence";
 import { Stream } from "./panes/Stream";
-import { edits, fault, language, shown, source, text, theme } from "./state";
+import { edits, fault, figure, language, shown, source, text, theme } from "./state";
+import { width } from "./panes/layout";
 import { LANGUAGES, number, plural, t } from "./words";
 
 export function App() {
   const { about } = source.value!;
+  const page = useMeasured();
+  const alone = figure.value !== "";
   return (
-    <>
+    <div class={alone ? "page alone" : "page"} ref={page}>
       <header>
         <p class="name">
           {about.name} · {plural(about.parameters, "{n} parameter", "{n} parameters")} ·{" "}
@@ -31,7 +37,9 @@ export function App() {
           {t("What comes after")} <em>“{text.value.slice(-60)}”</em>?
         </h1>
       </header>
+      <Connection />
       <Sentence />
+      {shown.value && width.value > 0 && <SentenceLine />}
       {edits.value.length > 0 && (
         <p class="edits" role="status">
           {plural(edits.value.length, "{n} part is switched off.", "{n} parts are switched off.")}{" "}
@@ -39,15 +47,31 @@ export function App() {
         </p>
       )}
       {fault.value && <p role="alert">{t("The numbers could not be computed: {reason}", { reason: fault.value })}</p>}
-      {shown.value && (
+      {shown.value && width.value > 0 && (
         <>
+          <Surprise />
+          <Overview />
           <Heads />
           <Stream />
           <Choice />
         </>
       )}
-    </>
+      {alone && <p class="whole"><button onClick={() => (figure.value = "")}>{t("show the whole page")}</button></p>}
+    </div>
   );
+}
+
+/** Measures the page, on whose width its one grid depends. */
+function useMeasured() {
+  const node = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    const measure = () => (width.value = Math.floor(node.current!.clientWidth));
+    measure();
+    const observer = new ResizeObserver(measure);
+    observer.observe(node.current!);
+    return () => observer.disconnect();
+  }, []);
+  return node;
 }
 
 /** Why nothing is drawn. */

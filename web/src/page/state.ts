@@ -20,6 +20,8 @@ export const step = signal<Step>("weights");
 export const edits = signal<Edit[]>([]);
 export const temperature = signal(1);
 export const theme = signal<Theme>("auto");
+/** The one figure that is shown, by its name; all if empty. */
+export const figure = signal("");
 export { language };
 
 export const source = signal<Source | null>(null);
@@ -44,7 +46,7 @@ export const position = computed(() => {
 /** The names whose values the page shows. */
 export const names = computed(() => {
   const about = source.value?.about;
-  return about ? [...about.names, ...about.stream.map((name) => LENS + name)] : [];
+  return about ? [...about.names, ...about.stream.map((name) => LENS + name), ...about.contributions.map((name) => LENS + name)] : [];
 });
 
 let asked = 0;
@@ -67,7 +69,7 @@ export async function refresh(): Promise<void> {
   }
 }
 
-const DEFAULTS = { p: "-1", b: "0", h: "0", s: "weights", t: "1", e: "[]", l: "", c: "auto" };
+const DEFAULTS = { p: "-1", b: "0", h: "0", s: "weights", t: "1", e: "[]", l: "", c: "auto", f: "" };
 
 /** The fragment of the address. */
 export function written(): string {
@@ -81,6 +83,7 @@ export function written(): string {
     e: JSON.stringify(edits.value),
     l: language.value === source.value?.about.language ? "" : language.value,
     c: theme.value,
+    f: figure.value,
   };
   const kept = Object.entries(now).filter(([key, value]) => value !== (DEFAULTS as Record<string, string>)[key]);
   return kept.map(([key, value]) => `${key}=${encodeURIComponent(wellFormed(value))}`).join("&");
@@ -109,6 +112,7 @@ export function read(fragment: string): void {
     edits.value = editsOf(found.get("e"));
     const code = found.get("l") || about?.language || "en";
     language.value = code;
+    figure.value = (found.get("f") ?? "").replace(/[^a-z-]/g, "");
     const colours = found.get("c") as Theme;
     theme.value = ["light", "dark"].includes(colours) ? colours : "auto";
   });

@@ -50,6 +50,7 @@ class Server:
         self.paths, self.checkpoint = [Path(path) for path in paths], checkpoint
         self.page = served_document()
         self.worker = ThreadPoolExecutor(1, "vitral")
+        self.turn = asyncio.Lock()
         self._runs: Runs | None = None
 
     def application(self, token: str, hosts: Sequence[str]) -> Starlette:
@@ -82,9 +83,10 @@ class Server:
     async def trace(self, request: Request) -> Response:
         """Named values of a sentence."""
         given = await _json(request)
-        if await request.is_disconnected():  # a later keystroke has overtaken it
-            return Response(status_code=499)
-        found = await self._called("trace", given)
+        async with self.turn:
+            if await request.is_disconnected():  # a later keystroke has overtaken it
+                return Response(status_code=499)
+            found = await self._called("trace", given)
         return Response(found.values, media_type="application/octet-stream", headers=found.headers)
 
     async def next(self, request: Request) -> Response:

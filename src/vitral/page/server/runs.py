@@ -17,7 +17,6 @@ from torch import Tensor
 from vitral.core.config import Config, nearest
 from vitral.core.edits import BETWEEN_POSITIONS, Edit, edits_of
 from vitral.core.errors import UsageError, VitralError
-from vitral.core.language import _
 from vitral.decoding import Sampling, choose, distribution
 from vitral.decoding.reader import Reader
 from vitral.inspection.edits import editing_tap
@@ -102,7 +101,7 @@ class NextAsked(Sentence):
 
     numbers: Annotated[tuple[Annotated[float, Field(ge=0, lt=1)], ...], BeforeValidator(_listed)] = ()
     prompt: Annotated[int, Field(ge=1)] | None = None
-    sampling: dict[str, Any] = {}
+    sampling: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -217,7 +216,7 @@ class Opened:
         model, ids = self._model(asked.step), self._ids(asked, cropped=True)
         if len(asked.numbers) > MOST_DRAWN:
             raise TooMuch("numbers: at most {most:,}", most=MOST_DRAWN)
-        settings = {key: value for key, value in asked.sampling.items() if value is not None}
+        settings = {key: value for key, value in (asked.sampling or {}).items() if value is not None}
         sampling = Sampling.parse(settings, "next: sampling")
         start = _window_start(min(asked.prompt or len(ids), len(ids)), len(ids), model.config.context_length)
         edits = self._edits(asked.edits)
@@ -277,7 +276,8 @@ class Opened:
     def _name(self, asked: str, time: int) -> "Name":
         own, at, written = asked.removeprefix(LENS).partition(AT)
         is_lens = asked.startswith(LENS)
-        known = self.about["stream"] if is_lens else self.run.model.activation_names
+        readable = [*self.about["stream"], *self.about["contributions"]]
+        known = readable if is_lens else self.run.model.activation_names
         if own not in known:
             raise UsageError("names: no activation is called {name!r}, {hint}", name=own, hint=nearest(own, known))
         position = int(written) if written.isascii() and written.isdecimal() and len(written) < 10 else None

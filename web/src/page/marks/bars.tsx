@@ -22,14 +22,18 @@ export interface HangingProps extends Common {
   /** A line across the bar: what something else says. */
   lines?: Numbers;
   height?: number;
-  /** Room at the left for the scale. */
   unit: string;
+  /** Lines of short texts beneath, one text for each token; the bold ones stand out. */
+  notes?: readonly (readonly { text: string; bold?: boolean }[])[];
   say(column: number): string;
   number?: Written;
 }
 
-export function hangingScene(given: Pick<HangingProps, "tokens" | "columns" | "values" | "lines" | "height" | "unit" | "number">, look: Theme): Scene {
-  const { tokens, columns, values, lines, height = 84, unit, number = written } = given;
+/** The height of a line of notes. */
+export const NOTE = 22;
+
+export function hangingScene(given: Pick<HangingProps, "tokens" | "columns" | "values" | "lines" | "height" | "unit" | "number" | "notes">, look: Theme): Scene {
+  const { tokens, columns, values, lines, height = 84, unit, notes = [], number = written } = given;
   const inks = INKS[look];
   const most = Math.max(reach(values, 0.5), lines ? reach(lines, 0.5) : 0) * 1.02;
   const down = (value: number) => (Math.max(0, value) / most) * height;
@@ -54,12 +58,16 @@ export function hangingScene(given: Pick<HangingProps, "tokens" | "columns" | "v
       shapes.push({ kind: "rect", x: x - over, y: y - 1, w: thick + 2 * over, h: 2, fill: css(inks.ink) });
     }
   });
-  return { width: right + 44, height: height + 6, shapes };
+  notes.forEach((line, index) => line.forEach(({ text, bold }, at) => {
+    const size = Math.min(12.5, (widthOf(columns, at) - 1) / (0.56 * [...text].length || 1));
+    if (text && size >= 7.5) shapes.push({ kind: "text", x: centre(columns, at), y: height + 22 + index * NOTE, text, size, anchor: "middle", bold, fill: css(bold ? inks.ink : inks.soft) });
+  }));
+  return { width: right + 44, height: height + 8 + notes.length * NOTE, shapes };
 }
 
 export function Hanging(props: HangingProps) {
-  const { tokens, columns, values, lines, height = 84, unit, number, say } = props;
-  const scene = useScene(() => hangingScene({ tokens, columns, values, lines, height, unit, number }, theme.value), [tokens, columns, values, lines, height, unit, number]);
+  const { tokens, columns, values, lines, height = 84, unit, number, notes, say } = props;
+  const scene = useScene(() => hangingScene({ tokens, columns, values, lines, height, unit, number, notes }, theme.value), [tokens, columns, values, lines, height, unit, number, notes]);
   const cells = lattice({ rows: 1, columns: tokens.length, edges: columns.edges, tall: height, rowName: () => unit, say: ({ column }) => say(column) });
   return <Drawn {...props} scene={scene} lattice={cells} canvas={tokens.length > 200} />;
 }

@@ -94,14 +94,14 @@ function hashed(text: string): number {
 
 /** What stays of a piece without the mark of a space before it, without accents and capitals, and without a common ending. */
 export function stem(token: string): string {
-  const bare = token.replace(/^[\s\u0120\u2581\u010a#]+/, "").normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
+  const bare = token.replace(/^[\s\u0120\u2581\u010a#\u2423\u21b5\u21e5]+/, "").normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
   return bare.length > 4 ? bare.replace(/(?:ing|ed|es|ly|s|'s|mente|ando|endo|ar|er|ir|os|as)$/, "") : bare;
 }
 
 const glasses: Record<Theme, Map<string, Rgb>> = { light: new Map(), dark: new Map() };
 
 function onPaper(token: string): Rgb {
-  if (!/\S/.test(token) || token === "\u0120" || token === "\u2581") return INKS.light.clear;
+  if (!/[^\s\u0120\u2581\u010a\u2423\u21b5\u21e5\u240d\u237d]/.test(token)) return INKS.light.clear;
   const bare = stem(token);
   if (bare.length === 1 && LETTERS[bare]) {
     const glass = rgb(LETTERS[bare]);

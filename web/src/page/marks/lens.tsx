@@ -8,21 +8,26 @@ import { paneShapes } from "./panes";
 import { Scene, Shape } from "./scene";
 import { theme } from "./theme";
 
-export interface LensCell { token: string; probability: number; right?: boolean }
+export interface LensCell { token: string; probability: number; right?: boolean; changed?: boolean }
 
 export interface LensProps extends Common {
   /** A row for each half-layer. */
-  rows: readonly { name: string; cells: readonly LensCell[] }[];
+  rows: readonly { name: string; cells: readonly LensCell[]; note?: string }[];
   columns: Columns;
   /** What came next, under a line. */
   truth?: readonly string[];
   chosen?: number;
   tall?: number;
+  /** Room for the names at the left and for notes at the right. */
+  gutter?: number;
+  margin?: number;
+  /** The name of the line of what came next. */
+  after?: string;
   say(row: number, column: number): string;
 }
 
-export function lensScene(given: Pick<LensProps, "rows" | "columns" | "truth" | "chosen" | "tall">, look: Theme): Scene {
-  const { rows, columns, truth, chosen, tall = 30 } = given;
+export function lensScene(given: Pick<LensProps, "rows" | "columns" | "truth" | "chosen" | "tall" | "gutter" | "margin" | "after">, look: Theme): Scene {
+  const { rows, columns, truth, chosen, tall = 30, gutter = 0, margin = 0, after } = given;
   const inks = INKS[look];
   const count = columns.edges.length - 1;
   const shapes: Shape[] = [];
@@ -30,30 +35,37 @@ export function lensScene(given: Pick<LensProps, "rows" | "columns" | "truth" | 
   rows.forEach(({ cells }, row) => cells.forEach((cell, column) => {
     const w = widthOf(columns, column);
     const gap = w > 12 ? 1.5 : 0;
-    const [x, y] = [columns.edges[column] + gap, row * tall + gap];
+    const [x, y] = [gutter + columns.edges[column] + gap, row * tall + gap];
     const [glass, ...letters] = paneShapes({ token: cell.token, strength: 0.12 + 0.88 * cell.probability ** 0.8 }, x, y, w - 2 * gap, tall - 2 * gap, look);
     shapes.push({ ...glass, stroke: undefined } as Shape, ...letters);
     if (cell.right && w > 5) outlines.push({ kind: "rect", x: x + 0.75, y: y + 0.75, w: w - 2 * gap - 1.5, h: tall - 2 * gap - 1.5, stroke: css(inks.leading), width: 1.5 });
+    if (cell.changed && w > 5) outlines.push({ kind: "path", d: `M${x + w - 2 * gap - 8} ${y}h8v8z`, fill: css(inks.ink) });
   }));
+  rows.forEach(({ name, note }, row) => {
+    const y = row * tall + tall / 2 + 4.5;
+    if (gutter) shapes.push({ kind: "text", x: 0, y, text: name, size: 13, bold: row === rows.length - 1, fill: css(row === rows.length - 1 ? inks.ink : inks.soft) });
+    if (margin && note) shapes.push({ kind: "text", x: gutter + columns.edges[count] + 16, y, text: note, size: 13, bold: row === rows.length - 1, fill: css(row === rows.length - 1 ? inks.ink : inks.soft) });
+  });
   shapes.push(...outlines);
   let height = rows.length * tall;
-  if (chosen !== undefined && chosen >= 0) shapes.push({ kind: "rect", x: columns.edges[chosen] - 0.5, y: 0.5, w: widthOf(columns, chosen) + 1, h: height - 1, stroke: css(inks.ink), width: 2 });
+  if (chosen !== undefined && chosen >= 0) shapes.push({ kind: "rect", x: gutter + columns.edges[chosen] - 0.5, y: 0.5, w: widthOf(columns, chosen) + 1, h: height - 1, stroke: css(inks.ink), width: 2 });
   if (truth) {
-    shapes.push({ kind: "rect", x: 0, y: height + 7, w: columns.edges[count], h: 1, fill: css(inks.leading) });
+    shapes.push({ kind: "rect", x: gutter, y: height + 7, w: columns.edges[count], h: 1, fill: css(inks.leading) });
     truth.forEach((token, column) => {
       const gap = widthOf(columns, column) > 12 ? 1.5 : 0;
-      if (token) shapes.push(...paneShapes({ token }, columns.edges[column] + gap, height + 15, widthOf(columns, column) - 2 * gap, tall - 2 * gap, look));
+      if (token) shapes.push(...paneShapes({ token }, gutter + columns.edges[column] + gap, height + 15, widthOf(columns, column) - 2 * gap, tall - 2 * gap, look));
     });
+    if (gutter && after) shapes.push({ kind: "text", x: 0, y: height + 15 + tall / 2 + 3, text: after, size: 13, fill: css(inks.ink) });
     height += 15 + tall;
   }
-  return { width: columns.edges[count] + 1, height, shapes };
+  return { width: gutter + columns.edges[count] + 1 + margin, height, shapes };
 }
 
 export function Lens(props: LensProps) {
-  const { rows, columns, truth, chosen, tall = 30, say } = props;
-  const scene = useScene(() => lensScene({ rows, columns, truth, chosen, tall }, theme.value), [rows, columns, truth, chosen, tall]);
+  const { rows, columns, truth, chosen, tall = 30, gutter = 0, margin = 0, after, say } = props;
+  const scene = useScene(() => lensScene({ rows, columns, truth, chosen, tall, gutter, margin, after }, theme.value), [rows, columns, truth, chosen, tall, gutter, margin, after]);
   const cells = lattice({
-    rows: rows.length, columns: columns.edges.length - 1, edges: columns.edges, tall, rowName: (row) => rows[row].name,
+    rows: rows.length, columns: columns.edges.length - 1, edges: columns.edges, left: gutter, tall, rowName: (row) => rows[row].name,
     say: ({ row, column }) => say(row, column),
   });
   return <Drawn {...props} scene={scene} lattice={cells} canvas={scene.shapes.length > 700} />;

@@ -1,7 +1,7 @@
 // What comes next: the most probable tokens.
 
 import { probabilities } from "../decoding/filters";
-import { largest, row } from "../numbers";
+import { largest, row } from "../rows";
 import { position, shown, temperature, text } from "../state";
 import { source } from "../state";
 import { number, t } from "../words";

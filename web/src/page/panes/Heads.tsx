@@ -1,103 +1,136 @@
-// All heads as thumbnails, one of them large, at any step of attention.
+// All heads as thumbnails, one of them large at any step of attention; the picked row as arcs over the sentence.
 
-import { glass } from "../marks/theme";
-import { Heatmap } from "../marks/heatmap";
-import { row } from "../numbers";
-import { STEPS, block, chosen, head, isOff, position, shown, source, step, toggle } from "../state";
-import type { Tensor } from "../source";
-import { N, number, t } from "../words";
-import { visible } from "./Sentence";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { differences, headMap, readOff } from "../compute/readings";
+import { Arcs } from "../marks/arcs";
+import { visible } from "../marks/colour";
+import { Heat } from "../marks/heat";
+import { Thumbnails } from "../marks/thumbnails";
+import { STEPS, block, chosen, head, isOff, position, shown, source, step, text, toggle } from "../state";
+import { N, language, number, rich, t } from "../words";
+import { Figure, Line } from "./Figure";
+import { columns, gutter, narrow, room, tokens } from "./layout";
+import { Live, Token, traced } from "./pieces";
 
-const STEP_NAMES: Record<(typeof STEPS)[number], string> = {
-  scores: N("scores"),
-  scaled: N("scaled"),
-  masked: N("masked"),
-  weights: N("weights"),
+const STEP_NAMES: Record<(typeof STEPS)[number], string> = { scores: N("scores"), scaled: N("scaled"), masked: N("masked"), weights: N("weights") };
+const STEP_SENTENCES: Record<(typeof STEPS)[number], string> = {
+  scores: N("query times key, summed"),
+  scaled: N("scores times the scale"),
+  masked: N("later tokens cannot be looked at"),
+  weights: N("softmax: each row sums to 1"),
+};
+/** What heads do, as `vitral.inspection` names it. */
+const KINDS: Record<string, string> = {
+  itself: N("itself"), previous: N("previous"), near: N("near"), first: N("first"), same: N("same"), "after same": N("after same"), word: N("word"), line: N("line"), broad: N("broad"),
 };
 
-/** One head's numbers as rows. */
-function of(value: Tensor, which: number): Float32Array | Float64Array {
-  const size = value.shape[2] * value.shape[3];
-  return value.data.subarray(which * size, (which + 1) * size);
-}
-
-function limit(cells: ArrayLike<number>): number {
-  let most = 0;
-  for (let place = 0; place < cells.length; place++) if (Number.isFinite(cells[place])) most = Math.max(most, Math.abs(cells[place]));
-  return most;
-}
+const kindOf = (kind: string | undefined): string | undefined => (kind === undefined ? undefined : KINDS[kind] ? t(KINDS[kind]) : kind);
 
 export function Heads() {
   const { about } = source.value!;
-  const { ids, values } = shown.value!;
-  const colours = ids.map((id) => glass(about.tokens[id]).fill).map((each) => (each === "transparent" ? "#9a9a94" : each));
-  const layers = Array.from({ length: about.layers }, (_, layer) => layer).filter((layer) => values[`blocks.${layer}.attn.weights`]);
-  const name = `blocks.${block.value}.attn.${step.value}`;
-  if (!layers.length || !values[name])
+  const { ids, values, compared, edits } = shown.value!;
+  const layers = useMemo(() => Array.from({ length: about.layers }, (_, layer) => layer).filter((layer) => values[`blocks.${layer}.attn.weights`]), [about, values]);
+  const at = position.value;
+  const count = ids.length;
+  const [which, layer] = [head.value, layers.includes(block.value) ? block.value : (layers[0] ?? 0)];
+  const base = `blocks.${layer}.attn`;
+  const maps = useMemo(() => layers.map((each) => Array.from({ length: about.heads }, (_, head) => ({
+    values: headMap(values[`blocks.${each}.attn.weights`], values[`blocks.${each}.attn.masked`], head),
+    name: `${each}.${head}`, kind: kindOf(about.kinds?.[each]?.[head]), off: isOff(`blocks.${each}.attn.z`, head) || isOff(`blocks.${each}.attn.out`),
+  }))), [values, edits, language.value]);
+  const [change, setChange] = useState(false);
+  const [guess, setGuess] = useState<"off" | "asked" | number>("off");
+  useEffect(() => setGuess((now) => (typeof now === "number" ? "off" : now)), [text.value, at, which, layer]);
+  const value = values[`${base}.${step.value}`];
+  const masked = values[`${base}.masked`];
+  const hasChange = change && compared !== null;
+  const map = useMemo(() => {
+    if (!value) return null;
+    const own = headMap(value, step.value === "weights" ? masked : undefined, which);
+    return hasChange ? differences(own, headMap(compared![`${base}.${step.value}`], step.value === "weights" ? compared![`${base}.masked`] : undefined, which)) : own;
+  }, [value, masked, which, step.value, hasChange, compared]);
+  const weights = maps[layers.indexOf(layer)]?.[which]?.values;
+  if (!map || !weights || !value) {
     return (
-      <section>
-        <h2>{t("Heads")}</h2>
-        <p>{t("This model has no attention.")}</p>
+      <section aria-labelledby="heads">
+        <div class="prose"><h2 id="heads">{t("Heads")}</h2><p>{t("This model has no attention.")}</p></div>
       </section>
     );
-  const cells = of(values[name], head.value);
-  const z = `blocks.${block.value}.attn.z`;
-  const picked = row(values[name], 0, head.value, position.value);
+  }
+  const row = weights.subarray(at * count, (at + 1) * count);
+  const ranked = Array.from(row, (_, source) => source).filter((source) => !Number.isNaN(row[source])).sort((one, other) => row[other] - row[one]);
+  const hidden = guess === "asked";
+  const said = readOff(values.logits);
+  const old = compared && readOff(compared.logits);
+  const kind = step.value === "weights" && !hasChange ? "share" : "signed";
+  const off = isOff(`${base}.z`, which);
+  const pick = (source: number) => setGuess(source);
+  const token = (source: number) => visible(tokens.value[source]);
   return (
     <section aria-labelledby="heads">
-      <h2 id="heads">{t("A head decides who looks at whom.")}</h2>
-      <div class="thumbnails">
-        {layers.map((layer) =>
-          Array.from({ length: about.heads }, (_, which) => (
-            <button
-              aria-pressed={layer === block.value && which === head.value}
-              onClick={() => ((block.value = layer), (head.value = which))}
-            >
-              <Heatmap
-                cells={of(values[`blocks.${layer}.attn.weights`], which)}
-                rows={ids.length}
-                columns={ids.length}
-                colours={colours}
-                label={t("Weights of head {head} of block {block}", { head: which, block: layer })}
-              />
-              {layer}.{which}
-              {isOff(`blocks.${layer}.attn.z`, which) ? ` ${t("off")}` : ""}
-            </button>
-          )),
+      <div class={narrow.value ? "" : "beside"}>
+        <div class="prose">
+          <h2 id="heads">{t("A head decides who looks at whom.")}</h2>
+          {hidden ? <p>{rich("Head {head} reads {token}. Which token will it look at? Choose it in the row of arcs.", { head: <b>{`${layer}.${which}`}</b>, token: <Token id={ids[at]} /> })}</p> : (
+            <p>
+              {typeof guess === "number" && <>{rich(guess === ranked[0] ? "Right: {token}." : "You said {token}: {weight}.", { token: <Token id={ids[guess]} />, weight: <Live value={row[guess] || 0} token={tokens.value[guess]} /> })}{" "}</>}
+              {ranked.length > 1
+                ? rich("In head {head} the token {token} looks at {first} with weight {most} and at {second} with {next}.", {
+                  head: <b>{`${layer}.${which}`}</b>, token: <Token id={ids[at]} />, first: <Token id={ids[ranked[0]]} />, most: <Live value={row[ranked[0]]} token={tokens.value[ranked[0]]} />,
+                  second: <Token id={ids[ranked[1]]} />, next: <Live value={row[ranked[1]]} token={tokens.value[ranked[1]]} />,
+                })
+                : rich("In head {head} the token {token} can only look at itself.", { head: <b>{`${layer}.${which}`}</b>, token: <Token id={ids[at]} /> })}
+            </p>
+          )}
+          <p>
+            <button class="said" onClick={() => setGuess(hidden ? "off" : "asked")}>{hidden ? t("show it") : t("guess first")}</button>{" "}
+            <button class="said" aria-pressed={off} onClick={() => toggle(`${base}.z`, which)}>{off ? t("switch it on") : t("switch it off")}</button>{" "}
+            {old && (old.ids[at] === said.ids[at]
+              ? rich("The prediction {token} goes from {before} to {after}.", { token: <Token id={said.ids[at]} />, before: <Live value={old.shares[at]} />, after: <Live value={said.shares[at]} /> })
+              : rich("The prediction was {old} with {before}; now it is {token} with {after}.", { old: <Token id={old.ids[at]} />, before: <Live value={old.shares[at]} />, token: <Token id={said.ids[at]} />, after: <Live value={said.shares[at]} /> }))}
+          </p>
+        </div>
+        <Figure id="heads" label={t("All heads of the model")} python={traced(`${base}.weights`, "0")}>
+          <Thumbnails label={t("All heads: a row for each block, a map for each head")} maps={maps} tokens={tokens.value} kind="share" width={narrow.value ? room.value : Math.max(280, room.value - 460)}
+            picked={{ row: layers.indexOf(layer), column: which }} onPick={(spot) => { block.value = layers[spot.row]; head.value = spot.column; }}
+            say={({ row: line, column }) => [t("head {head}", { head: maps[line][column].name }), maps[line][column].kind, maps[line][column].off ? t("off") : ""].filter(Boolean).join(", ")} />
+        </Figure>
+      </div>
+      <Figure id="head" label={t("Head {head} of block {block}: a row for each token that looks, a column for each that is looked at", { head: which, block: layer })}
+        python={traced(`${base}.${step.value}`, `0, ${which}, ${at}`)}
+        caption={t("A row looks, a column is looked at and lends its colour; brightness is the square root of the weight, lead is minus. Faint arcs are those of the other tokens. Choose a cell to open its number.")}>
+        <Line name={<><b>{t("head {head}", { head: `${layer}.${which}` })}</b><br /><small>{maps[layers.indexOf(layer)][which].kind}</small></>}>
+          <Arcs label={hidden ? t("Choose the token that it will look at") : t("Whom {token} looks at", { token: token(at) })} tokens={tokens.value} columns={columns.value} weights={hidden ? [] : weights} row={at}
+            onPick={({ column }) => (hidden ? column <= at && pick(column) : (chosen.value = column))}
+            say={(source) => (hidden ? token(source) : `${token(at)} → ${token(source)}: ${Number.isNaN(row[source]) ? "–" : number(row[source], 3)}`)} />
+        </Line>
+        <Line name={<>{t("step")}</>}>
+          <div class="steps" role="group" aria-label={t("Step of attention")}>
+            {STEPS.map((each, place) => (
+              <>
+                {place > 0 && <span aria-hidden="true">→</span>}
+                <button aria-pressed={each === step.value} onClick={() => (step.value = each)}>{t(STEP_NAMES[each])}</button>
+              </>
+            ))}
+            {compared && <button aria-pressed={change} onClick={() => setChange(!change)}>{t("change")}</button>}
+            <em>{hasChange ? t("now less before") : t(STEP_SENTENCES[step.value])}</em>
+          </div>
+        </Line>
+        <div class="in-gutter" style={{ marginLeft: narrow.value ? "0" : undefined }}>
+          <Heat label={t("Head {head} of block {block}: a row for each token that looks, a column for each that is looked at", { head: which, block: layer })} values={hidden ? map.map((each, place) => (Math.floor(place / count) === at ? NaN : each)) : map}
+            tokens={tokens.value} kind={kind} columns={columns.value} row={at} gutter={gutter.value} picked={{ row: at, column: hidden ? at : (ranked[0] ?? at) }}
+            say={({ row: time, column }) => `${token(time)} → ${token(column)}: ${number(map[time * count + column], 4)}`} onPick={(spot) => (chosen.value = spot.row)} />
+        </div>
+        {!hidden && !narrow.value && (
+          <div class="in-gutter numbers-row" aria-hidden="true" style={{ paddingLeft: `${gutter.value}px` }}>
+            <span class="row-name" style={{ width: `${gutter.value - 12}px` }}>{t("the row")}</span>
+            {ids.map((_, source) => {
+              const wide = columns.value.edges[source + 1] - columns.value.edges[source];
+              return <span style={{ width: `${wide}px` }} class={source === ranked[0] && step.value === "weights" ? "most" : ""}>{wide > 27 && !Number.isNaN(map[at * count + source]) ? number(map[at * count + source]) : ""}</span>;
+            })}
+          </div>
         )}
-      </div>
-      <div class="steps" role="group" aria-label={t("Step of attention")}>
-        {STEPS.map((each) => (
-          <button aria-pressed={each === step.value} onClick={() => (step.value = each)}>
-            {t(STEP_NAMES[each])}
-          </button>
-        ))}
-        <button aria-pressed={isOff(z, head.value)} onClick={() => toggle(z, head.value)}>
-          {isOff(z, head.value) ? t("switch it on") : t("switch it off")}
-        </button>
-      </div>
-      <div class="large">
-        <Heatmap
-          cells={cells}
-          rows={ids.length}
-          columns={ids.length}
-          colours={colours}
-          limit={limit(cells)}
-          row={position.value}
-          label={t("Head {head} of block {block}: a row for each token that looks, a column for each that is looked at", {
-            head: head.value,
-            block: block.value,
-          })}
-          onPick={(at) => (chosen.value = at)}
-        />
-      </div>
-      <p class="receipt">
-        {ids.map((id, place) => (
-          <span>
-            {visible(about.tokens[id])} {number(picked[place])}{" "}
-          </span>
-        ))}
-      </p>
+      </Figure>
     </section>
   );
 }

@@ -1,27 +1,36 @@
-// The sentence: what is typed, and its tokens.
+// The sentence: what is typed, its tokens as panes, and how the model rated each beside a table that only counted.
 
-import { glass } from "../marks/theme";
-import { chosen, cropped, encoded, ids, position, source, text } from "../state";
-import { plural, t } from "../words";
+import { signal, useSignalEffect } from "@preact/signals";
+import { useMemo } from "preact/hooks";
+import { mean, surprisals, surprise } from "../compute/readings";
+import { Hanging } from "../marks/bars";
+import { visible } from "../marks/colour";
+import { Panes } from "../marks/panes";
+import { CountsData, Ngrams } from "../ngrams";
+import { chosen, cropped, encoded, ids, position, shown, source, text } from "../state";
+import { language, number, plural, rich, t } from "../words";
+import { Figure, Line } from "./Figure";
+import { columns, narrow, tokens } from "./layout";
+import { explained, Live, Token, traced } from "./pieces";
 
-/** The text of a token for a person: a space and a line break are seen. */
-export const visible = (token: string): string => (token === " " ? "␣" : token === "\n" ? "↵" : token);
+export { Token } from "./pieces";
+export { visible } from "../marks/colour";
 
-export function Token({ id }: { id: number }) {
-  const token = source.value!.about.tokens[id];
-  const { fill, ink } = glass(token);
-  return (
-    <b class="glass" style={{ background: fill, color: ink }}>
-      {visible(token)}
-    </b>
-  );
+/** The counts that the page carries, once they are unpacked. */
+export const counts = signal<Ngrams | null>(null);
+
+export function useCounts(): void {
+  useSignalEffect(() => {
+    const data = source.value?.about.counts as CountsData | undefined;
+    if (data && !counts.peek()) void Ngrams.open(data).then((opened) => (counts.value = opened));
+  });
 }
 
 export function Sentence() {
   const { unseen } = encoded.value;
   return (
     <section class="sentence" aria-labelledby="sentence">
-      <h2 id="sentence">{t("The sentence")}</h2>
+      <h2 id="sentence" class="unseen">{t("The sentence")}</h2>
       <input
         type="text"
         spellcheck={false}
@@ -33,14 +42,7 @@ export function Sentence() {
           chosen.value = -1;
         }}
       />
-      <div class="tokens" role="listbox" aria-label={t("Tokens")}>
-        {ids.value.map((id, place) => (
-          <button role="option" aria-selected={place === position.value} title={t("token {id}", { id })} onClick={() => (chosen.value = place)}>
-            <Token id={id} />
-          </button>
-        ))}
-      </div>
-      <p role="status">
+      <p role="status" class="remark">
         {!ids.value.length && t("Type a few letters: the model reads them and says what comes next.")}
         {unseen.length > 0 &&
           plural(unseen.length, "The model has never seen {which}; it is left out.", "The model has never seen {which}; they are left out.", {
@@ -49,5 +51,55 @@ export function Sentence() {
         {cropped.value > 0 && plural(cropped.value, "The sentence is too long: the first token is left out.", "The sentence is too long: the first {n} tokens are left out.")}
       </p>
     </section>
+  );
+}
+
+/** The panes of the sentence; they stay on the screen. */
+export function SentenceLine() {
+  const { ids } = shown.value!;
+  const panes = useMemo(() => tokens.value.map((token) => ({ token })), [tokens.value]);
+  return (
+    <div class="sentence-line">
+      <Line name={<>{plural(ids.length, "{n} token", "{n} tokens")}<br /><small>{t("choose one: ← →")}</small></>}>
+        <Panes label={t("The tokens of the sentence")} panes={panes} columns={columns.value} chosen={position.value} open={position.value === ids.length - 1 ? "?" : undefined}
+          height={narrow.value ? 40 : 48} say={(at) => t("{token}, token {id}, place {place}", { token: visible(tokens.value[at]), id: String(ids[at]), place: at + 1 })}
+          onPick={({ column }) => (chosen.value = column)} />
+      </Line>
+    </div>
+  );
+}
+
+const ordinal = (rank: number): string => (language.value === "pt" ? `${rank}º` : `${rank}${rank % 100 > 10 && rank % 100 < 14 ? "th" : ["th", "st", "nd", "rd"][rank % 10] ?? "th"}`);
+
+export function Surprise() {
+  useCounts();
+  const { ids, values, compared } = shown.value!;
+  const own = useMemo(() => surprise(values.logits, ids), [values, ids]);
+  const before = useMemo(() => compared && surprise(compared.logits, ids).losses, [compared, ids]);
+  const counted = useMemo(() => counts.value && surprisals(counts.value.probabilities(ids)), [counts.value, ids]);
+  const lines = before ?? counted ?? undefined;
+  const notes = useMemo(() => [
+    Array.from(own.ranks, (rank) => ({ text: rank ? ordinal(rank) : "", bold: rank > 1 })),
+    ids.map((id) => ({ text: String(id) })),
+  ], [own, ids, language.value]);
+  if (ids.length < 2) return null;
+  const worst = own.losses.reduce((best, each, place) => (place && !(each <= own.losses[best]) ? place : best), 1);
+  const name = source.value!.about.tokens[ids[worst]];
+  return (
+    <Figure id="surprise" label={t("How surprised the model was at each token")} command={explained()} python={traced("logits", "0, :-1]").replace(/\]$/, "") + ".log_softmax(-1)"}
+      caption={<>
+        {t("A bar is the model's surprise at a token, −ln p.")}{" "}
+        {before ? t("The line across it is its surprise with everything switched on.")
+          : counted ? plural(counts.value!.order, "The line across it is that of a table that counted every token of the same text.", "The line across it is that of a table that counted every {n} tokens of the same text.") : ""}{" "}
+        {rich("It expected {token} least: {loss} nats, place {rank}.", { token: <Token id={ids[worst]} />, loss: <Live value={own.losses[worst]} token={name} />, rank: String(own.ranks[worst]) })}{" "}
+        {lines ? rich(before ? "Over this sentence {model} nats a token, before {other}." : "Over this sentence {model} nats a token, the table {other}.", { model: <Live value={mean(own.losses)} />, other: <Live value={mean(lines)} /> })
+          : rich("Over this sentence {model} nats a token.", { model: <Live value={mean(own.losses)} /> })}
+      </>}>
+      <Line name={<><div style={{ height: narrow.value ? "auto" : "92px" }}>{t("surprise")}</div>{!narrow.value && <><div class="note">{t("place")}</div><div class="note">{t("id")}</div></>}</>}>
+        <Hanging label={t("How surprised the model was at each token")} tokens={tokens.value} columns={columns.value} values={own.losses} lines={lines} notes={notes} unit={t("nats")}
+          number={number} onPick={({ column }) => (chosen.value = column)}
+          say={(at) => at ? t("{token}: {loss} nats, place {rank}", { token: visible(tokens.value[at]), loss: number(own.losses[at], 3), rank: own.ranks[at] }) + (lines ? ` · ${number(lines[at], 3)}` : "") : t("nothing comes before the first token")} />
+      </Line>
+    </Figure>
   );
 }

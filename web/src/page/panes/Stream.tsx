@@ -1,60 +1,115 @@
-// The residual stream read as a token after every half-layer: the logit lens.
+// The stream read off as a token after every half-layer, its length, and what each part says of one token rather than another.
 
+import { signal } from "@preact/signals";
+import { useMemo } from "preact/hooks";
 import { LENS } from "../carried";
-import { probabilities } from "../decoding/filters";
-import { largest, row } from "../numbers";
-import { isOff, position, shown, source, toggle } from "../state";
-import { number, t } from "../words";
-import { Token } from "./Sentence";
+import { attribution, lengthAt, readOff } from "../compute/readings";
+import { visible } from "../marks/colour";
+import { Lens } from "../marks/lens";
+import { Walk } from "../marks/walk";
+import { largest, row } from "../rows";
+import { chosen, position, shown, source } from "../state";
+import { language, number, plural, rich, t } from "../words";
+import { Figure } from "./Figure";
+import { columns, gutter, margin, narrow, tokens, width } from "./layout";
+import { contributionName, Live, placeName, quoted, Token, traced } from "./pieces";
 
-/** What a place of the stream is called. */
-export function placeName(name: string): string {
-  if (name === "embed") return t("embedding");
-  const [, block, point] = name.split(".");
-  return point === "resid_mid" ? t("block {block} · attention", { block: Number(block) }) : t("block {block} · feed-forward", { block: Number(block) });
-}
+export { placeName } from "./pieces";
+
+/** The two tokens that are compared; -1: the likeliest, and the likeliest of the others. */
+export const rivals = signal<[number, number]>([-1, -1]);
+
+const OFFERED = 12;
 
 export function Stream() {
   const { about } = source.value!;
-  const { ids, values } = shown.value!;
+  const { ids, values, compared } = shown.value!;
+  const at = position.value;
+  const read = useMemo(() => about.stream.map((name) => readOff(values[LENS + name])), [values]);
+  const before = useMemo(() => compared && about.stream.map((name) => readOff(compared[LENS + name])), [compared]);
+  const last = about.stream.length - 1;
+  const lengths = about.stream.map((name) => lengthAt(values[name], at));
+  const rows = useMemo(() => about.stream.map((name, line) => ({
+    name: placeName(name),
+    note: `${number(read[line].shares[at])}   ‖${number(lengths[line], 1)}‖`,
+    cells: ids.map((_, place) => ({
+      token: about.tokens[read[line].ids[place]], probability: read[line].shares[place], right: place + 1 < ids.length && read[line].ids[place] === ids[place + 1],
+      changed: before !== null && before[line].ids[place] !== read[line].ids[place],
+    })),
+  })), [read, before, at, language.value]);
+  const truth = useMemo(() => [...tokens.value.slice(1), ""], [tokens.value]);
+  const right = ids.slice(1).filter((id, place) => read[last].ids[place] === id).length;
+  const late = ids.slice(1).filter((id, place) => read[last].ids[place] === id && read.slice(0, -1).every((line) => line.ids[place] !== id)).length;
   return (
     <section aria-labelledby="stream">
-      <h2 id="stream">{t("When does it know?")}</h2>
-      <table class="lens">
-        <caption>{t("What the stream says after every half-layer, read by the model's own head.")}</caption>
-        <tbody>
-          {about.stream.map((name) => (
-            <tr>
-              <th scope="row">{placeName(name)}</th>
-              {ids.map((_, place) => {
-                const [best] = largest(row(values[LENS + name], 0, place), 1);
-                return (
-                  <td class={place === position.value ? "chosen" : ""}>
-                    <Token id={best} />
-                  </td>
-                );
-              })}
-              <td class="number">
-                {number(Math.max(...probabilities(row(values[LENS + name], 0, position.value), 1)))}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-      <p class="switches">
-        {about.contributions.map((name) => (
-          <label>
-            <input type="checkbox" checked={!isOff(name)} onChange={() => toggle(name)} /> {contributionName(name)}
-          </label>
-        ))}
-      </p>
+      <div class="prose">
+        <h2 id="stream">{t("When does it know?")}</h2>
+        <p>
+          {t("Read the stream off as a token after every half-layer, and watch it make up its mind. An outline means: right.")}{" "}
+          {ids.length > 1 && plural(ids.length - 1, "{right} of {n} token ends right, {late} only in the last half-layer.", "{right} of {n} tokens end right, {late} of them only in the last half-layer.", { right, late })}{" "}
+          {rich("After {token} it first says {first}, and ends with {end} {probability}.", {
+            token: <Token id={ids[at]} />, first: <Token id={read[0].ids[at]} />, end: <Token id={read[last].ids[at]} />, probability: <Live value={read[last].shares[at]} token={about.tokens[read[last].ids[at]]} />,
+          })}
+        </p>
+      </div>
+      <Figure id="lens" label={t("What the stream says after every half-layer, read by the model's own head.")} python={`run.inspect(${quoted()})["lens"]`}
+        caption={<>{t("Each cell is the likeliest token there, in its glass, as strong as it is likely. At the right of the chosen column: the probability, and between bars the length of the stream.")}{" "}{before && t("A dark corner marks a cell that says something else than with everything switched on.")}</>}>
+        <div class="in-gutter">
+          <Lens label={t("What the stream says after every half-layer, read by the model's own head.")} rows={rows} columns={columns.value} truth={truth} chosen={at} gutter={gutter.value} margin={narrow.value ? 0 : margin.value + 34} after={t("what came next")}
+            tall={narrow.value ? 26 : 30} picked={{ row: last, column: at }} onPick={({ column }) => (chosen.value = column)}
+            say={(line, column) => t("{place}, after {token}: {said} with {probability}", { place: placeName(about.stream[line]), token: visible(tokens.value[column]), said: visible(about.tokens[read[line].ids[column]]), probability: number(read[line].shares[column]) })} />
+        </div>
+      </Figure>
+      <Rather />
     </section>
   );
 }
 
-function contributionName(name: string): string {
-  const [, block, part] = name.split(".");
-  const places = { block: Number(block) };
-  if (part === "attn") return t("attention of block {block}", places);
-  return part === "mlp" ? t("feed-forward of block {block}", places) : t("LSTM of block {block}", places);
+function Rather() {
+  const { about } = source.value!;
+  const { values, compared } = shown.value!;
+  const at = position.value;
+  const logits = row(values.logits, 0, at);
+  const offered = largest(logits, OFFERED);
+  const known = (id: number) => id >= 0 && id < about.vocabulary;
+  const one = known(rivals.value[0]) ? rivals.value[0] : offered[0];
+  const other = known(rivals.value[1]) && rivals.value[1] !== one ? rivals.value[1] : offered.find((id) => id !== one)!;
+  const made = useMemo(() => attribution(values, about, at, one, other), [values, at, one, other]);
+  const before = useMemo(() => compared && attribution(compared, about, at, one, other).total, [compared, at, one, other]);
+  const terms = useMemo(() => made.terms.map(({ name, value }) => ({ name: name === null ? t("biases") : made.kind === "parts" ? contributionName(name) : placeName(name), value })), [made, language.value]);
+  const extreme = (sign: number) => made.terms.reduce((best, term, place) => (sign * term.value > sign * made.terms[best].value ? place : best), 0);
+  const [up, down] = [extreme(1), extreme(-1)];
+  const named = (id: number) => <Token id={id} />;
+  const select = (which: 0 | 1, id: number, label: string) => (
+    <select aria-label={label} value={id} onChange={(event) => {
+      const next: [number, number] = [one, other];
+      next[which] = Number(event.currentTarget.value);
+      rivals.value = next;
+    }}>
+      {[...new Set([...offered, id])].map((each) => <option value={each}>{visible(about.tokens[each])}</option>)}
+    </select>
+  );
+  if (other === undefined) return null;
+  return (
+    <>
+      <div class="prose">
+        <h3>{rich("Why {one} rather than {other}?", { one: named(one), other: named(other) })}</h3>
+        <p>
+          {made.kind === "parts" ? t("Each part of the stream pushes.") : t("In this model a norm lies between the parts and the stream, so these are the steps of the lens.")}{" "}
+          {rich("{part} says {one} by {value},", { part: <em>{terms[up].name}</em>, one: named(one), value: <Live value={made.terms[up].value} token={about.tokens[one]} /> })}{" "}
+          {made.terms[down].value < 0 && rich("{part} says {other} by {value}.", { part: <em>{terms[down].name}</em>, other: named(other), value: <Live value={-made.terms[down].value} token={about.tokens[other]} /> })}{" "}
+          {rich("The sum is {total}: odds of {odds} to 1.", { total: <Live value={made.total} />, odds: <Live value={Math.exp(Math.abs(made.total))} token={about.tokens[made.total >= 0 ? one : other]} /> })}{" "}
+          {before !== null && rich("With everything switched on it is {total}.", { total: <Live value={before} /> })}
+        </p>
+        <p class="choose">{rich("Compare {one} with {other}.", { one: select(0, one, t("one token")), other: select(1, other, t("the other token")) })}</p>
+      </div>
+      <Figure id="rather" label={t("What each part of the stream says of one token rather than the other")} python={`logits = ${traced("logits", `0, ${at}`)}; logits[${one}] - logits[${other}]`}
+        caption={made.kind === "parts"
+          ? t("The logit of one token less that of the other, as a sum of what the embedding and every half-layer wrote to this stream, with the final norm's scale held at this position; the biases of the final norm and of the head are the last step. The terms sum to the difference.")
+          : t("Each step is how far the lens moves in that half-layer. The steps sum to the difference of the logits.")}>
+        <Walk label={t("What each part of the stream says of one token rather than the other")} terms={terms} total={made.total} width={Math.min(width.value, 1040)} plus={about.tokens[one]} minus={about.tokens[other]}
+          gutter={gutter.value} number={number} say={(line) => `${terms[line].name}: ${number(terms[line].value, 4)}`} />
+      </Figure>
+    </>
+  );
 }

@@ -1,0 +1,114 @@
+// A figure: marks and their caption, and a small menu to carry it away: SVG, PNG, the command, the Python line, an address.
+
+import { ComponentChildren } from "preact";
+import { useMemo, useRef, useState } from "preact/hooks";
+import { Collected, Collector } from "../marks/drawn";
+import { Scene, together, toPNG, toSVG } from "../marks/scene";
+import { theme } from "../marks/theme";
+import { figure, source, written } from "../state";
+import { t } from "../words";
+
+interface Props {
+  /** Its name in an address: small letters and hyphens. */
+  id: string;
+  /** What it shows, as a sentence. */
+  label: string;
+  caption?: ComponentChildren;
+  /** The command and the Python line that make the same numbers. */
+  command?: string;
+  python?: string;
+  children: ComponentChildren;
+}
+
+/** The scenes of a figure's marks, at their places in it. */
+function useCollected() {
+  return useMemo(() => {
+    const parts = new Set<() => { scene: Scene; node: HTMLElement }>();
+    const collected: Collected = {
+      add(part) {
+        parts.add(part);
+        return () => parts.delete(part);
+      },
+    };
+    const scene = () => {
+      const placed = [...parts].map((part) => part()).map((part) => ({ scene: part.scene, box: part.node.getBoundingClientRect() }));
+      const left = Math.min(...placed.map(({ box }) => box.left));
+      const top = Math.min(...placed.map(({ box }) => box.top));
+      return together(placed.map(({ scene, box }) => ({ scene, x: box.left - left + 12, y: box.top - top + 12 })));
+    };
+    return { collected, scene };
+  }, []);
+}
+
+function save(blob: Blob, name: string): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+export function Figure({ id, label, caption, command, python, children }: Props) {
+  const { collected, scene } = useCollected();
+  if (figure.value && figure.value !== id) return null;
+  return (
+    <figure id={`figure-${id}`} aria-label={label}>
+      <Collector.Provider value={collected}>{children}</Collector.Provider>
+      <Menu id={id} label={label} command={command} python={python} scene={scene} />
+      {caption && <figcaption>{caption}</figcaption>}
+      {python && <p class="receipt">{python}</p>}
+    </figure>
+  );
+}
+
+function Menu({ id, label, command, python, scene }: Pick<Props, "id" | "label" | "command" | "python"> & { scene(): Scene }) {
+  const [said, setSaid] = useState("");
+  const details = useRef<HTMLDetailsElement>(null);
+  const done = (what: string) => {
+    setSaid(what);
+    if (details.current) details.current.open = false;
+    setTimeout(() => setSaid(""), 2500);
+  };
+  const name = `${source.value!.about.name}-${id}`;
+  const copy = async (text: string) => {
+    try {
+      await navigator.clipboard.writeText(text);
+      done(t("Copied."));
+    } catch {
+      done(text);
+    }
+  };
+  const address = () => {
+    const fragment = [...written().split("&").filter((each) => each && !each.startsWith("f=")), `f=${id}`].join("&");
+    return `${location.href.split("#")[0]}#${fragment}`;
+  };
+  return (
+    <div class="menu">
+      <span role="status">{said}</span>
+      <details ref={details} onKeyDown={(event) => {
+        if (event.key !== "Escape" || !details.current?.open) return;
+        details.current.open = false;
+        details.current.querySelector("summary")?.focus();
+      }}>
+        <summary aria-label={t("Carry this figure away: {figure}", { figure: label })}>⋯</summary>
+        <ul>
+          <li><button onClick={() => { save(new Blob([toSVG(scene(), label, theme.value)], { type: "image/svg+xml" }), `${name}.svg`); done(t("Saved.")); }}>{t("Save as SVG")}</button></li>
+          <li><button onClick={() => void toPNG(scene(), theme.value).then((blob) => { save(blob, `${name}.png`); done(t("Saved.")); })}>{t("Save as PNG")}</button></li>
+          {command && <li><button onClick={() => void copy(command)}>{t("Copy the command")}</button></li>}
+          {python && <li><button onClick={() => void copy(python)}>{t("Copy the Python line")}</button></li>}
+          <li><button onClick={() => void copy(address())}>{t("Copy the address of this figure alone")}</button></li>
+        </ul>
+      </details>
+    </div>
+  );
+}
+
+/** A line of a figure: its name in the gutter, and the mark in the grid. */
+export function Line({ name, children }: { name: ComponentChildren; children: ComponentChildren }) {
+  return (
+    <div class="line">
+      <div class="line-name">{name}</div>
+      <div class="line-mark">{children}</div>
+    </div>
+  );
+}

@@ -1,0 +1,28 @@
+// The page's one grid: the columns of the sentence, which all figures share, and the room beside them.
+
+import { computed, signal } from "@preact/signals";
+import { Columns, layOut } from "../marks/columns";
+import { position, shown, source } from "../state";
+
+/** The width of the page's content, as it was measured. */
+export const width = signal(0);
+
+/** So narrow that names lie above figures and not beside them. */
+export const narrow = computed(() => width.value < 720);
+/** Room for names at the left of the columns. */
+export const gutter = computed(() => (narrow.value ? 0 : 144));
+/** Room at the right of the columns: the chosen token's stream and what it says. */
+export const lane = computed(() => (narrow.value ? 40 : width.value > 1300 ? 132 : 104));
+export const margin = computed(() => (narrow.value ? 36 : 104));
+/** The width of a figure of its own beside the gutter. */
+export const room = computed(() => Math.max(0, width.value - gutter.value));
+
+/** The tokens that are shown. */
+export const tokens = computed<string[]>(() => {
+  const about = source.value?.about;
+  return about && shown.value ? shown.value.ids.map((id) => about.tokens[id]) : [];
+});
+
+export const columns = computed<Columns>(() =>
+  layOut(tokens.value, Math.max(80, room.value - lane.value - margin.value - 58), position.value, width.value > 1300 ? 50 : 44, narrow.value ? 17 : 19),
+);
