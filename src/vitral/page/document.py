@@ -52,8 +52,12 @@ def page_document(content: "PageContent") -> str:
 
 
 def served_document() -> str:
-    """The page of a server on this machine: it holds nothing of a run, and asks for everything with its token."""
-    return _document("Vitral", {"words": as_text(words()), "served": "{}"}, SERVER)
+    """The page of a server on this machine: it holds nothing of a run, and asks for everything with its token.
+
+    In English it has no words either: reading the catalogues takes longer than all else.
+    """
+    known = {} if language() == "en" else words()
+    return _document("Vitral", {"words": as_text(known), "served": "{}"}, SERVER)
 
 
 def served_policy() -> str:

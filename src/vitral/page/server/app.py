@@ -2,6 +2,7 @@
 
     GET  /        the page
     GET  /runs    [{"id", "name"}]
+    GET  /words   the page's sentences in other languages
     POST /about   {"run"}                                  what the page says of a run, as JSON
     POST /trace   {"run", "ids" or "text", "names", ...}   named values as safetensors
     POST /next    {"run", "ids", "numbers", ...}           drawn tokens, one frame each, as they are made
@@ -12,6 +13,8 @@ of their own when the page has been sent or first asks for something.
 
 import asyncio
 import json
+import os
+import traceback
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -26,16 +29,21 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from vitral.core.errors import VitralError
+from vitral.core.errors import TRACEBACK, VitralError
 from vitral.core.language import _
-from vitral.page.document import served_document, served_policy
+from vitral.page.document import as_text, served_document, served_policy
 from vitral.page.server.security import Guard
+from vitral.page.words import words
 
 if TYPE_CHECKING:
     from vitral.page.server.runs import Runs
 
 MOST_BODY = 1 << 20
 """Bytes of a request."""
+LEFT = 499
+"""Status of an answer to nobody."""
+LONGEST = 200
+"""Characters of a foreign error that are told."""
 
 
 class Server:
@@ -58,12 +66,13 @@ class Server:
         routes = [
             Route("/", self.document, methods=["GET"]),
             Route("/runs", self.listed, methods=["GET"]),
+            Route("/words", self.words, methods=["GET"]),
             Route("/about", self.about, methods=["POST"]),
             Route("/trace", self.trace, methods=["POST"]),
             Route("/next", self.next, methods=["POST"]),
         ]
         guard = Middleware(Guard, token=token, hosts=hosts, policy=served_policy())  # pyright: ignore
-        handlers: dict[Any, Any] = {VitralError: _refused, HTTPException: _not_there, Exception: _failed}
+        handlers: dict[Any, Any] = {VitralError: _refused, HTTPException: _not_there, ClientDisconnect: _left}
         return Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)
 
     async def document(self, request: Request) -> Response:
@@ -75,6 +84,10 @@ class Server:
         named = [{"id": place, "name": path.resolve().name} for place, path in enumerate(self.paths)]
         return JSONResponse(named)
 
+    async def words(self, request: Request) -> Response:
+        """The words of other languages."""
+        return Response(await self._run(lambda: as_text(words())), media_type="application/json")
+
     async def about(self, request: Request) -> Response:
         """What the page says of a run."""
         given = await _json(request)
@@ -85,7 +98,7 @@ class Server:
         given = await _json(request)
         async with self.turn:
             if await request.is_disconnected():  # a later keystroke has overtaken it
-                return Response(status_code=499)
+                return Response(status_code=LEFT)
             found = await self._called("trace", given)
         return Response(found.values, media_type="application/octet-stream", headers=found.headers)
 
@@ -109,7 +122,15 @@ class Server:
         return await self._run(lambda: getattr(self._opened(), method)(given))
 
     async def _run(self, call: Callable[[], Any]) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self.worker, call)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self.worker, call)
+        except VitralError:
+            raise
+        except Exception as error:
+            if os.environ.get(TRACEBACK) == "1":
+                traceback.print_exception(error)
+            told = f"{type(error).__name__}: {str(error)[:LONGEST]}"
+            raise HTTPException(500, _("a fault of Vitral ({error})", error=told)) from None
 
     def _opened(self) -> "Runs":
         if self._runs is None:
@@ -133,7 +154,9 @@ async def _json(request: Request) -> Any:
     try:
         given = json.loads(bytes(body))
     except (ValueError, RecursionError) as error:
-        raise HTTPException(400, _("the request is not JSON ({error})", error=ascii(str(error))[1:-1][:200])) from None
+        raise HTTPException(
+            400, _("the request is not JSON ({error})", error=ascii(str(error))[1:-1][:LONGEST])
+        ) from None
     if not isinstance(given, dict):
         raise HTTPException(400, _("the request is not a JSON object"))
     return given
@@ -151,7 +174,5 @@ async def _not_there(request: Request, error: HTTPException) -> Response:
     return _told(error.status_code, error.detail)
 
 
-async def _failed(request: Request, error: Exception) -> Response:
-    if isinstance(error, ClientDisconnect):
-        return Response(status_code=499)
-    return _told(500, _("a fault of Vitral ({error})", error=f"{type(error).__name__}: {str(error)[:200]}"))
+async def _left(request: Request, error: ClientDisconnect) -> Response:
+    return Response(status_code=LEFT)

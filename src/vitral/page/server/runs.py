@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-import safetensors.torch
+import numpy as np
+import safetensors.numpy
 import torch
 from pydantic import BeforeValidator, Field
 from torch import Tensor
@@ -208,7 +209,7 @@ class Opened:
         newer = self.newer()
         headers = {"x-vitral-step": str(self.run.step if asked.step is None else asked.step)}
         return Found(
-            safetensors.torch.save(values), headers | ({} if newer is None else {"x-vitral-newer": str(newer)})
+            safetensors.numpy.save(values), headers | ({} if newer is None else {"x-vitral-newer": str(newer)})
         )
 
     def drawn(self, asked: NextAsked) -> Iterator[bytes]:
@@ -228,7 +229,7 @@ class Opened:
             history = torch.tensor([ids])
             likely = distribution(logits, sampling, history=history, forbidden=self.run.tokenizer.specials)
             token = int(choose(likely, torch.tensor([number], dtype=torch.float64)))
-            raw = logits[0].detach().to("cpu", torch.float32).contiguous().numpy().astype("<f4").tobytes()
+            raw = _stored(logits[0]).astype("<f4").tobytes()
             yield struct.pack("<i", token) + raw
             reader.append(torch.tensor([token]))
             ids = [*ids, token]
@@ -363,5 +364,5 @@ def _window_start(prompt: int, total: int, context: int) -> int:
     return begin
 
 
-def _stored(value: Tensor) -> Tensor:
-    return value.detach().to("cpu", torch.float32).contiguous()
+def _stored(value: Tensor) -> np.ndarray:
+    return value.detach().to("cpu", torch.float32).contiguous().numpy()

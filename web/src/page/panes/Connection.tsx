@@ -3,7 +3,7 @@
 import { batch } from "@preact/signals";
 import { Line, Listed, Served, connection, newer } from "../served";
 import { source } from "../state";
-import { number, t } from "../words";
+import { learn, number, t } from "../words";
 
 let line: Line | null = null;
 let listed: Listed[] = [];
@@ -12,7 +12,9 @@ let listed: Listed[] = [];
 export async function connect(token: string): Promise<Served> {
   line = new Line(token);
   listed = await line.ask("/runs", (answer) => answer.json() as Promise<Listed[]>);
-  return Served.open(line, listed[0].id);
+  const opened = Served.open(line, listed[0].id);
+  learn(await line.ask("/words", (answer) => answer.json() as Promise<Record<string, Record<string, string>>>));
+  return opened;
 }
 
 /** Opens a run of the list, or the same run again where it has been trained on. */
