@@ -26,15 +26,11 @@ models are small and the trainings short; the results hold at this size. Two or 
 cores, one thread each, so FLOPs are more informative than seconds. To make a page again:
 `VITRAL_CORPORA=FOLDER vitral study NAME --budget BUDGET`, then `python docs/make_studies.py studies/NAME-BUDGET`.
 The format of a study file is described in [study-files.md](../study-files.md). The folder of each page has its data:
-`results.json` ([everything](../json.md#the-results-of-a-study)), `comparisons.csv`, `runs.csv` and `tuning.csv`.
+`results.json` ([everything](../json.md#the-results-of-a-study)), `comparisons.csv`, `runs.csv` and,
+where arms were tuned, `tuning.csv`.
 
 | study | question | run at | main result |
 | --- | --- | --- | --- |
-"""
-EARLIER = """
-Pages marked "earlier rule" were made before arms were tuned and judged by one estimator: three seeds, p values
-corrected by Holm's method, intervals not corrected, so that a sentence can contradict its interval. They will be run
-again; until then trust the numbers of their runs, not the words of their verdicts.
 """
 
 
@@ -57,11 +53,9 @@ def main(folders: list[str]) -> None:
 
 
 def _write_index() -> None:
-    """The list of all pages; of earlier ones and of studies that have not been run it says so."""
+    """The list of all pages, and of studies that have not been run."""
     with_page = [name for name in study_names() if (FOLDER / f"{name}.md").is_file()]
     text = INDEX + "".join(map(_row, with_page))
-    if not all((FOLDER / name / "results.json").is_file() for name in with_page):
-        text += EARLIER
     others = ", ".join(f"`{name}`" for name in study_names() if name not in with_page)
     text += f"\nNot run for a page yet: {others}.\n" if others else ""
     (FOLDER / "README.md").write_text(text, encoding="utf-8", newline="\n")
@@ -69,16 +63,10 @@ def _write_index() -> None:
 
 def _row(name: str) -> str:
     """A study's line in the index."""
-    results, page = FOLDER / name / "results.json", (FOLDER / f"{name}.md").read_text(encoding="utf-8")
-    if results.is_file():
-        found = json.loads(results.read_text(encoding="utf-8"))
-        finding = tomllib.loads((FOLDER / "findings.toml").read_text(encoding="utf-8")).get(name, "")
-        told = finding.format_map(_numbers(found)) if finding else found["headline"]
-        headline, budget = told.replace("|", "\\|"), found["budget"] or ""
-    else:  # a page of an earlier version
-        headline = next((line[2:] for line in page.splitlines() if line.startswith("> ")), "").replace("|", "\\|")
-        budget = next((line.split("Budget: ")[1].split(".")[0] for line in page.splitlines() if "Budget: " in line), "")
-        budget += ", earlier rule"
+    found = json.loads((FOLDER / name / "results.json").read_text(encoding="utf-8"))
+    finding = tomllib.loads((FOLDER / "findings.toml").read_text(encoding="utf-8")).get(name, "")
+    headline = (finding.format_map(_numbers(found)) if finding else found["headline"]).replace("|", "\\|")
+    budget = found["budget"] or ""
     return f"| [{name}]({name}.md) | {study_named(name).question} | {budget} | {headline} |\n"
 
 

@@ -11,8 +11,11 @@ from vitral.cli import run as cli
 from vitral.core.errors import UsageError
 from vitral.data import CharTokenizer
 from vitral.interop import import_model
+from vitral.interop.registry import first
+from vitral.interop.rewrites import Weighted
+from vitral.interop.targets.gguf import FORMS, content
 from vitral.model import ModelConfig, Transformer
-from vitral.runs import enter, summarize_run
+from vitral.runs import enter, load_run, summarize_run
 from vitral.training import continue_run
 
 TEXT = "the cat sat on the mat. " * 400
@@ -184,6 +187,11 @@ def test_the_ids_that_begin_and_end_a_text_reach_every_descendant(text: Path, tm
         for file in ("config.json", "generation_config.json"):
             said = json.loads((tmp_path / f"out-{number}" / file).read_text())
             assert {key: said[key] for key in (*ids, "pad_token_id")} == ids | {"pad_token_id": None}
+        loaded = load_run(one.path)
+        form, model = first(FORMS, Weighted(loaded.model.config, loaded.model.state_dict()))
+        found = content(form, model, loaded).vocabulary
+        assert (found.begin, found.end) == (5, 6)
+        assert "`source`" in (tmp_path / f"out-{number}" / "README.md").read_text()
 
 
 def test_a_run_of_ours_has_no_such_ids(imported: Path) -> None:

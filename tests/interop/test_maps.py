@@ -168,3 +168,20 @@ def test_a_refusal_has_the_reason_of_the_nearest_form(parts: dict[str, Any], for
     assert str(len(all_forms()) - 1) in told
     assert "\n" not in told
     assert len(told) < 250
+
+
+@pytest.mark.parametrize("name", ["mistral", "gpt-neo"])
+@pytest.mark.parametrize("sizes", [(3, 3), (3, 5)])
+def test_windows_of_several_sizes_are_refused_by_forms_that_have_one_size(name: str, sizes: tuple[int, ...]) -> None:
+    masks = {"name": "by-layer", "masks": [{"name": "window", "size": size} for size in sizes]}
+    plain = of_form(name).config.plain()
+    plain |= {"num_layers": 2, "attention": plain["attention"] | {"mask": masks}}
+    model = Transformer(ModelConfig.parse(plain), 11).eval()
+    form = all_forms()[name]
+    if len(set(sizes)) > 1:
+        with pytest.raises(UsageError, match=r"attention\.windows = 2"):
+            form.said(weighted(model))
+        return
+    written = form.write(form.said(weighted(model)).config)
+    again = form.config(Settings(written, "config.json"))
+    assert {mask.size for mask in (again.attention.mask.of(layer) for layer in range(2))} == set(sizes)

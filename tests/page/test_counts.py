@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,13 +49,18 @@ def witten_bell(train: Split, order: int, ids: Sequence[int]) -> list[float]:
     return np.exp(-WittenBell(train, VOCABULARY, order).nats(text)[-1]).tolist()
 
 
+def made(train: Split, test: Split) -> tuple[dict[str, Any], WittenBell]:
+    found = carried_counts(train, test, VOCABULARY)
+    assert found is not None
+    return found
+
+
 @needs_node
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 6])
 def test_probabilities_are_those_of_the_baselines(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counts, "MOST_ORDER", most)
     train = drawn_split(3, 2000, 1, 700, 30)
-    carried = carried_counts(train, drawn_split(4, 50), VOCABULARY)
-    assert carried is not None
+    carried, model = made(train, drawn_split(4, 50))
     assert (carried["order"], carried["counted"]) == (most, 2731)
     given = sentences(5)
     told = in_page(RATE, [{"counts": json.loads(json.dumps(carried)), "sentences": given}])[0]
@@ -64,6 +70,7 @@ def test_probabilities_are_those_of_the_baselines(most: int, monkeypatch: pytest
         assert sum(following) == pytest.approx(1, abs=1e-12)
         each = [witten_bell(train, most, [*ids, token])[-1] for token in range(0, VOCABULARY, 13)] if ids else []
         assert following[::13][: len(each)] == pytest.approx(each, rel=1e-12, abs=0)
+        assert following == pytest.approx(model.following(np.array(ids, dtype=np.int64)).tolist(), rel=1e-12, abs=0)
         assert guesses == np.argsort(-np.array(following), kind="stable")[:3].tolist()
 
 
@@ -72,11 +79,11 @@ def test_the_highest_order_that_fits_is_carried(monkeypatch: pytest.MonkeyPatch)
     sizes = []
     for order in (1, 2, 3):
         monkeypatch.setattr(counts, "MOST_ORDER", order)
-        sizes.append(len((carried_counts(train, test, VOCABULARY) or {})["data"]))
+        sizes.append(len(made(train, test)[0]["data"]))
     monkeypatch.setattr(counts, "MOST_ORDER", 6)
     assert sizes == sorted(sizes)
     for order, size in enumerate(sizes, start=1):
         monkeypatch.setattr(counts, "MOST_LETTERS", size)
-        assert (carried_counts(train, test, VOCABULARY) or {})["order"] == order
+        assert made(train, test)[0]["order"] == order
     monkeypatch.setattr(counts, "MOST_LETTERS", sizes[0] - 1)
     assert carried_counts(train, test, VOCABULARY) is None

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from vitral.cli.options import Format, FormatOption, RunArgument, Which, WhichOption
+from vitral.cli.options import Format, FormatOption, RecordedCorpusOption, RunArgument, Which, WhichOption
 from vitral.core.language import _
 
 
@@ -15,6 +15,14 @@ def bundle(
         Path | None, typer.Option("--out", "-o", help="HTML file to create.  [default: RUN.html, in this folder]")
     ] = None,
     checkpoint: WhichOption = Which.best,
+    corpus: RecordedCorpusOption = None,
+    ablations: Annotated[
+        bool | None,
+        typer.Option(
+            "--ablations/--no-ablations",
+            help="Measure on the test split what each part is worth.  [default: where it takes a few seconds]",
+        ),
+    ] = None,
     format: FormatOption = Format.text,
 ) -> None:
     """Write a run as one page that computes in any browser.
@@ -25,7 +33,7 @@ def bundle(
     from vitral.cli.screen import print_json, say
     from vitral.lab import bundle as bundle_run
 
-    made = bundle_run(run, out, checkpoint=checkpoint.value)
+    made = bundle_run(run, out, checkpoint=checkpoint.value, corpus=corpus, ablations=ablations)
     if format is Format.json:
         print_json({"path": str(made.path), "bytes": made.size})
         return

@@ -8,7 +8,7 @@ h: the n - 1 tokens before w; h': h without its first token; c: count in the tra
 T(h): number of distinct tokens after h. For an unseen h, p_n = p_{n-1}; p_0 = 1 / vocab.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -99,6 +99,36 @@ class WittenBell:
             self._counts.append(counts)
             tick()
 
+    @classmethod
+    def of_counts(cls, counts: "Sequence[Counts]", vocab_size: Count) -> "WittenBell":
+        """The model of counts that have been made (`counts_by_order`), those of order 1 first."""
+        made = cls.__new__(cls)
+        made.vocab_size, made.num_orders, made._counts = vocab_size, len(counts), list(counts)
+        return made
+
+    def following(self, tokens: Int[np.ndarray, " time"]) -> Float[np.ndarray, " vocab"]:
+        """The probability of every token after these, of the highest order.
+
+        Raises:
+            UsageError: a token is outside the vocabulary.
+        """
+        before = np.asarray(tokens, dtype=np.int64)[len(tokens) - min(len(tokens), self.num_orders - 1) :]
+        if len(before) and not 0 <= before.min() <= before.max() < self.vocab_size:
+            raise UsageError(
+                "n-grams: token {token} is outside the vocabulary of {vocab_size}",
+                token=str(before.max()),
+                vocab_size=self.vocab_size,
+            )
+        probabilities = np.full(self.vocab_size, 1 / self.vocab_size)
+        every = np.arange(self.vocab_size)
+        for order in range(1, min(self.num_orders, len(before) + 1) + 1):
+            context = 0
+            for depth, token in enumerate(before[len(before) - order + 1 :].tolist()):
+                context = self._counts[depth].number(context, token, self.vocab_size)
+            contexts = np.full(self.vocab_size, context)
+            probabilities, _ = self._counts[order - 1].interpolate(contexts, every, probabilities, self.vocab_size)
+        return probabilities
+
     def nats(self, split: Split) -> Float[np.ndarray, "orders targets"]:
         """-log p of every token except the first of each segment, one row per order.
 
@@ -177,6 +207,12 @@ class Counts:
     counts: Int[np.ndarray, " grams"]
     context_counts: Int[np.ndarray, " contexts"]
     context_kinds: Int[np.ndarray, " contexts"]
+
+    def number(self, context: int, token: int, vocab_size: int) -> int:
+        """The number of an n-gram; -1 if it is unseen, or its context is."""
+        key = context * vocab_size + token
+        place = int(np.searchsorted(self.keys, key))
+        return place if context >= 0 and place < len(self.keys) and self.keys[place] == key else -1
 
     def interpolate(
         self,

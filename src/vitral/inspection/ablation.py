@@ -73,7 +73,7 @@ def activation_means(
 
 
 @checked(first=True)
-def ablations(model: Transformer, scored: Scored) -> dict[str, Any] | None:
+def ablations(model: Transformer, scored: Scored, ways: Sequence[str] = WAYS) -> dict[str, Any] | None:
     """How much the loss rises without each head, attention sublayer, LSTM, feed-forward and block.
 
     A head is its z (`attn.z`), so that the bias of W_O stays; a sublayer is everything it adds (`attn.out`,
@@ -82,6 +82,7 @@ def ablations(model: Transformer, scored: Scored) -> dict[str, Any] | None:
     Args:
         model: in evaluation mode.
         scored: inputs and targets; the means are over the same inputs.
+        ways: of `WAYS`, those that are measured.
 
     Returns:
         None where nothing can be scored. Else `loss` (nats per token), `targets` and `rows` (their numbers), and
@@ -97,14 +98,17 @@ def ablations(model: Transformer, scored: Scored) -> dict[str, Any] | None:
     recurs = model.config.recurrence is not None
     sublayers = ["attn.out"] * has_attention + ["recurrence.out"] * recurs + ["mlp.out"] * has_mlp
     replaced = [*sublayers, *["attn.z"] * has_attention]
-    means = activation_means(model, scored.inputs, [f"blocks.{layer}.{step}" for layer in layers for step in replaced])
+    named = [f"blocks.{layer}.{step}" for layer in layers for step in replaced]
+    means = activation_means(model, scored.inputs, named) if "mean" in ways else {}
     before = loss_by_row(model, scored)
 
     def without(layer: int, *steps: str, head: int | None = None) -> dict[str, Any]:
         names = [f"blocks.{layer}.{step}" for step in steps]
         only = None if head is None else [head]
-        taps = {"zero": replace_activations(names, heads=only), "mean": replace_activations(names, means, only)}
-        return {way: effect(before, loss_by_row(model, scored, taps[way]), sampled=scored.sampled) for way in WAYS}
+        taps = {way: replace_activations(names, means if way == "mean" else None, only) for way in ways}
+        return {
+            way: effect(before, loss_by_row(model, scored, tap), sampled=scored.sampled) for way, tap in taps.items()
+        }
 
     blocks = [
         {

@@ -7,6 +7,7 @@ from typing import Any
 
 from vitral.core.errors import UsageError
 from vitral.data import SOURCES, Tokenizer
+from vitral.data.corpora import downloads
 from vitral.evaluation import NgramBaselines
 from vitral.interop.draft import PROMPT, Draft
 from vitral.interop.proof import Proof
@@ -22,6 +23,7 @@ ORDERS = (1, 2, 3, 4, 5)
 def card(run: LoadedRun, drafted: Draft, proof: Proof | None, command: str) -> str:
     """README.md of an export, in English as the hub's other cards."""
     config, record = run.model.config, run.sealed.document("corpus")
+    begun_from = run.sealed.descends_from
     parameters = count_parameters(config, run.model.vocab_size)
     origin = run.sealed.imported
     lines = [
@@ -39,7 +41,7 @@ def card(run: LoadedRun, drafted: Draft, proof: Proof | None, command: str) -> s
         "",
         "## Text",
         "",
-        *(_of_text(record) if origin is None else _of_origin(origin)),
+        *(_of_text(record, begun_from) if origin is None else _of_origin(origin, begun_from)),
         "",
         *([] if origin is not None else [*_losses(run), ""]),
         "## Proof",
@@ -75,25 +77,42 @@ def prompted(lines: Sequence[str], tokenizer: Tokenizer) -> list[str]:
     return list(lines)
 
 
-def _of_text(record: Mapping[str, Any]) -> list[str]:
+def _of_text(record: Mapping[str, Any], begun_from: str | None) -> list[str]:
     name = str(record.get("name", record.get("source", "")))
-    return [
+    lines = [
         f"Trained on `{name}`: {record.get('characters', 0):,} characters, SHA-256 `{record.get('sha256')}`.",
-        f"Licence of the text: {licence(name)}.",
+        f"Licence of the text: {licence(record)}.",
     ]
+    if begun_from is not None:
+        lines.append(f"It began with the weights of `{begun_from}`, an imported model, whose licence holds too.")
+    return lines
 
 
-def licence(name: str) -> str:
-    """The licence of a text by its name, where Vitral knows it."""
-    source = SOURCES.get(name)
-    if source is not None and source.gutenberg is not None:
-        return GUTENBERG.format(number=source.gutenberg)
-    return LICENCES.get(name, UNKNOWN)
+def licence(record: Mapping[str, Any]) -> str:
+    """The licence of a recorded text, in words."""
+    found = known_licence(record)
+    return UNKNOWN if found is None else found["sentence"].format(**found)
 
 
-def _of_origin(origin: Mapping[str, Any]) -> list[str]:
-    # A path of this machine is nobody's business.
-    name = origin.get("hub") or Path(str(origin.get("source"))).name
+def known_licence(record: Mapping[str, Any]) -> dict[str, str] | None:
+    """The licence of a recorded text, where Vitral knows it: of a bundled text, or of a file of Project Gutenberg.
+
+    A name alone says nothing: a file of one's own can have any.
+
+    Returns:
+        The `sentence`, and what stands in its places; None if the licence is not known.
+    """
+    name, path = str(record.get("source")), record.get("path")
+    if path is None:
+        return {"sentence": LICENCES[name]} if name in LICENCES else None
+    source, file = SOURCES.get(name), Path(str(path))
+    if source is None or source.gutenberg is None:
+        return None
+    is_theirs = file.name in source.files or file.parent == downloads()
+    return {"sentence": GUTENBERG, "number": str(source.gutenberg)} if is_theirs else None
+
+
+def _of_origin(origin: Mapping[str, Any], name: str | None) -> list[str]:
     revision = f", revision `{origin['revision']}`" if "revision" in origin else ""
     told = "not trained further. Its text and its licence are those of that model."
     return [f"Imported from `{name}`{revision}; {told}"]

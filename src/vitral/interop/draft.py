@@ -23,7 +23,7 @@ class Draft:
         use: lines of the model card that show how to use the export; `PROMPT` in them becomes a prompt that its
             tokenizer accepts.
         front: lines of the model card's front matter.
-        most: the greatest difference of logits allowed, as a share of the largest; None for no bound.
+        most: the greatest difference of logits allowed, as a share of the largest.
     """
 
     form: str
@@ -34,4 +34,4 @@ class Draft:
     open: Callable[[Path], Opened]
     use: Sequence[str]
     front: Sequence[str] = ()
-    most: float | None = MOST_DIFFERENCE
+    most: float = MOST_DIFFERENCE

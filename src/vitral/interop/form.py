@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from vitral.attention.masks import Window
 from vitral.core.config import shown
 from vitral.core.errors import UsageError
 from vitral.core.language import _
@@ -140,7 +141,7 @@ def facts(config: ModelConfig) -> dict[str, Any]:
     """The properties of a configuration that a form may not be able to express, by key."""
     attention, biases = config.attention, config.biases
     layers = range(config.num_layers)
-    masks = [] if attention == "none" else [getattr(attention.mask.of(layer), "name", "own") for layer in layers]
+    masks = [] if attention == "none" else [attention.mask.of(layer) for layer in layers]
     rotary = config.rotary
     return {
         "norm": "post, final_norm" if config.norm == "post" and config.has_final_norm else config.norm,
@@ -152,7 +153,8 @@ def facts(config: ModelConfig) -> dict[str, Any]:
         "positions.fraction": None if rotary is None else rotary.fraction,
         "positions.scaling": None if rotary is None or rotary.scaling is None else rotary.scaling.name,
         "attention": "none" if attention == "none" else "softmax",
-        "attention.mask": _one_mask(masks),
+        "attention.mask": _one_mask([getattr(mask, "name", "own") for mask in masks]),
+        "attention.windows": len({mask.size for mask in masks if isinstance(mask, Window)}),
         "attention.scale": None if attention == "none" else getattr(attention.scale, "name", attention.scale),
         "recurrence": config.recurrence,
         "feed_forward": str(getattr(config.feed_forward, "name", config.feed_forward)),

@@ -21,7 +21,6 @@ from vitral.runs import RunConfig, RunFolder, TrainingConfig, refuse_existing
 from vitral.runs.checkpoint import FORMAT, Checkpoint
 from vitral.runs.environment import describe_environment
 from vitral.runs.folder import IMPORTED
-from vitral.runs.identity import SPECIAL_IDS as SPECIAL_IDS
 from vitral.runs.identity import document_hash, new_identity
 
 

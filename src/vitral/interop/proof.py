@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vitral.attention.masks import Window
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
 from vitral.decoding import Sampling, generate
@@ -18,8 +19,8 @@ MOST_DIFFERENCE = 1e-5
 """Of logits, as a share of the largest."""
 GREEDY_TOKENS = 16
 BEGINS = (1, 8, 64)
-"""Tokens of the prompts; the last one is as long as the context allows, at most `LONGEST`."""
-LONGEST = 128
+"""Tokens of the prompts; the last one is as long as the context allows, at most `LONGEST`, or longer than a window."""
+LONGEST, LONGEST_WITH_WINDOW = 128, 1024
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def prove(
     form: str,
     reader: str,
     packages: Iterable[str] = (),
-    most: float | None = MOST_DIFFERENCE,
+    most: float = MOST_DIFFERENCE,
 ) -> Proof:
     """Compare a model with its export.
 
@@ -143,7 +144,7 @@ def prove(
         form: the form of the export.
         reader: the library's name.
         packages: whose versions the proof records.
-        most: the greatest difference of logits allowed, as a share of the largest; None for no bound.
+        most: the greatest difference of logits allowed, as a share of the largest.
 
     Raises:
         UsageError: the export gives other tokens, or logits or activations differ by more than `most`.
@@ -160,18 +161,18 @@ def prove(
         raise UsageError("proof: the tokenizer gives other ids in {reader}; nothing was exported", reader=reader)
     if any(prompt.equal_decoded is False for prompt in found):
         raise UsageError("proof: the tokenizer makes another text in {reader}; nothing was exported", reader=reader)
-    if most is not None and not proof.relative_difference <= most:
+    if not proof.relative_difference <= most:
         raise UsageError(
             "proof: the logits differ by {difference:.2g} of the largest; nothing was exported",
             difference=proof.relative_difference,
         )
-    if most is not None and cached is not None and not cached <= most:
+    if cached is not None and not cached <= most:
         raise UsageError(
             "proof: token by token the logits differ by {difference:.2g} of the largest; nothing was exported",
             difference=cached,
         )
     for name, difference in activations.items():
-        if most is not None and not difference <= most:
+        if not difference <= most:
             raise UsageError(
                 "proof: {name} differs by {difference:.2g} of its largest number; nothing was exported",
                 name=name,
@@ -189,11 +190,19 @@ def cannot_open(reader: str, error: BaseException) -> UsageError:
 
 def _prompts(model: Transformer, tokenizer: Tokenizer) -> list[list[int]]:
     """Beginnings of a text that the model itself writes."""
-    length = min(model.config.context_length, LONGEST)
+    length = min(model.config.context_length, max(LONGEST, min(2 * _greatest_window(model), LONGEST_WITH_WINDOW)))
     written = generate(model, tokenizer, [""], max_tokens=length, sampling=Sampling(), seed=0)[0]
     ids = [int(token) for token in tokenizer.encode(written.text)] or [tokenizer.start]
     ids = (ids * length)[:length]
     return [ids[:size] for size in sorted({*(min(size, length) for size in BEGINS), length})]
+
+
+def _greatest_window(model: Transformer) -> int:
+    attention = model.config.attention
+    if attention == "none":
+        return 0
+    masks = [attention.mask.of(layer) for layer in range(model.config.num_layers)]
+    return max((mask.size for mask in masks if isinstance(mask, Window)), default=0)
 
 
 def _compared(model: Transformer, tokenizer: Tokenizer, opened: Opened, ids: list[int]) -> PromptProof:

@@ -185,7 +185,9 @@ def by_layer(num_layers: int, rules: Callable[[int], Iterable[Rule]]) -> list[Ru
     return list(chain.from_iterable(map(rules, range(num_layers))))
 
 
-def with_biases(rule: Callable[..., Rule], ours: str, theirs: str, *details: object, bias: bool = True) -> list[Rule]:
+def weight_and_bias(
+    rule: Callable[..., Rule], ours: str, theirs: str, *details: object, bias: bool = True
+) -> list[Rule]:
     """A rule for `.weight` and, where there is one, for `.bias`."""
     parts = ("weight", "bias") if bias else ("weight",)
     return [rule(f"{ours}.{part}", f"{theirs}.{part}", *details) for part in parts]

@@ -1,5 +1,6 @@
 """What a page of a run holds, as plain data: the run, its graph with the weights, PyTorch's numbers."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
@@ -13,11 +14,12 @@ from vitral.core.files import sha256
 from vitral.core.graphs import Length, Plain, graph_with_weights
 from vitral.core.language import language
 from vitral.data import Tokenizer
-from vitral.decoding import Sampling, generate
 from vitral.inspection.lens import contribution_points, stream_points
 from vitral.interop.step_graph import step_graph
 from vitral.interop.targets.graph import graph_of_model
 from vitral.model import Transformer
+from vitral.model.counts import BYTES_FLOAT32
+from vitral.page.of_text import of_text
 from vitral.page.self_check import Checks, checks_of
 from vitral.page.tokens import carried_tokenizer
 from vitral.runs import LoadedRun
@@ -27,8 +29,10 @@ ALIGNED = 4
 KINDS = {torch.float32: "float32", torch.int32: "int32", torch.bool: "bool"}
 LENS = "x"
 """The input of the lens: vectors of the stream, [1, time, d_model]."""
-OPENING = 24
-"""Tokens of a sentence that the model writes itself."""
+MOST_BYTES = 128_000_000
+"""Of a page: more takes minutes to open, or closes the browser."""
+ROOM, LABELS = 400_000, 50
+"""Bytes of a page beside its weights: of script, graph and counts, and of each token."""
 
 
 @dataclass(frozen=True)
@@ -49,25 +53,28 @@ class PageContent:
 
 
 @checked
-def page_content(run: LoadedRun, name: str) -> PageContent:
+def page_content(run: LoadedRun, name: str, corpus: str | None = None, *, ablated: bool | None = None) -> PageContent:
     """The content of a run's page.
 
     Args:
         run: the run, on the processor in float32.
         name: what the page calls it.
+        corpus: where its text is, if it is no longer where it was.
+        ablated: whether to measure what each part is worth; if None, where it costs a few seconds.
 
     Raises:
-        UsageError: the model has no graph.
+        UsageError: the page would be too large, or the model has no graph, or its tokenizer runs in Python only.
     """
-    about = about_run(run, name)
+    require_small(run)
     graphs, weights = graphs_of(run.model)
+    about = about_run(run, name) | of_text(run, corpus, ablated=ablated)
     sentences = [list(map(int, run.tokenizer.encode(text))) for text in about["passages"]]
     return PageContent(about, graphs, weights, checks_of(run.model, run.tokenizer, sentences))
 
 
 def about_run(run: LoadedRun, name: str) -> Plain:
-    """The run as plain data: everything but numbers of the model."""
-    own = {"name": name, "step": run.step, "passages": _passages(run.model, run.tokenizer), "commands": {}}
+    """The run as plain data: everything but numbers of the model, and what its text gives (`of_text`)."""
+    own = {"name": name, "step": run.step, "commands": commands_of(name)}
     return about_model(run.model, run.tokenizer) | own
 
 
@@ -93,6 +100,47 @@ def about_model(model: Transformer, tokenizer: Tokenizer) -> Plain:
     }
 
 
+def commands_of(name: str) -> dict[str, str]:
+    """The command, and the line of Python, that make each figure again; the page fills in what is in braces.
+
+    Args:
+        name: of the run's folder.
+    """
+    run = shlex.quote(name)
+    return {
+        "heads": f"vitral inspect {run} --text {{text}}",
+        "heads.python": f"vitral.Run({name!r}).trace({{text}}, [{{at}}])",
+        "numbers": f"vitral explain {run} --text {{text}} --layer {{block}} --head {{head}} --query {{position}}",
+        "numbers.python": f"vitral.Run({name!r}).trace({{text}}, [{{at}}])",
+        "stream": f"vitral inspect {run} --text {{text}}",
+        "stream.python": f"vitral.Run({name!r}).trace({{text}}, [{{at}}])",
+        "choice": f"vitral generate {run} --prompt {{text}} --temperature {{temperature}} --seed {{seed}}",
+        "choice.python": f"vitral.Run({name!r}).generate({{text}}, temperature={{temperature}}, seed={{seed}})",
+    }
+
+
+def require_small(run: LoadedRun) -> None:
+    """Refuse a model whose page no browser would open.
+
+    Raises:
+        UsageError: it would be larger than `MOST_BYTES`.
+    """
+    size = expected_size(run)
+    if size > MOST_BYTES:
+        raise UsageError(
+            "bundle: the page would have {size:,.0f} MB, more than the {most:,.0f} MB that a browser opens; vitral "
+            "open RUN shows the same page with a server",
+            size=size / 1e6,
+            most=MOST_BYTES / 1e6,
+        )
+
+
+def expected_size(run: LoadedRun) -> int:
+    """About how many bytes the page will have: its weights in base64, and what names its tokens."""
+    numbers = sum(parameter.numel() for parameter in run.model.parameters())
+    return ROOM + numbers * BYTES_FLOAT32 * 4 // 3 + LABELS * run.tokenizer.vocab_size
+
+
 def graphs_of(model: Transformer) -> tuple[Plain, bytes]:
     """The graphs of a model and of its lens, and their constants as bytes.
 
@@ -108,7 +156,9 @@ def graphs_of(model: Transformer) -> tuple[Plain, bytes]:
         graph, constants = graph_of_model(model)
         step, of_step = step_graph(model) or (None, {})
     except VitralError as error:
-        raise UsageError("bundle: the page cannot compute this model: {reason}", reason=error) from None
+        raise UsageError(
+            "bundle: the page cannot compute this model: {reason}; vitral open RUN shows it with a server", reason=error
+        ) from None
     lens, of_lens = _lens(model)
     stored, weights = _laid_out(constants | of_lens | of_step)
     kept = ("inputs", "constants", "nodes", "outputs")
@@ -159,9 +209,3 @@ def _laid_out(constants: Mapping[str, Tensor]) -> tuple[list[Plain], bytes]:
         pieces.append(piece)
         start += len(piece)
     return stored, b"".join(pieces)
-
-
-def _passages(model: Transformer, tokenizer: Tokenizer) -> list[str]:
-    length = min(OPENING, model.config.context_length)
-    (sample,) = generate(model, tokenizer, [""], max_tokens=length, sampling=Sampling(temperature=0.0))
-    return [sample.text]

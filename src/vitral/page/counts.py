@@ -15,7 +15,7 @@ from jaxtyping import Int
 
 from vitral.core.checked import checked
 from vitral.data import Split
-from vitral.evaluation.ngrams import Counts, counted_parts, counts_by_order
+from vitral.evaluation.ngrams import Counts, WittenBell, counted_parts, counts_by_order
 
 MOST_LETTERS = 250_000
 """Of the counts in base64; the page has the highest order within this."""
@@ -26,7 +26,7 @@ _GROUP = 7
 
 
 @checked
-def carried_counts(train: Split, test: Split, vocab_size: int) -> dict[str, Any] | None:
+def carried_counts(train: Split, test: Split, vocab_size: int) -> tuple[dict[str, Any], WittenBell] | None:
     """The counts of the highest order that fits into a page (`CountsData` in web/src/page/ngrams.ts).
 
     Args:
@@ -36,28 +36,28 @@ def carried_counts(train: Split, test: Split, vocab_size: int) -> dict[str, Any]
 
     Returns:
         `order`; `vocabulary`; `counted`, the number of counted tokens; `grams`, the number of n-grams of each order;
-        `data`, the counts in base64. None if not even single tokens fit.
+        `data`, the counts in base64; and the model of these counts. None if not even single tokens fit.
     """
     train, _, _ = counted_parts(train, test)
-    found, grams = None, list[int]()
+    found, kept = None, list[Counts]()
     packer = zlib.compressobj(_LEVEL)
     written = b""
     for order, counts in enumerate(counts_by_order(train, vocab_size), start=1):
         written += packer.compress(_written(counts, vocab_size))
         data = written + packer.copy().flush()
         if -(-len(data) // 3) * 4 > MOST_LETTERS:
-            return found
-        grams = [*grams, len(counts.keys)]
+            break
+        kept.append(counts)
         found = {
             "order": order,
             "vocabulary": vocab_size,
             "counted": int((train.segments[:, 1] - train.segments[:, 0]).sum()),
-            "grams": grams,
+            "grams": [len(each.keys) for each in kept],
             "data": base64.b64encode(data).decode("ascii"),
         }
         if order == MOST_ORDER:
-            return found
-    return found
+            break
+    return None if found is None else (found, WittenBell.of_counts(kept, vocab_size))
 
 
 def _written(counts: Counts, vocab_size: int) -> bytes:

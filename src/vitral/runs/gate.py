@@ -103,6 +103,19 @@ class SealedRun:
         found = {key: said.get(key) for key in SPECIAL_IDS} if isinstance(said, Mapping) else {}
         return {key: value for key, value in found.items() if _is_id(value)}
 
+    @property
+    def descends_from(self) -> str | None:
+        """The name of the imported model whose weights this run began from, or is; None where there is none.
+
+        Raises:
+            UsageError: corpus.json is damaged.
+        """
+        origin, parent = self.imported, self.identity.parent
+        if origin is None:
+            return None if parent is None else parent.imported
+        # A path of this machine is nobody's business.
+        return str(origin.get("hub") or Path(str(origin.get("source"))).name)
+
     def as_parent(self, checkpoint: Checkpoint) -> Parent:
         """The record of a checkpoint of this run, for a run that begins with its weights."""
         return Parent(
@@ -110,6 +123,7 @@ class SealedRun:
             step=checkpoint.step,
             manifest=checkpoint.manifest,
             special_ids=self.special_ids or None,
+            imported=self.descends_from,
         )
 
     def require_text(self) -> None:

@@ -29,12 +29,14 @@ class Parent(Config):
         step: the checkpoint's step.
         manifest: SHA-256 of the checkpoint's manifest.
         special_ids: of `SPECIAL_IDS`, those that it has from a model of another library; None if it has none.
+        imported: the name of the model of another library that it descends from; None if there is none.
     """
 
     run: Hash
     step: Annotated[int, Field(ge=0)]
     manifest: Hash
     special_ids: dict[str, TokenId | list[TokenId]] | None = None
+    imported: str | None = None
 
 
 class Decision(Config):

@@ -2,6 +2,7 @@
 
 import type { Sampling } from "./decoding/filters";
 import type { Drawn } from "./decoding/generation";
+import type { CountsData } from "./ngrams";
 
 export interface Tensor {
   readonly shape: readonly number[];
@@ -20,6 +21,16 @@ export interface Edit {
   factor?: number;
   value?: number;
   from?: string;
+}
+
+/** A part of the model: the named values that are zero without it, of one head or of all. */
+export interface Part {
+  at: string[];
+  head?: number;
+  /** Of the loss, in nats per token, with its 95 % interval. */
+  increase: number;
+  low?: number;
+  high?: number;
 }
 
 /** Plain data about the run; `vitral.page.content` writes it. */
@@ -46,12 +57,19 @@ export interface About {
   baselines?: { order: number; loss: number }[];
   /** Of each block, what its heads do. */
   kinds?: string[][];
-  /** Sentences to open with. */
+  /** Sentences to open with: of the run's held-out text, or one that its vocabulary can write. */
   passages: string[];
+  /** Of each passage, the token, the block and the head that the page shows first. */
+  openings?: { position: number; block: number; head: number }[];
   tokenizer: Record<string, unknown>;
   /** Tokens that are never drawn. */
   specials: number[];
-  counts?: Record<string, unknown>;
+  /** The counts of n-grams of the run's training text. */
+  counts?: CountsData;
+  /** The run's text, or why there is none. */
+  text?: { name: string; characters: number; licence?: { sentence: string; number?: string } } | { missing: "imported" | "elsewhere" };
+  /** What the loss on windows of the test split rises by without each part. */
+  ablations?: { windows: number; tokens: number; loss: number; parts: Part[] };
   /** Command lines and Python lines that make the same numbers. */
   commands: Record<string, string>;
   language: string;

@@ -9,7 +9,6 @@ from vitral.interop.rewrites import (
     forget_training,
     positions_as_table,
     with_attention,
-    with_biases,
     with_feed_forward,
     with_own_keys,
 )
@@ -35,6 +34,7 @@ _USUAL: dict[str, tuple[Any, ...]] = {
     "positions": ("learned",),
     "attention": ("softmax",),
     "attention.mask": ("causal",),
+    "attention.windows": (0, 1),
     "attention.scale": ("sqrt",),
     "recurrence": (None,),
     "feed_forward": tuple(THEIRS),
@@ -55,11 +55,11 @@ def allowing(others: Mapping[str, tuple[Any, ...] | None]) -> dict[str, tuple[An
     return {key: values for key, values in {**_USUAL, **others}.items() if values is not None}
 
 
-def usual_rewrites(*, biases: Mapping[str, bool], has_table: bool = True, scale: str = "sqrt") -> tuple[Rewrite, ...]:
+def usual_rewrites(*, biases: Rewrite, has_table: bool = True, scale: str = "sqrt") -> tuple[Rewrite, ...]:
     """The rewritings that a form with heads of their own keys tries.
 
     Args:
-        biases: which biases the form has.
+        biases: the rewriting to the biases that the form has.
         has_table: whether its positions are a table.
         scale: the scale of its scores.
     """
@@ -68,7 +68,7 @@ def usual_rewrites(*, biases: Mapping[str, bool], has_table: bool = True, scale:
         *([positions_as_table] if has_table else []),
         with_attention,
         with_feed_forward("gelu"),
-        with_biases(**biases),
+        biases,
         with_own_keys,
         fold_scale(scale),
     )

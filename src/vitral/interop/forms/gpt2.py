@@ -6,8 +6,8 @@ from typing import Any
 
 from vitral.interop.form import Form
 from vitral.interop.forms.common import ACTIVATIONS, BIASES, THEIRS, allowing, head_rule, usual_rewrites
-from vitral.interop.rules import Rule, by_layer, same, transposed
-from vitral.interop.rules import with_biases as with_biases_of
+from vitral.interop.rewrites import with_biases
+from vitral.interop.rules import Rule, by_layer, same, transposed, weight_and_bias
 from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
 
@@ -53,7 +53,7 @@ def rules_with(matrix: Callable[[str, str], Rule], config: ModelConfig) -> list[
         ours, theirs = f"blocks.{layer}", f"transformer.h.{layer}"
         rules = []
         for one, other in (("attn_norm", "ln_1"), ("mlp_norm", "ln_2")):
-            rules += with_biases_of(same, f"{ours}.{one}", f"{theirs}.{other}", bias=biases.norm)
+            rules += weight_and_bias(same, f"{ours}.{one}", f"{theirs}.{other}", bias=biases.norm)
         for one, other, bias in (
             ("attn.in_proj", "attn.c_attn", biases.qkv),
             ("attn.out_proj", "attn.c_proj", biases.output),
@@ -68,7 +68,7 @@ def rules_with(matrix: Callable[[str, str], Rule], config: ModelConfig) -> list[
         same("token_embedding.weight", "transformer.wte.weight"),
         same("positions.weight", "transformer.wpe.weight"),
         *by_layer(config.num_layers, block),
-        *with_biases_of(same, "final_norm", "transformer.ln_f", bias=biases.norm),
+        *weight_and_bias(same, "final_norm", "transformer.ln_f", bias=biases.norm),
         *head_rule(config),
     ]
 
@@ -78,7 +78,7 @@ GPT2 = Form(
     model_type="gpt2",
     architecture="GPT2LMHeadModel",
     allows=allowing({}),
-    rewrites=usual_rewrites(biases=BIASES),
+    rewrites=usual_rewrites(biases=with_biases(**BIASES)),
     read=_read,
     write=_write,
     rules=partial(rules_with, transposed),

@@ -5,6 +5,7 @@ from typing import Any
 
 from vitral.interop.form import Form
 from vitral.interop.forms.common import ACTIVATIONS, BIASES, THEIRS, allowing, head_rule, usual_rewrites
+from vitral.interop.rewrites import with_biases
 from vitral.interop.rules import Rule, by_layer, same, split
 from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
@@ -102,7 +103,7 @@ GPT_NEO = Form(
     allows=allowing(
         {"attention.mask": ("causal", "window", "by-layer"), "attention.scale": ("none",), "bias.qkv": (False,)}
     ),
-    rewrites=usual_rewrites(biases={**BIASES, "qkv": False}, scale="none"),
+    rewrites=usual_rewrites(biases=with_biases(**(BIASES | {"qkv": False})), scale="none"),
     read=_read,
     write=_write,
     rules=_rules,

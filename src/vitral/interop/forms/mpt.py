@@ -4,6 +4,7 @@ from typing import Any
 
 from vitral.interop.form import USUAL_WIDTH, Form
 from vitral.interop.forms.common import BIASES, allowing, head_rule, usual_rewrites
+from vitral.interop.rewrites import with_biases
 from vitral.interop.rules import Rule, by_layer, same
 from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
@@ -89,7 +90,7 @@ MPT = Form(
             **{f"bias.{kind}": (False,) for kind in BIASES},
         }
     ),
-    rewrites=usual_rewrites(biases=dict.fromkeys(BIASES, False), has_table=False),
+    rewrites=usual_rewrites(biases=with_biases(**dict.fromkeys(BIASES, False)), has_table=False),
     read=_read,
     write=_write,
     rules=_rules,

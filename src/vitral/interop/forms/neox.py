@@ -5,7 +5,7 @@ from typing import Any
 from vitral.interop.form import Form
 from vitral.interop.forms.common import ACTIVATIONS, THEIRS, allowing, head_rule, usual_rewrites
 from vitral.interop.forms.rotary import read_rotary, write_rotary
-from vitral.interop.rewrites import even_biases
+from vitral.interop.rewrites import even_biases, with_biases
 from vitral.interop.rules import Rule, by_heads, by_layer, same
 from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
@@ -82,7 +82,7 @@ NEOX = Form(
     model_type="gpt_neox",
     architecture="GPTNeoXForCausalLM",
     allows=allowing({"positions": ("rotary",), "positions.pairing": ("halves",), "parallel": None}),
-    rewrites=(*usual_rewrites(biases={"feed_forward": True, "norm": True}, has_table=False), even_biases),
+    rewrites=(*usual_rewrites(biases=with_biases(feed_forward=True, norm=True), has_table=False), even_biases),
     read=_read,
     write=_write,
     rules=_rules,

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from vitral.interop.form import Form
 from vitral.interop.forms.common import ACTIVATIONS, BIASES, THEIRS, allowing, head_rule, usual_rewrites
+from vitral.interop.rewrites import with_biases
 from vitral.interop.rules import Rule, by_layer, same, shifted, split
 from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
@@ -103,7 +104,7 @@ OPT = Form(
     model_type="opt",
     architecture="OPTForCausalLM",
     allows=allowing({"norm": ("post", "pre"), "norm_epsilon": (None,), "final_norm": None}),
-    rewrites=usual_rewrites(biases=BIASES),
+    rewrites=usual_rewrites(biases=with_biases(**BIASES)),
     read=_read,
     write=_write,
     rules=_rules,

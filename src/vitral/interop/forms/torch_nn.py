@@ -3,18 +3,9 @@
 from typing import Any
 
 from vitral.interop.form import SOME, Form
-from vitral.interop.rewrites import (
-    Weighted,
-    fold_scale,
-    forget_training,
-    positions_as_table,
-    with_attention,
-    with_biases,
-    with_feed_forward,
-    with_own_keys,
-)
-from vitral.interop.rules import Rule, by_layer, same
-from vitral.interop.rules import with_biases as with_biases_of
+from vitral.interop.forms.common import allowing, usual_rewrites
+from vitral.interop.rewrites import Weighted, with_biases
+from vitral.interop.rules import Rule, by_layer, same, weight_and_bias
 from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
 
@@ -27,7 +18,7 @@ def attention_rules(config: ModelConfig, ours: str, theirs: str) -> list[Rule]:
     return [
         same(f"{ours}.in_proj.weight", f"{theirs}.in_proj_weight"),
         *([same(f"{ours}.in_proj.bias", f"{theirs}.in_proj_bias")] if config.biases.qkv else []),
-        *with_biases_of(same, f"{ours}.out_proj", f"{theirs}.out_proj", bias=config.biases.output),
+        *weight_and_bias(same, f"{ours}.out_proj", f"{theirs}.out_proj", bias=config.biases.output),
     ]
 
 
@@ -36,16 +27,16 @@ def layer_rules(config: ModelConfig, ours: str, theirs: str) -> list[Rule]:
     biases = config.biases
     return [
         *attention_rules(config, f"{ours}.attn", f"{theirs}.self_attn"),
-        *with_biases_of(same, f"{ours}.mlp.up", f"{theirs}.linear1", bias=biases.feed_forward),
-        *with_biases_of(same, f"{ours}.mlp.down", f"{theirs}.linear2", bias=biases.feed_forward),
-        *with_biases_of(same, f"{ours}.attn_norm", f"{theirs}.norm1", bias=biases.norm),
-        *with_biases_of(same, f"{ours}.mlp_norm", f"{theirs}.norm2", bias=biases.norm),
+        *weight_and_bias(same, f"{ours}.mlp.up", f"{theirs}.linear1", bias=biases.feed_forward),
+        *weight_and_bias(same, f"{ours}.mlp.down", f"{theirs}.linear2", bias=biases.feed_forward),
+        *weight_and_bias(same, f"{ours}.attn_norm", f"{theirs}.norm1", bias=biases.norm),
+        *weight_and_bias(same, f"{ours}.mlp_norm", f"{theirs}.norm2", bias=biases.norm),
     ]
 
 
 def _rules(config: ModelConfig) -> list[Rule]:
-    final = with_biases_of(same, "final_norm", "encoder.norm", bias=config.biases.norm)
-    head = with_biases_of(same, "head", "head", bias=config.biases.head)
+    final = weight_and_bias(same, "final_norm", "encoder.norm", bias=config.biases.norm)
+    head = weight_and_bias(same, "head", "head", bias=config.biases.head)
     return [
         same("token_embedding.weight", "embedding.weight"),
         same("positions.weight", "positions.weight"),
@@ -101,30 +92,16 @@ TORCH_NN = Form(
     name=NAME,
     model_type=NAME,
     architecture="TransformerEncoder",
-    allows={
-        "norm": ("pre", "post", "post, final_norm"),
-        "norm_type": ("layernorm",),
-        "positions": ("learned",),
-        "attention": ("softmax",),
-        "attention.mask": ("causal",),
-        "attention.scale": ("sqrt",),
-        "recurrence": (None,),
-        "feed_forward": tuple(ACTIVATIONS),
-        "residual": (True,),
-        "parallel": (False,),
-        "num_kv_heads": (None,),
-        "num_layers": (SOME,),
-        "d_head": (None,),
-    },
-    rewrites=(
-        forget_training,
-        positions_as_table,
-        with_attention,
-        with_feed_forward("gelu"),
-        _all_biases_or_none,
-        with_own_keys,
-        fold_scale("sqrt"),
+    allows=allowing(
+        {
+            "norm": ("pre", "post", "post, final_norm"),
+            "final_norm": None,
+            "feed_forward": tuple(ACTIVATIONS),
+            "num_layers": (SOME,),
+            "bias.head": None,
+        }
     ),
+    rewrites=usual_rewrites(biases=_all_biases_or_none),
     read=_read,
     write=_write,
     rules=_rules,

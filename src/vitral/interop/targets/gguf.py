@@ -18,12 +18,12 @@ from vitral.interop.forms.common import head_rule
 from vitral.interop.forms.gpt2 import GPT2
 from vitral.interop.forms.llama import LLAMA
 from vitral.interop.forms.neox import NEOX
-from vitral.interop.importing import SPECIAL_IDS
 from vitral.interop.registry import first
 from vitral.interop.rewrites import Weighted, untied, with_biases
 from vitral.interop.rules import Rule, by_layer, exported, same
 from vitral.interop.targets.gguf_tokens import Vocabulary, vocabulary
 from vitral.interop.targets.llama_cpp import opened, require_binding
+from vitral.interop.targets.transformers import special_ids
 from vitral.model import ModelConfig
 from vitral.model.positions import frequencies
 from vitral.model.settings import ROTARY
@@ -32,6 +32,8 @@ from vitral.runs import LoadedRun
 MODEL, OLLAMA = "model.gguf", "Modelfile"
 FILES = (MODEL, OLLAMA)
 READER = "llama.cpp"
+MOST_DIFFERENCE = 0.02
+"""Of logits, as a share of the largest: llama.cpp rounds GELU, keys and values to half precision."""
 _USE = (
     "```sh",
     'llama-completion -m model.gguf -no-cnv -n 40 -p "A prompt"          # llama.cpp',
@@ -236,7 +238,7 @@ def draft(run: LoadedRun, to: str) -> Draft:
         lambda folder: opened(folder / MODEL, context_length),
         _USE,
         front,
-        most=None,
+        most=MOST_DIFFERENCE,
     )
 
 
@@ -278,9 +280,7 @@ def content(form: Form, said: Weighted, run: LoadedRun) -> Content:
     if rotary is not None and rotary.scaling is not None and rotary.scaling.name == "llama3":
         unscaled = frequencies(config.d_head, rotary.model_copy(update={"scaling": None}))
         tensors["rope_freqs.weight"] = (unscaled / frequencies(config.d_head, rotary)).float()
-    origin: Mapping[str, Any] = (run.sealed.imported or {}).get("config", {})
-    special = {key: origin.get(key) for key in SPECIAL_IDS}
-    found = vocabulary(run.tokenizer, special)
+    found = vocabulary(run.tokenizer, special_ids(run))
     return Content(form.model_type, form.write(config), tensors, found, run.folder.path.name)
 
 

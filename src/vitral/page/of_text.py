@@ -1,0 +1,144 @@
+"""What a page says of a run's own text: passages, counts, losses, kinds of heads, and what each part is worth.
+
+An imported run has no text, and the text of another run may be elsewhere: then the page says so, and opens as well.
+"""
+
+from typing import Any
+
+from vitral.core.checked import checked
+from vitral.core.errors import UsageError
+from vitral.core.graphs import Plain
+from vitral.data import Dataset, prepare_recorded
+from vitral.evaluation import Masking
+from vitral.inspection.ablation import ablations
+from vitral.inspection.attention import head_kinds
+from vitral.inspection.targets import window_targets
+from vitral.interop.card import known_licence
+from vitral.model import count_parameters
+from vitral.page.counts import carried_counts
+from vitral.page.passages import passages
+from vitral.runs import LoadedRun
+from vitral.training.objectives import masking_of
+
+KINDS_ON = 32
+"""Windows of the test split on which kinds of heads are told."""
+OPERATIONS = 2e11
+"""Floating-point operations that a page spends on ablations: a few seconds of one core."""
+FEWEST, MOST = 16, 128
+"""Windows of the test split on which parts are ablated."""
+_PER_PARAMETER = 2
+
+
+@checked
+def of_text(run: LoadedRun, corpus: str | None = None, *, ablated: bool | None = None) -> Plain:
+    """What `About` says of the run's text (web/src/page/source.ts); keys without a value are left out.
+
+    Args:
+        run: the run.
+        corpus: where its text is, if it is no longer where it was.
+        ablated: whether to measure what each part is worth; if None, where it costs a few seconds.
+    """
+    dataset, missing = _own_text(run, corpus)
+    if dataset is None:
+        return _opening(run, None, None) | {"text": {"missing": missing}}
+    splits, size = dataset.splits, run.tokenizer.vocab_size
+    counted = None if run.model.vocab_size != size else carried_counts(splits["train"], splits["test"], size)
+    found = _opening(run, dataset, counted)
+    found["text"] = {"name": dataset.corpus_name, "characters": dataset.num_characters, "sha256": dataset.sha256}
+    licence = known_licence(run.sealed.document("corpus"))
+    if licence is not None:
+        found["text"]["licence"] = licence
+    return found | _losses(run) | _measured(run, dataset, ablated)
+
+
+def _own_text(run: LoadedRun, corpus: str | None) -> tuple[Dataset | None, str]:
+    """The run's text, or why there is none."""
+    try:
+        run.sealed.require_text()
+        record = run.sealed.document("corpus")
+        config = run.sealed.config.corpus
+        return prepare_recorded(config, record, tokenizer=run.tokenizer, run_folder=run.folder.path, corpus=corpus), ""
+    except UsageError:
+        return None, "imported" if run.sealed.imported is not None else "elsewhere"
+
+
+def _opening(run: LoadedRun, dataset: Dataset | None, counted: Any) -> Plain:
+    test = None if dataset is None else dataset.splits["test"]
+    found = passages(run.model, run.tokenizer, test, None if counted is None else counted[1])
+    return {
+        "passages": [each.text for each in found],
+        "openings": [{"position": each.position, "block": each.block, "head": each.head} for each in found],
+        **({} if counted is None else {"counts": counted[0]}),
+    }
+
+
+def _losses(run: LoadedRun) -> Plain:
+    """The test loss of this checkpoint and of the n-gram baselines, as the run has recorded them."""
+    found: Plain = {}
+    try:
+        measured = [event for event in run.folder.metrics("evaluation") if event["step"] == run.step]
+        if measured:
+            found["loss"] = float(measured[-1]["test_loss"])
+        counted = run.sealed.ngrams() or {}
+    except (UsageError, KeyError, TypeError, ValueError):
+        return found
+    orders = sorted((int(order), float(loss)) for order, loss in counted.get("orders", {}).items())
+    if orders:
+        found["baselines"] = [{"order": order, "loss": loss} for order, loss in orders]
+    return found
+
+
+def _measured(run: LoadedRun, dataset: Dataset, ablated: bool | None) -> Plain:
+    """Kinds of heads and ablations, on windows of the test split; nothing where it has no whole window."""
+    model, test = run.model, dataset.splits["test"]
+    masking: Masking | None = masking_of(run.sealed.config.training.objective, run.tokenizer)
+    found: Plain = {}
+    try:
+        if model.mask is not None:
+            told = head_kinds(model, run.tokenizer, window_targets(model, test, KINDS_ON, masking).inputs)
+            found["kinds"] = [[head["kind"] for head in layer] for layer in told["layers"]]
+        count = MOST if ablated else _affordable(run)
+        if ablated is not False and count:
+            found["ablations"] = _effects(run, dataset, count, masking)
+    except UsageError:  # the split is shorter than a window
+        pass
+    return found
+
+
+def _affordable(run: LoadedRun) -> int:
+    """How many windows the ablations of every part may have; 0 where even the fewest cost too much."""
+    config = run.model.config
+    heads = 0 if run.model.mask is None else config.num_heads
+    passes = 1 + config.num_layers * (heads + 3)
+    each = _PER_PARAMETER * count_parameters(config, run.model.vocab_size) * config.context_length
+    count = int(OPERATIONS // (passes * each))
+    return 0 if count < FEWEST else min(MOST, count)
+
+
+def _effects(run: LoadedRun, dataset: Dataset, count: int, masking: Masking | None) -> Plain:
+    """What the loss rises by without each part, with 95 % intervals over the windows, beside the n-gram orders."""
+    scored = window_targets(run.model, dataset.splits["test"], count, masking)
+    found = ablations(run.model, scored, ways=("zero",))
+    if found is None:
+        return {}
+    parts = []
+    for block in found["blocks"]:
+        stem = f"blocks.{block['layer']}."
+        names = {"attention": "attn.out", "recurrence": "recurrence.out", "feed_forward": "mlp.out"}
+        there = {key: stem + name for key, name in names.items() if block.get(key)}
+        effects = {"block": list(there.values())} | {key: [name] for key, name in there.items()}
+        parts += [{"at": at} | _interval(block[key]["zero"], found["rows"]) for key, at in effects.items() if at]
+        for head, effect in enumerate(block["heads"]):
+            parts.append({"at": [f"{stem}attn.z"], "head": head} | _interval(effect["zero"], found["rows"]))
+    return {"windows": found["rows"], "tokens": found["targets"], "loss": found["loss"], "parts": parts}
+
+
+def _interval(effect: Plain, rows: int) -> Plain:
+    """The increase of the loss with its Student interval over the windows."""
+    from scipy import stats
+
+    increase, error = effect["increase"], effect["error"]
+    if error is None:
+        return {"increase": increase}
+    half = float(stats.t.ppf(0.975, rows - 1)) * error
+    return {"increase": increase, "low": increase - half, "high": increase + half}

@@ -1,0 +1,69 @@
+"""The proof of an export refuses a model that computes something else; the card states no licence that is not known."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from vitral.core.errors import UsageError
+from vitral.data import SOURCES, CharTokenizer
+from vitral.interop.card import UNKNOWN, licence
+from vitral.interop.proof import Opened, prove
+from vitral.interop.targets import gguf
+from vitral.model import ModelConfig, Transformer
+
+TOKENIZER = CharTokenizer("\n abcdefgh")
+
+
+def model_with(context: int = 13, **attention: Any) -> Transformer:
+    torch.manual_seed(1)
+    config = {"context_length": context, "d_model": 6, "num_layers": 2, "num_heads": 2, "attention": attention}
+    return Transformer(ModelConfig.parse(config), TOKENIZER.vocab_size).eval()
+
+
+@pytest.mark.parametrize("most", [1e-5, gguf.MOST_DIFFERENCE])
+@pytest.mark.parametrize(
+    "change", [torch.zeros_like, lambda x: x * float("nan"), lambda x: x.roll(1, -1), lambda x: 0.9 * x]
+)
+def test_other_logits_are_refused(most: float, change: Callable[[Tensor], Tensor]) -> None:
+    model = model_with()
+    assert prove(model, TOKENIZER, Opened(model), form="own", reader="own", most=most).greatest_difference == 0
+    with pytest.raises(UsageError, match="proof: the logits differ"):
+        prove(model, TOKENIZER, Opened(lambda tokens: change(model(tokens))), form="own", reader="own", most=most)
+
+
+def test_a_prompt_is_longer_than_the_windows() -> None:
+    def masked(sizes: tuple[int, int]) -> Transformer:
+        masks = [{"name": "window", "size": size} for size in sizes]
+        made = model_with(211, mask={"name": "by-layer", "masks": masks})
+        made.load_state_dict(model_with(211).state_dict())
+        return made
+
+    one, other = masked((149, 149)), masked((149, 173))
+    with pytest.raises(UsageError, match="proof: the logits differ"):
+        prove(one, TOKENIZER, Opened(other), form="own", reader="own", most=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("record", "is_known"),
+    [
+        ({"source": "sample", "name": "sample"}, True),
+        ({"source": "./sample", "name": "sample"}, False),
+        ({"source": "sample", "name": "sample", "path": "/texts/sample.txt"}, False),
+        ({"source": "shakespeare", "path": f"/texts/{next(iter(SOURCES['shakespeare'].files), '')}"}, True),
+        ({"source": "shakespeare", "path": "/texts/shakespeare.txt"}, False),
+        ({"source": "my.txt", "name": "my.txt"}, False),
+        ({}, False),
+    ],
+)
+def test_a_licence_is_stated_only_of_a_text_that_is_known(record: dict[str, str], is_known: bool) -> None:
+    assert (licence(record) != UNKNOWN) is is_known
+
+
+def test_a_text_downloaded_by_its_name_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("VITRAL_CACHE", str(tmp_path))
+    path = tmp_path / "corpora" / "shakespeare.txt"
+    assert licence({"source": "shakespeare", "path": str(path)}) != UNKNOWN
