@@ -38,6 +38,7 @@ COMMANDS = [
     "grade",
     "study",
     "bundle",
+    "open",
     "list",
     "doctor",
 ]
@@ -86,7 +87,7 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "generate": "--prompt --max-tokens --samples --temperature --top-k --top-p --min-p --repetition-penalty "
         "--greedy --beams --length-penalty --stop --seed --crop --replace --cache --checkpoint --device --dtype "
         "--format",
-        "inspect": "--text --replace --windows --top --format --out --checkpoint --corpus --device --dtype",
+        "inspect": "--text --replace --windows --top --edits --format --out --checkpoint --corpus --device --dtype",
         "explain": "--text --replace --layer --head --query --key --column --block --ending --backward --cell --all "
         "--sort-terms --digits --format --out --checkpoint --device --dtype",
         "exercise": "--positions --d-model --num-heads --mask --scale --seed --head --query --key --column --all "
@@ -95,6 +96,7 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "check": "--fix --out --format",
         "study": "--budget --base --corpus --out --seeds --threads --set --format",
         "bundle": "--out --checkpoint --format",
+        "open": "--checkpoint --port --no-browser",
         "list": "--sort --text --out --format",
         "compare": "--prompt --seed --max-tokens --losses --corpus --out --format",
         "doctor": "--repair --format",

@@ -8,7 +8,7 @@ import { tensorsOf, tokenIn } from "./served";
 import type { Source } from "./source";
 import { ownSha256 } from "./bytes";
 import { edits, ids, names, read, refresh, source, text, theme, written } from "./state";
-import { Opening, connect } from "./panes/Connection";
+import { Opening, complete, connect } from "./panes/Connection";
 import { Ngrams } from "./ngrams";
 import { tokenizerOf } from "./tokens";
 import { language, learn, number, t } from "./words";
@@ -73,6 +73,7 @@ async function start(page: HTMLElement): Promise<void> {
   render(null, page);
   page.replaceChildren();
   render(<App />, page);
+  void complete();
 }
 
 if (typeof document !== "undefined") {

@@ -106,6 +106,12 @@ export class Served implements Source {
     return new Served(about, run, line);
   }
 
+  /** The same with what takes the server seconds: counts, kinds of heads, what each part is worth. */
+  async whole(): Promise<Served> {
+    const about = await this.line.ask("/about", (answer) => answer.json() as Promise<About>, { run: this.run, whole: true });
+    return new Served(about, this.run, this.line);
+  }
+
   encode(text: string): Encoded {
     return this.tokens.encode(text);
   }

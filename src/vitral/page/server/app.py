@@ -3,7 +3,7 @@
     GET  /        the page
     GET  /runs    [{"id", "name"}]
     GET  /words   the page's sentences in other languages
-    POST /about   {"run"}                                  what the page says of a run, as JSON
+    POST /about   {"run", "whole"}                         what the page says of a run, as JSON
     POST /trace   {"run", "ids" or "text", "names", ...}   named values as safetensors
     POST /next    {"run", "ids", "numbers", ...}           drawn tokens, one frame each, as they are made
 
@@ -58,6 +58,7 @@ class Server:
         self.paths, self.checkpoint = [Path(path) for path in paths], checkpoint
         self.page = served_document()
         self.worker = ThreadPoolExecutor(1, "vitral")
+        self.slow = ThreadPoolExecutor(1, "vitral-slow")
         self.turn = asyncio.Lock()
         self._runs: Runs | None = None
 
@@ -91,7 +92,9 @@ class Server:
     async def about(self, request: Request) -> Response:
         """What the page says of a run."""
         given = await _json(request)
-        return Response(await self._called("about", given), media_type="application/json")
+        worker = self.slow if given.get("whole") is True else self.worker
+        found = await self._run(lambda: self._opened().about(given), worker)
+        return Response(found, media_type="application/json")
 
     async def trace(self, request: Request) -> Response:
         """Named values of a sentence."""
@@ -121,9 +124,9 @@ class Server:
     async def _called(self, method: str, given: Any) -> Any:
         return await self._run(lambda: getattr(self._opened(), method)(given))
 
-    async def _run(self, call: Callable[[], Any]) -> Any:
+    async def _run(self, call: Callable[[], Any], worker: ThreadPoolExecutor | None = None) -> Any:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self.worker, call)
+            return await asyncio.get_running_loop().run_in_executor(worker or self.worker, call)
         except VitralError:
             raise
         except Exception as error:

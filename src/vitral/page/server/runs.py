@@ -23,6 +23,7 @@ from vitral.decoding.reader import Reader
 from vitral.inspection.edits import editing_tap
 from vitral.model import Transformer
 from vitral.page.content import about_run
+from vitral.page.of_text import of_text, opening_of_text
 from vitral.runs import LoadedRun, load_run
 from vitral.runs.checkpoint import list_checkpoints, load_checkpoint
 from vitral.runs.loading import load_weights, needed_shapes
@@ -67,6 +68,12 @@ class Asked(Config):
     """A request about a run: its place in the list."""
 
     run: Annotated[int, Field(ge=0)] = 0
+
+
+class AboutAsked(Asked):
+    """A request for what the page says of a run; `whole`: with what takes seconds, such as counts and ablations."""
+
+    whole: bool = False
 
 
 class Sentence(Asked):
@@ -130,11 +137,12 @@ class Runs:
 
     def about(self, given: Mapping[str, Any]) -> bytes:
         """What the page says of a run, as JSON; a run that was trained on is loaded again."""
-        place = Asked.parse(given, "about").run
-        known = self.opened.get(place)
-        if known is not None and known.newer() is not None:
-            del self.opened[place]
-        return json.dumps(self._run(place).about, allow_nan=False).encode("ascii")
+        asked = AboutAsked.parse(given, "about")
+        known = self.opened.get(asked.run)
+        if known is not None and not asked.whole and known.newer() is not None:
+            del self.opened[asked.run]
+        run = self._run(asked.run)
+        return json.dumps(run.whole if asked.whole else run.about, allow_nan=False).encode("ascii")
 
     def trace(self, given: Mapping[str, Any]) -> Found:
         """Named values of a sentence."""
@@ -170,8 +178,14 @@ class Opened:
 
     @cached_property
     def about(self) -> dict[str, Any]:
-        """What the page says of it."""
-        return about_run(self.run, self.path.resolve().name)
+        """What the page says of it at once."""
+        return about_run(self.run, self.path.resolve().name) | opening_of_text(self.run)
+
+    @cached_property
+    def whole(self) -> dict[str, Any]:
+        """What the page says of it, all; the passages stay."""
+        kept = ("passages", "openings")
+        return self.about | of_text(self.run) | {key: self.about[key] for key in kept if key in self.about}
 
     @cached_property
     def widths(self) -> dict[str, int]:

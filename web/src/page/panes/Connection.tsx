@@ -1,6 +1,5 @@
 // What stands between the page and its server, where there is one: said as long as it lasts.
 
-import { batch } from "@preact/signals";
 import { Line, Listed, Served, connection, newer } from "../served";
 import { source } from "../state";
 import { learn, number, t } from "../words";
@@ -19,8 +18,16 @@ export async function connect(token: string): Promise<Served> {
 
 /** Opens a run of the list, or the same run again where it has been trained on. */
 async function change(run: number): Promise<void> {
-  const opened = await Served.open(line!, run);
-  batch(() => (source.value = opened));
+  source.value = await Served.open(line!, run);
+  void complete();
+}
+
+/** Has the rest of what the page says of its run, when the server has it; without it the page is whole as well. */
+export async function complete(): Promise<void> {
+  const from = source.value;
+  if (!(from instanceof Served)) return;
+  const whole = await from.whole().catch(() => null);
+  if (whole !== null && source.value === from) source.value = whole;
 }
 
 /** The runs to choose from, and what is wrong with the connection. */
