@@ -30,7 +30,7 @@ export function sentences(folder) {
           for (const each of node.arguments[place] ? text(node.arguments[place]) : []) found.add(each);
       ts.forEachChild(node, visit);
     };
-    visit(ts.createSourceFile(file, readFileSync(file, "utf8"), ts.ScriptTarget.Latest, true, ts.ScriptKind.TSX));
+    visit(ts.createSourceFile(file, readFileSync(file, "utf8"), ts.ScriptTarget.Latest, true, file.endsWith("x") ? ts.ScriptKind.TSX : ts.ScriptKind.TS));
   }
   return [...found].sort();
 }

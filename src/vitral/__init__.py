@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from vitral.core.errors import Interrupted, StorageError, TrainingStopped, UsageError, VitralError
     from vitral.lab import (
         Run,
+        bundle,
         check,
         compare,
         configure,
@@ -58,6 +59,7 @@ __all__ = [
     "VitralError",
     "attend",
     "attend_traced",
+    "bundle",
     "check",
     "compare",
     "configure",

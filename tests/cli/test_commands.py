@@ -95,7 +95,7 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "grade": "--key --rule --points --total --pseudonyms --marked --out --format",
         "check": "--fix --out --format",
         "study": "--budget --base --corpus --out --seeds --threads --set --format",
-        "bundle": "--out --checkpoint --format",
+        "bundle": "--out --checkpoint --corpus --ablations --format",
         "open": "--checkpoint --port --no-browser",
         "list": "--sort --text --out --format",
         "compare": "--prompt --seed --max-tokens --losses --corpus --out --format",
@@ -474,6 +474,8 @@ def test_the_demonstration_in_small(vitral, tmp_path: Path) -> None:
     told = vitral("demo", "--out", "d", *SETTINGS, "--set", "training.sample_every=2")
     assert told.code == 0, told.err
     page = (tmp_path / "d" / "report.html").read_text(encoding="utf-8")
+    assert str(Path("d", "model.html")) in told.out
+    assert 'id="weights"' in (tmp_path / "d" / "model.html").read_text(encoding="utf-8")
     for heading in ("The text it wrote", "Learning", "One attention computation", "without attention", "The model"):
         assert heading in page
     samples = [

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Engine
-from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from vitral.core.errors import UsageError
 from vitral.data import FileTokenizer, UnseenCharacter, tokenizer_from_plain
@@ -73,3 +73,75 @@ def test_a_text_without_tokens_is_refused() -> None:
     words = FileTokenizer(Engine(models.WordLevel({"a": 0, "the": 1}, "?")).to_str(), 2, 0)
     with pytest.raises(UsageError, match="encode"):
         words.encode("b")
+
+
+def family() -> dict[str, Engine]:
+    """Tokenizers whose decoders write the same pieces in different ways."""
+
+    def words(*pieces: str) -> Engine:
+        engine = Engine(models.WordLevel({piece: index for index, piece in enumerate(pieces)}, pieces[0]))
+        engine.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        return engine
+
+    made: dict[str, Engine] = {}
+    parts = ("?", "▁to", "_be", "or▁not", "a_b", "##s", "end</w>", "é", "▁", "xx", "<0x41>", "<s", "n't", ",")
+    replaced = [decoders.Replace("▁", " "), decoders.Fuse()]
+    for name, decoder in {
+        "none": None,
+        "letters": decoders.Fuse(),
+        "metaspace": decoders.Metaspace("▁", "always"),
+        "metaspace with another letter": decoders.Metaspace("_", "first"),
+        "metaspace without a space before": decoders.Metaspace("▁", "never"),
+        "replaced by another text": decoders.Sequence([decoders.Replace("▁", "--"), decoders.Fuse()]),
+        "another text replaced": decoders.Sequence([decoders.Replace("_", " "), decoders.Fuse()]),
+        "replaced by an expression": decoders.Sequence([decoders.Replace(Regex("[▁_x]+"), " "), decoders.Fuse()]),
+        "replaced after joining": decoders.Sequence([decoders.Fuse(), decoders.Replace("▁", " ")]),
+        "stripped": decoders.Sequence([*replaced, decoders.Strip(" ", 1, 0)]),
+        "stripped at both ends": decoders.Sequence([*replaced, decoders.Strip("x", 1, 1)]),
+        "each stripped": decoders.Sequence([decoders.Strip("x", 1, 0), decoders.Fuse()]),
+        "bytes": decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]),
+        "bytes alone": decoders.ByteFallback(),
+        "pieces of words": decoders.WordPiece("##", cleanup=False),
+        "pieces of words, cleaned": decoders.WordPiece("##", cleanup=True),
+        "ends of words": decoders.BPEDecoder("</w>"),
+        "byte level": decoders.ByteLevel(),
+    }.items():
+        engine = words(*parts)
+        if decoder is not None:
+            engine.decoder = decoder
+        made[name] = engine
+    return made
+
+
+FAMILY = family()
+"""By the kind of the decoder."""
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_a_decoder_writes_what_the_package_writes(name: str) -> None:
+    engine = FAMILY[name]
+    size = engine.get_vocab_size()
+    tokenizer = FileTokenizer(engine.to_str(), size, 0)
+    # No text begins inside a word; and the package drops a space inside the first token.
+    inside = {"##s"} if "pieces" in name else {"or▁not", "a_b"} if "metaspace" in name else set[str]()
+    for first in range(size):
+        for ids in ([first], [first, 7], [7, first], [7, first, 9], [first, 1, 4, 3]):
+            if engine.id_to_token(ids[0]) in inside:
+                continue
+            assert tokenizer.decode(ids) == engine.decode(ids, skip_special_tokens=False), ids
+
+
+@pytest.mark.parametrize(
+    "decoder",
+    [
+        decoders.CTC(),
+        decoders.Sequence([decoders.Fuse(), decoders.Replace("to", "b")]),
+        decoders.Sequence([decoders.Fuse(), decoders.ByteFallback()]),
+        decoders.Sequence([decoders.Metaspace(), decoders.WordPiece()]),
+    ],
+)
+def test_a_decoder_whose_tokens_have_no_bytes_is_refused(decoder: Any) -> None:
+    engine = byte_level()
+    engine.decoder = decoder
+    with pytest.raises(UsageError):
+        FileTokenizer(engine.to_str(), engine.get_vocab_size(), 0)

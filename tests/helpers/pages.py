@@ -13,10 +13,13 @@ from browser import CHROMIUM, NODE
 from torch import Tensor
 
 from vitral.data import Tokenizer
+from vitral.inspection.lens import lens_logits
 from vitral.model import Transformer
 from vitral.page.content import PageContent, about_model, graphs_of
 from vitral.page.self_check import checks_of
 
+CLOSE = 1e-4
+"""How near a page comes to PyTorch, relative to the largest number of a value."""
 LOAD = """
 const vm = require("vm"), fs = require("fs");
 const [source, body, given] = JSON.parse(fs.readFileSync(0, "utf8"));
@@ -93,6 +96,26 @@ def as_tensor(told: Mapping[str, Any]) -> Tensor:
 
     assert told["kind"] == "Float32Array"
     return torch.frombuffer(bytearray(base64.b64decode(told["data"])), dtype=torch.float32).reshape(told["shape"])
+
+
+def expected(model: Transformer, ids: list[int]) -> dict[str, Tensor]:
+    """PyTorch's values of a sentence by name, and the logits read off whatever is as wide as the stream."""
+    values = model.trace(torch.tensor([ids]))
+    width = model.config.d_model
+    points = [name for name, value in values.items() if value.dim() == 3 and value.shape[-1] == width]
+    return values | {f"lens.{name}": lens_logits(model, values[name]) for name in points}
+
+
+def differing(found: dict[str, Tensor], truth: dict[str, Tensor]) -> list[str]:
+    """Names whose numbers are not PyTorch's."""
+    wrong = []
+    for name, value in found.items():
+        finite = truth[name].isfinite()
+        same = value.shape == truth[name].shape and torch.equal(value[~finite], truth[name][~finite])
+        largest = float(truth[name][finite].abs().max()) if finite.any() else 0.0
+        near = same and bool(((value[finite] - truth[name][finite]).abs() <= CLOSE * largest).all())
+        wrong += [] if near else [name]
+    return wrong
 
 
 @contextmanager

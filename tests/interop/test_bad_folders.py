@@ -212,3 +212,71 @@ def test_a_failed_export_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "out" / "model").mkdir()
     with pytest.raises(UsageError, match="exists"):
         export_run(run, tmp_path / "out" / "model", proof=False)
+
+
+@pytest.mark.parametrize(
+    ("key", "written"),
+    [
+        ("temperature", '"temperature": NaN'),
+        ("length_penalty", '"length_penalty": -1e999'),
+        ("_name_or_path", r'"_name_or_path": "\ud800"'),
+        ("task_specific_params.text[1].top_p", '"task_specific_params": {"text": [1, {"top_p": Infinity}]}'),
+        ("id2label", r'"id2label": {"\udfff": 1}'),
+    ],
+)
+def test_what_the_record_cannot_hold_is_refused_with_its_key(key: str, written: str, tmp_path: Path) -> None:
+    """These keys do not enter the computation, but the run keeps them."""
+    source = tmp_path / "source"
+    write_source(source, "gpt2", of_form("gpt2"))
+    path = source / "config.json"
+    path.write_text(f"{path.read_text().rstrip().removesuffix('}')}, {written}}}")
+    with pytest.raises(UsageError) as refused:
+        import_model(source, tmp_path / "run")
+    assert str(refused.value).startswith(f"{path}: {key} = ")
+    assert str(refused.value).isprintable()
+    assert not (tmp_path / "run").exists()
+
+
+def test_queries_keys_and_values_of_wrong_sizes_are_refused_though_their_sum_is_right(tmp_path: Path) -> None:
+    def moved(held: dict[str, Any]) -> None:
+        key, value = ("model.layers.0.self_attn.k_proj.weight", "model.layers.0.self_attn.v_proj.weight")
+        held[key] = torch.cat([held[key], held[value][:3]])
+        held[value] = held[value][3:].clone()
+
+    write_source(tmp_path / "source", "llama", of_form("llama"))
+    tensors(tmp_path / "source", moved)
+    with pytest.raises(UsageError, match="k_proj"):
+        import_model(tmp_path / "source", tmp_path / "run")
+
+
+EMBEDDING, INTO, OUT = (f"model.decoder.{name}.weight" for name in ("embed_tokens", "project_in", "project_out"))
+
+
+@pytest.mark.parametrize(
+    ("named", "changes", "is_tied"),
+    [
+        (EMBEDDING, {EMBEDDING: None}, True),
+        (EMBEDDING, {EMBEDDING: torch.ones(256)}, True),
+        (INTO, {INTO: torch.ones(16, 9)}, True),
+        (INTO, {INTO: None}, True),
+        (OUT, {OUT: torch.ones(8)}, True),
+        (OUT, {OUT: None}, True),
+        ("lm_head.weight", {}, False),
+        ("lm_head.weight", {"lm_head.weight": torch.ones(256, 16)}, False),
+    ],
+)
+def test_projections_that_do_not_fit_are_refused_with_folder_and_names(
+    named: str, changes: dict[str, Any], is_tied: bool, tmp_path: Path
+) -> None:
+    def project(held: dict[str, Any]) -> None:
+        held |= {EMBEDDING: torch.ones(256, 8), INTO: torch.ones(16, 8), OUT: torch.ones(8, 16), **changes}
+        for name in [name for name, tensor in held.items() if tensor is None]:
+            del held[name]
+
+    source = tmp_path / "source"
+    write_source(source, "opt", of_form("opt"), word_embed_proj_dim=8, tie_word_embeddings=is_tied)
+    tensors(source, project)
+    with pytest.raises(UsageError) as refused:
+        import_model(source, tmp_path / "run")
+    assert str(refused.value).startswith(f"{source}: ")
+    assert named in str(refused.value)

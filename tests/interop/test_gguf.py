@@ -1,6 +1,7 @@
 """GGUF files: a reader of our own in NumPy computes the same logits and ids; llama.cpp too, where it is installed."""
 
 import importlib
+import itertools
 import json
 import os
 import random
@@ -24,6 +25,7 @@ from vitral.interop.importing import Imported, write_run
 from vitral.interop.rewrites import Weighted
 from vitral.interop.rules import exported, imported
 from vitral.interop.targets import gguf, llama_cpp
+from vitral.interop.targets.gguf_tokens import vocabulary
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import load_run
 
@@ -232,6 +234,22 @@ def answered_by(monkeypatch: pytest.MonkeyPatch, *command: str) -> None:
     monkeypatch.setattr(gguf, "require_binding", lambda: binding)
 
 
+@pytest.mark.parametrize(
+    "program",
+    ["import sys; sys.stdin.read()", """import sys; sys.stdin.readline(); print('{"error": "full"}', flush=True)"""],
+    ids=["no answer", "an error"],
+)
+def test_a_process_that_does_not_answer_or_refuses_is_ended_in_one_line(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered_by(monkeypatch, "-c", program)
+    monkeypatch.setattr(llama_cpp, "ANSWER_SECONDS", 0.01 if "read()" in program else 600)
+    with pytest.raises(UsageError) as refused:
+        llama_cpp.opened(tmp_path / "model.gguf", 16)
+    assert str(refused.value).isprintable()
+    assert "{" not in str(refused.value)
+
+
 OURS = str(Path(__file__).parents[1] / "helpers" / "gguf_model.py")
 
 
@@ -396,6 +414,48 @@ def test_a_tokenizer_that_llama_cpp_has_not_is_refused(change: str, tmp_path: Pa
     tokenizer = FileTokenizer(json.dumps(document), 420, 0)
     with pytest.raises(UsageError, match=r"llama\.cpp has no tokenizer"):
         export_run(run_of(small(420), tmp_path / "run", tokenizer), tmp_path / "out", to="gguf", proof=False)
+    assert not (tmp_path / "out").exists()
+
+
+LETTERS = ["a", "b", "c", "▁"]
+PIECES = {
+    "every split is a merge": (["ab", "bc", "abc"], ["a b", "b c", "a bc", "ab c"]),
+    "one split alone": (["ab", "abc"], ["a b", "ab c"]),
+    "a split is no merge": (["ab", "bc", "abc"], ["a b", "b c", "ab c"]),
+    "a split with a letter that is no piece": (["ab", "abé"], ["a b"]),
+    "the merges of a piece lie apart": (["ab", "bc", "abc"], ["a b", "a bc", "b c", "ab c"]),
+}
+"""Pieces and their merges; llama.cpp joins any two neighbours whose text is a piece, by the score of the piece."""
+
+
+def joined(text: str, scores: dict[str, float]) -> list[str]:
+    """As llama.cpp does it: the neighbours that make the piece of the highest score, leftmost first."""
+    parts = list(text)
+    while pairs := [
+        (-scores[pair], at) for at in range(len(parts) - 1) if (pair := "".join(parts[at : at + 2])) in scores
+    ]:
+        at = min(pairs)[1]
+        parts[at : at + 2] = ["".join(parts[at : at + 2])]
+    return parts
+
+
+@pytest.mark.parametrize("name", PIECES)
+def test_pieces_that_llama_cpp_would_join_in_another_way_are_refused(name: str, tmp_path: Path) -> None:
+    document = json.loads(engine_of("llama").to_str())
+    pieces, merges = PIECES[name]
+    texts = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *LETTERS, *pieces]
+    document["model"]["vocab"] = {text: token for token, text in enumerate(texts)}
+    document["model"]["merges"] = [merge.split(" ") for merge in merges]
+    tokenizer = FileTokenizer(json.dumps(document), len(texts), 0)
+    if name in ("every split is a merge", "one split alone"):
+        found = vocabulary(tokenizer, {})
+        for text in map("".join, itertools.product("abc ", repeat=4)):
+            assert joined(f"▁{text.replace(' ', '▁')}", dict(zip(found.texts, found.scores, strict=True))) == [
+                found.texts[token] for token in tokenizer.encode(text).tolist()
+            ]
+        return
+    with pytest.raises(UsageError, match=r"llama\.cpp has no tokenizer"):
+        file_of(tmp_path, small(len(texts)), tokenizer)
     assert not (tmp_path / "out").exists()
 
 

@@ -5,15 +5,19 @@ from pathlib import Path
 
 import pytest
 from foreign import of_form, write_source
+from tokenizers import Tokenizer as Engine
+from tokenizers import decoders, models, normalizers
 
 import vitral
 from vitral.cli import run as cli
 from vitral.core.errors import UsageError
-from vitral.data import CharTokenizer
+from vitral.data import CharTokenizer, FileTokenizer
 from vitral.interop import import_model
+from vitral.interop.importing import Imported, write_run
 from vitral.interop.registry import first
 from vitral.interop.rewrites import Weighted
 from vitral.interop.targets.gguf import FORMS, content
+from vitral.lab.interchange import folder_for
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import enter, load_run, summarize_run
 from vitral.training import continue_run
@@ -44,6 +48,22 @@ def test_it_is_sealed_and_knows_where_it_comes_from(imported: Path) -> None:
     assert set(sealed.imported["files"]) == {"config.json", "model.safetensors", "tokenizer.json"}
     summary = summarize_run(imported)
     assert (summary.state, summary.step, summary.text) == ("finished", 0, "source")
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("models/me@home/gpt", "gpt"),
+        ("models/gpt@2", "gpt@2"),
+        ("hf:me/gpt", "gpt"),
+        ("hf:me/gpt@refs/pr/1", "gpt"),
+    ],
+)
+def test_a_run_has_the_name_of_its_source_without_the_revision(
+    source: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert folder_for(source) == Path("runs", name)
 
 
 def test_equal_sources_are_equal_runs_and_other_weights_another(imported: Path, tmp_path: Path) -> None:
@@ -196,3 +216,37 @@ def test_the_ids_that_begin_and_end_a_text_reach_every_descendant(text: Path, tm
 
 def test_a_run_of_ours_has_no_such_ids(imported: Path) -> None:
     assert enter(imported, print).special_ids == {}
+
+
+def test_bits_per_byte_are_of_the_text_and_not_of_its_unknown_tokens(tmp_path: Path) -> None:
+    engine = Engine(
+        models.BPE({letter: index for index, letter in enumerate(["<unk>", *"acst"])}, [], unk_token="<unk>")
+    )
+    engine.normalizer, engine.decoder = normalizers.Lowercase(), decoders.Fuse()
+    tokenizer = FileTokenizer(engine.to_str(), 5, 0)
+    model = Transformer(ModelConfig(context_length=7, d_model=16, d_ff=32), 5)
+    origin = {"form": "gpt2", "source": "a test", "files": {}, "config": {}}
+    run = vitral.load(write_run(Imported(model.config, model.state_dict(), tokenizer, origin), tmp_path / "run").path)
+    for text, is_changed in (("catsacts" * 9, False), ("Cats: 日本 é, at\n" * 9, True)):
+        (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+        found = run.measure_text(tmp_path / "text.txt")
+        assert (found.loss.num_characters, found.loss.num_bytes) == (len(text) - 1, len(text.encode()) - 1)
+        assert found.plain()["is_changed"] is found.is_changed is is_changed
+        assert len(found.sections()) == 1 + is_changed
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--text", "cat.txt", "--corpus", "cat.txt"],
+        ["--text", "cat.txt", "--copying"],
+        ["--text", "cat.txt", "--no-copying"],
+        ["--replace", "."],
+    ],
+)
+def test_options_that_exclude_each_other_are_refused(
+    words: list[str], imported: Path, text: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(text.parent)
+    assert cli(["evaluate", str(imported), *words]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

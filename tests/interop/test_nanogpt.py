@@ -1,8 +1,10 @@
 """nanoGPT's `ckpt.pt`: the same logits, computed by hand from its state dict; nothing of a pickle is run."""
 
+import contextlib
 import json
 import os
 import pickle
+import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +27,7 @@ TEXT = "To be, or not to be: that is the question.\r\nWhether 'tis nobler\n"
 CHARACTERS = sorted(set(TEXT.replace("\r\n", "\n")))
 
 
-def by_hand(held: dict[str, Tensor], tokens: list[int]) -> Tensor:
+def by_hand(held: dict[str, Tensor], tokens: list[int], gelu: str = "none") -> Tensor:
     """The logits, from the names and the formulas alone."""
 
     def layer(x: Tensor, name: str) -> Tensor:
@@ -45,7 +47,9 @@ def by_hand(held: dict[str, Tensor], tokens: list[int]) -> Tensor:
             scores = (q @ k.T / size**0.5).masked_fill(torch.ones(time, time).triu(1).bool(), -torch.inf)
             outputs.append(scores.softmax(dim=1) @ v)
         x = x + layer(torch.cat(outputs, dim=1), f"{at}.attn.c_proj")
-        x = x + layer(functional.gelu(layer(norm(x, f"{at}.ln_2"), f"{at}.mlp.c_fc")), f"{at}.mlp.c_proj")
+        x = x + layer(
+            functional.gelu(layer(norm(x, f"{at}.ln_2"), f"{at}.mlp.c_fc"), approximate=gelu), f"{at}.mlp.c_proj"
+        )
     return norm(x, "transformer.ln_f") @ held["lm_head.weight"].T
 
 
@@ -71,6 +75,31 @@ def test_the_logits_are_those_of_the_formulas(bias: bool, prefix: str, text: Pat
     expected = by_hand(state(len(CHARACTERS), bias), tokens)
     assert (found - expected).abs().max() < 1e-5 * expected.abs().max()
     assert run.model.config.tie_head
+
+
+@pytest.mark.parametrize("language", ["", "pt"])
+def test_the_map_of_the_manual_imports_older_checkpoints(language: str, text: Path, tmp_path: Path) -> None:
+    manual = (Path(__file__).parents[2] / "docs" / language / "interop.md").read_text(encoding="utf-8")
+    save = re.search(r"```python\n(import safetensors.*?)```", manual, re.DOTALL)
+    names = re.search(r'```toml\n(ignored = \["\*\.attn\.bias"\].*?)```', manual, re.DOTALL)
+    assert save is not None
+    assert names is not None
+    checkpoint(tmp_path / "ckpt.pt", prefix="_orig_mod.")
+    with contextlib.chdir(tmp_path):
+        exec(save[1], {})
+    said = torch.load(tmp_path / "ckpt.pt", weights_only=True)["model_args"]
+    written = names[1]
+    for ours, theirs in (("context_length", "block_size"), ("d_model", "n_embd"), ("num_layers", "n_layer")):
+        written = re.sub(rf"{ours} = \d+", f"{ours} = {said[theirs]}", written)
+    (tmp_path / "names.toml").write_text(re.sub(r"num_heads = \d+", f"num_heads = {HEADS}", written))
+    source, out = tmp_path / "model.safetensors", tmp_path / "run"
+    run = load_run(import_model(source, out, tokenizer=text, names=tmp_path / "names.toml").path)
+    tokens = [3, 1, 4, 1, 5, 9, 2, 6]
+    with torch.inference_mode():
+        found = run.model(torch.tensor([tokens]))[0]
+    held = state(len(CHARACTERS), True)
+    expected, other = by_hand(held, tokens, "tanh"), by_hand(held, tokens)
+    assert (found - expected).abs().max() < 1e-5 * expected.abs().max() < (found - other).abs().max()
 
 
 def test_the_characters_have_nanogpts_ids_and_the_run_knows_its_origin(text: Path, tmp_path: Path) -> None:
@@ -196,6 +225,7 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
     "heads that do not divide": damaged(lambda held: held["model_args"].update(n_head=5)),
     "more blocks": damaged(lambda held: held["model_args"].update(n_layer=3)),
     "an enormous width": damaged(lambda held: held["model_args"].update(n_embd=2**23)),
+    "an endless number": damaged(lambda held: held["model_args"].update(dropout=float("nan"))),
     "a text as width": damaged(lambda held: held["model_args"].update(n_embd="12")),
     "other rows": damaged(lambda held: held["model_args"].update(vocab_size=50304)),
     "a tensor missing": damaged(lambda held: held["model"].pop(FIRST)),

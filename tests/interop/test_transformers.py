@@ -110,7 +110,7 @@ def test_a_tokenizer_has_equal_ids_in_the_library(kind: str, specials: str, alon
 
     tokenizer = tokenizers_of(kind, specials)
     (tmp_path / "tokenizer.json").write_text(written(tokenizer))
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings_of(tokenizer, 32)))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings_of(32)))
     if not alone:
         (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "vocab_size": tokenizer.vocab_size}))
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)

@@ -13,9 +13,9 @@ from vitral.data import ByteTokenizer
 from vitral.interop import export_run
 from vitral.interop.card import prompted
 from vitral.interop.draft import PROMPT
+from vitral.interop.flat_cache import cache_names, has_cache, needs_length
 from vitral.interop.importing import Imported, write_run
 from vitral.interop.targets.onnx import use
-from vitral.interop.flat_cache import cache_names, has_cache, needs_length
 from vitral.lab import health
 from vitral.runs import load_run
 

@@ -3,24 +3,18 @@
 import json
 import os
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-import torch
 from browser import needs_node
-from pages import content_of, script, traced
+from pages import content_of, differing, expected, script, traced
 from symbols import symbolic_lengths
-from torch import Tensor
 from variants import TEXT, TOKENIZER, VARIANTS, made
 
-from vitral.inspection.lens import lens_logits
 from vitral.page.content import PageContent
 from vitral.page.document import parts_of
 
 FULL = os.environ.get("VITRAL_FULL") == "1"
 QUICK = ("post", "lstm", "rotary of interleaved pairs", "adaptive")
-CLOSE = 1e-4
-"""Relative to the largest number of the value."""
 pytestmark = needs_node
 
 
@@ -32,24 +26,6 @@ def _symbols() -> Iterator[None]:
 
 def sentences(context: int) -> list[list[int]]:
     return [[(place * 7 + 3) % 11 for place in range(time)] for time in sorted({1, min(2, context), context})]
-
-
-def expected(model: Any, ids: list[int]) -> dict[str, Tensor]:
-    values = model.trace(torch.tensor([ids]))
-    points = [name for name in values if name == "embed" or name.rpartition(".")[2] in ("resid_mid", "resid_post")]
-    return values | {f"lens.{name}": lens_logits(model, values[name]) for name in points}
-
-
-def differing(found: dict[str, Tensor], truth: dict[str, Tensor]) -> list[str]:
-    """Names whose numbers are not PyTorch's."""
-    wrong = []
-    for name, value in found.items():
-        finite = truth[name].isfinite()
-        same = value.shape == truth[name].shape and torch.equal(value[~finite], truth[name][~finite])
-        largest = float(truth[name][finite].abs().max()) if finite.any() else 0.0
-        near = same and bool(((value[finite] - truth[name][finite]).abs() <= CLOSE * largest).all())
-        wrong += [] if near else [name]
-    return wrong
 
 
 @pytest.mark.parametrize("variant", VARIANTS if FULL else QUICK)

@@ -27,7 +27,8 @@ def demo(
 ) -> None:
     """Take a short tour: a text, a model, a study, an explanation.
 
-    Takes about two minutes on 2 cores and writes one page. Called again after it was stopped, it goes on.
+    Takes about two minutes on 2 cores and writes two pages: a report, and one that carries the model. Called again
+    after it was stopped, it goes on.
     """
     from vitral.cli.panel import sample_text
     from vitral.cli.screen import console, say
@@ -42,11 +43,12 @@ def demo(
     with _reporter(planned.study) as report:
         study = planned.train(report)
     result = planned.finish(study)
+    carried = planned.carry()
     page = planned.write(result)
     heading, sample = sample_text(asdict(result.sample))
     say(f"\n{capital(heading)}\n")
     console().print(sample, soft_wrap=True)
-    for line in _ending(result, page, planned.subject.prompt):
+    for line in _ending(result, page, carried, planned.subject.prompt):
         say(line)
 
 
@@ -98,8 +100,8 @@ def _beside(lines: Mapping[str, Sequence[str]], gap: int = 2) -> list[str]:
     ]
 
 
-def _ending(result: "DemonstrationResult", page: Path, prompt: str) -> list[str]:
-    """The verdicts, the page, and commands to try, one with a prompt."""
+def _ending(result: "DemonstrationResult", page: Path, carried: Path, prompt: str) -> list[str]:
+    """The verdicts, the pages, and commands to try, one with a prompt."""
     from vitral.studies import loss_claims
 
     return [
@@ -110,6 +112,7 @@ def _ending(result: "DemonstrationResult", page: Path, prompt: str) -> list[str]
         *_beside(
             {
                 _("The page:"): [str(page)],
+                _("Inside:"): [str(carried), _("type a sentence there: this model, computed by the page itself")],
                 _("Try:"): [
                     f"vitral generate {result.run} --prompt {prompt}",
                     f'vitral explain {result.run} --text "{result.sentence}"',

@@ -39,8 +39,12 @@ def evaluate(
     device: DeviceOption = DeviceName.cpu,
     dtype: DtypeOption = Precision.float32,
     copying: Annotated[
-        bool, typer.Option(help="Measure how much of a sample is copied from the training text.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--copying/--no-copying",
+            help="Measure how much of a sample is copied from the training text.  [default: copying]",
+        ),
+    ] = None,
     format: TableFormatOption = TableFormat.text,
 ) -> None:
     """Measure a run: loss, perplexity, bits, copying.
@@ -48,10 +52,18 @@ def evaluate(
     The n-gram baselines of the same text are listed beside them. With --text, any run is measured on any text.
     """
     from vitral.cli.screen import print_form, print_json
-    from vitral.lab import Run
+    from vitral.lab import evaluate as measured
 
-    loaded = Run(run, checkpoint.value, device=device.value, dtype=dtype.value, corpus=corpus)
-    measures = loaded.measure(copying=copying) if text is None else loaded.measure_text(text, replace=replace)
+    measures = measured(
+        run,
+        text=text,
+        replace=replace,
+        copying=copying,
+        corpus=corpus,
+        checkpoint=checkpoint.value,
+        device=device.value,
+        dtype=dtype.value,
+    )
     if format is TableFormat.json:
         with in_language("en"):  # data has no other language
             print_json(measures.plain())

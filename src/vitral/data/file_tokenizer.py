@@ -1,9 +1,8 @@
 """A tokenizer of another library, from its `tokenizer.json`: the file is kept whole and decides every id."""
 
-import json
 import os
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +14,7 @@ from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.data.alphabet import UnseenCharacter, label_bytes, token_ids, utf8
-from vitral.data.byte_pairs import byte_letters
+from vitral.data.spelling import Spelling, spelling_of
 
 if TYPE_CHECKING:
     import tokenizers
@@ -53,8 +52,9 @@ class FileTokenizer:
         """Read the file.
 
         Raises:
-            UsageError: the package cannot read it, or an id is not below `vocab_size`.
+            UsageError: the package cannot read it, its tokens have no bytes, or an id is not below `vocab_size`.
         """
+        _known = self._spelling
         largest = max(self._texts, default=-1)
         if not 0 <= largest < self.vocab_size <= MOST_TOKENS or not 0 <= self.start < self.vocab_size:
             raise UsageError(
@@ -77,12 +77,14 @@ class FileTokenizer:
         return frozenset(self._engine.get_added_tokens_decoder())
 
     @cached_property
-    def _spell(self) -> Callable[[str], bytes]:
-        return _spelling(json.loads(self.document).get("decoder"))
+    def _spelling(self) -> Spelling:
+        return spelling_of(self._engine)
 
     @cached_property
     def prepends_a_space(self) -> bool:
-        """Whether every text begins with a space that it does not have (SentencePiece)."""
+        """Whether a space before a whole text is left out: the decoder says so, or every text gets one."""
+        if self._spelling.begin == (" ", 1):
+            return True
         ids = self._engine.encode("a", add_special_tokens=False).ids
         return bool(ids) and self.token_bytes(ids[0]).startswith(b" ")
 
@@ -103,9 +105,34 @@ class FileTokenizer:
             UnseenCharacter: a character has no token, where every token is a character.
             UsageError: the file has no tokens for this text, and none for unknown ones.
         """
+        return np.asarray(self._encoding(text, replacement).ids, dtype=np.int64)
+
+    def ends(self, text: str, *, replacement: str | None = None) -> np.ndarray:
+        """The number of characters of the text before the end of each token, 1-d int64, never decreasing.
+
+        The characters are those of the text as it is given, before the file's normaliser.
+
+        Args:
+            text: as for `encode`.
+            replacement: as for `encode`.
+
+        Raises:
+            UnseenCharacter: as for `encode`.
+            UsageError: as for `encode`.
+        """
+        offsets = self._encoding(text, replacement).offsets
+        return np.maximum.accumulate(np.asarray([end for _begin, end in offsets], dtype=np.int64))
+
+    def _encoding(self, text: str, replacement: str | None) -> "tokenizers.Encoding":
+        """The package's tokens of a text.
+
+        Raises:
+            UnseenCharacter: as for `encode`.
+            UsageError: as for `encode`.
+        """
         valid = utf8(text, replacement).decode("utf-8")
         try:
-            found = self._ids(valid)
+            return self._encoded(valid)
         except UsageError:
             unseen = self._unseen(valid)
             if not unseen:
@@ -113,17 +140,16 @@ class FileTokenizer:
             if replacement is None or self._unseen(replacement):
                 alphabet = _("the tokenizer's alphabet of {number:,} characters", number=len(self._texts))
                 raise UnseenCharacter(unseen[0], valid.index(unseen[0]), alphabet) from None
-            found = self._ids(valid.translate({ord(character): replacement for character in unseen}))
-        return np.asarray(found, dtype=np.int64)
+            return self._encoded(valid.translate({ord(character): replacement for character in unseen}))
 
-    def _ids(self, text: str) -> list[int]:
-        """The ids of valid text.
+    def _encoded(self, text: str) -> "tokenizers.Encoding":
+        """The package's tokens of valid text.
 
         Raises:
             UsageError: it has none.
         """
         try:
-            return self._engine.encode(text, add_special_tokens=False).ids
+            return self._engine.encode(text, add_special_tokens=False)
         except BaseException as error:  # the package's own classes
             if not _of_package(error):
                 raise
@@ -137,7 +163,7 @@ class FileTokenizer:
         found = list[str]()
         for character in dict.fromkeys(text):
             try:
-                self._ids(character)
+                self._encoded(character)
             except UsageError:
                 found.append(character)
         return found
@@ -148,14 +174,17 @@ class FileTokenizer:
         Raises:
             UsageError: a value is not an id of this vocabulary.
         """
-        text = b"".join(map(self.token_bytes, token_ids(ids, self.vocab_size).tolist())).decode("utf-8", "replace")
-        return text.removeprefix(" ") if self.prepends_a_space else text
+        listed = token_ids(ids, self.vocab_size).tolist()
+        spelled = {token: self.token_bytes(token) for token in set(listed)}
+        text = b"".join(map(spelled.__getitem__, listed)).decode("utf-8", "replace")
+        whole = self._spelling.whole(text)
+        return whole.removeprefix(" ") if self.prepends_a_space and not self._spelling.begin[1] else whole
 
     def token_bytes(self, token: int) -> bytes:
         """UTF-8 bytes of one token, empty for an id without a token."""
         index = int(token_ids([token], self.vocab_size)[0])
         text = self._texts.get(index, "")
-        return text.encode("utf-8") if index in self._added else self._spell(text)
+        return text.encode("utf-8") if index in self._added else self._spelling.each(text)
 
     def label(self, token: int) -> str:
         r"""The visible token: `␣the`, `\n`, `<|endoftext|>`."""
@@ -228,40 +257,3 @@ def _without_panics() -> Generator[None]:
         finally:
             os.dup2(kept, ERRORS)
             os.close(kept)
-
-
-def _spelling(decoder: Mapping[str, Any] | None) -> Callable[[str], bytes]:
-    """How a token's spelling in the file becomes bytes of a text."""
-    parts = list(_parts(decoder))
-    kinds = {part.get("type") for part in parts}
-    if "ByteLevel" in kinds:
-        letters = {letter: byte for byte, letter in enumerate(byte_letters())}
-        return lambda text: b"".join(
-            bytes([letters[letter]]) if letter in letters else letter.encode("utf-8") for letter in text
-        )
-    if "WordPiece" in kinds:
-        prefix = next(part.get("prefix", "##") for part in parts if part.get("type") == "WordPiece")
-        return lambda text: (text[len(prefix) :] if text.startswith(prefix) else f" {text}").encode("utf-8")
-    if "BPEDecoder" in kinds:
-        suffix = next(part.get("suffix", "</w>") for part in parts if part.get("type") == "BPEDecoder")
-        return lambda text: text.replace(suffix, " ").encode("utf-8")
-    if decoder is None:  # the package joins the tokens by spaces
-        return lambda text: f" {text}".encode() if text else b""
-    return lambda text: _byte(text) or text.replace(SPACE, " ").encode("utf-8")
-
-
-def _parts(decoder: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
-    if isinstance(decoder, Mapping):
-        yield decoder
-        for inner in decoder.get("decoders") or ():
-            yield from _parts(inner)
-
-
-def _byte(text: str) -> bytes | None:
-    """The byte of a token such as `<0x0A>`."""
-    if len(text) == 6 and text.startswith("<0x") and text.endswith(">"):
-        try:
-            return bytes([int(text[3:5], 16)])
-        except ValueError:
-            return None
-    return None

@@ -1,8 +1,8 @@
 """The loss of a model on a split: one full pass that scores every target once."""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -80,6 +80,7 @@ def evaluate_split(
     *,
     batch_tokens: Count | None = None,
     masking: Masking | None = None,
+    sizes: tuple[Int[np.ndarray, " tokens"], Int[np.ndarray, " tokens"]] | None = None,
     tick: Callable[[], None] = no_tick,
 ) -> SplitLoss:
     """The model's loss on a split, in nats per token, over consecutive windows of its context length.
@@ -103,6 +104,8 @@ def evaluate_split(
         batch_tokens: tokens per batch; affects speed and memory, not the result. Default: 4,096 on a CPU, to fit its
             caches, 16,384 elsewhere.
         masking: the masking of a masked language model; None for next-token prediction.
+        sizes: characters and bytes of the text that each token of the split stands for, where they are not those of
+            the token (`vitral.evaluation.text_sizes`).
         tick: called after each batch; an exception it raises ends the pass.
 
     Raises:
@@ -118,7 +121,24 @@ def evaluate_split(
             nats, counts = passing(model, split, batch_tokens or (4096 if on_cpu else 16384), tick)
     finally:
         model.train(training)
-    return _loss_of(nats, counts, split, model.config.context_length, tokenizer)
+    found = _loss_of(nats, counts, split, model.config.context_length, tokenizer)
+    if sizes is None:
+        return found
+    places = list(_scored_places(model, split, masking))
+    characters, bytes_ = (sum(int(each[some].sum()) for some in places) for each in sizes)
+    if not characters:
+        raise _nothing_to_score(split, model.config.context_length)
+    return replace(found, num_characters=characters, num_bytes=bytes_)
+
+
+def _scored_places(model: Transformer, split: Split, masking: Masking | None) -> Iterator[Int[np.ndarray, " scored"]]:
+    """The places of the split that `evaluate_split` scores, as it reads them."""
+    places = Split(np.arange(len(split.tokens)), split.segments)
+    context_length, first = model.config.context_length, first_target(model.mask)
+    stream = numpy_stream(0, "blanks", "evaluation")
+    for inputs, targets in windows(places, context_length, max(1, 16384 // context_length)):
+        scored = targets[:, first:] if masking is None else inputs[masking.hide(inputs, stream)[1]]
+        yield scored.numpy().ravel()
 
 
 def require_tokenizer(model: Transformer, tokenizer: Tokenizer) -> None:
@@ -194,13 +214,17 @@ def _loss_of(
     characters, size = token_sizes(tokenizer)
     num_targets, num_characters, num_bytes = int(counts.sum()), int(counts @ characters), int(counts @ size)
     if not num_targets or not num_characters:
-        raise UsageError(
-            "nothing to score: the split's {tokens} tokens contain no target for a context of "
-            "{context_length}; use a longer text",
-            tokens=len(split.tokens),
-            context_length=context_length,
-        )
+        raise _nothing_to_score(split, context_length)
     return SplitLoss(nats / num_targets, num_targets, num_characters, num_bytes)
+
+
+def _nothing_to_score(split: Split, context_length: int) -> UsageError:
+    return UsageError(
+        "nothing to score: the split's {tokens} tokens contain no target for a context of "
+        "{context_length}; use a longer text",
+        tokens=len(split.tokens),
+        context_length=context_length,
+    )
 
 
 def _pass(

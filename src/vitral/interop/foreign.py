@@ -1,6 +1,7 @@
 """Reading a folder of transformers: configuration and weights. Nothing is executed and nothing unpickled."""
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -107,7 +108,7 @@ def read_json(raw: bytes, path: Path) -> dict[str, Any]:
     """A JSON object.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is none, or `require_writable` refuses it.
     """
     try:
         found = json.loads(raw)
@@ -115,7 +116,37 @@ def read_json(raw: bytes, path: Path) -> dict[str, Any]:
         raise UsageError("{path}: cannot be read ({error})", path=path, error=ascii(str(error))[1:-1]) from None
     if not isinstance(found, dict):
         raise UsageError("{path}: expected a JSON object", path=path)
+    require_writable(found, path)
     return found
+
+
+def require_writable(data: Mapping[str, Any], path: Path) -> None:
+    """Refuse plain data that JSON cannot hold: the run's record is JSON.
+
+    Raises:
+        UsageError: a number is not finite, or a text is no valid Unicode; names its key, such as `a.b[3]`.
+    """
+    left: list[tuple[str, Any]] = [("", data)]
+    while left:
+        key, value = left.pop()
+        if isinstance(value, Mapping):
+            left += [(f"{key}.{name}".removeprefix("."), inner) for name, inner in value.items()]
+            value = next((name for name in value if not is_unicode(name)), None)
+        elif isinstance(value, list):
+            left += [(f"{key}[{place}]", inner) for place, inner in enumerate(value)]
+        if (isinstance(value, float) and not math.isfinite(value)) or not is_unicode(value):
+            raise UsageError(
+                "{path}: {key} = {value} cannot be kept: numbers must be finite, and texts valid Unicode; correct it, "
+                "or leave it out",
+                path=path,
+                key=ascii(key)[1:-1],
+                value=shown(value),
+            )
+
+
+def is_unicode(value: object) -> bool:
+    """False for a text with half a surrogate pair, which has no UTF-8."""
+    return not isinstance(value, str) or value.isascii() or not any("\ud800" <= one <= "\udfff" for one in value)
 
 
 def read_file(path: Path, most: int) -> bytes:

@@ -13,7 +13,7 @@ from torch import Tensor
 from vitral.core.config import Config, nearest, read_toml
 from vitral.core.errors import UsageError
 from vitral.core.files import sha256
-from vitral.interop.foreign import read_file, require_fit, tensors_in, tensors_of
+from vitral.interop.foreign import read_file, require_fit, require_writable, tensors_in, tensors_of
 from vitral.interop.forms.torch_nn import attention_rules, layer_rules
 from vitral.interop.imported import Imported
 from vitral.interop.rewrites import model_config
@@ -79,12 +79,14 @@ def read_named(source: Path, names: Path, *, tokenizer: str | Path | None = None
     where = str(names)
     raw, said = read_file(names, MOST_MAP), read_toml(names)
     read = NameMap.parse(said, where)
+    require_writable(said, names)
     missing = next((key for key in SAID if key not in read.model), None)
     if missing is not None:
         raise UsageError("{where}: model.{key}: missing; the tensors do not show it", where=where, key=missing)
     config = model_config(read.model, f"{where}: model")
-    rules = _whole_rules(read, config, where)
     theirs, files = _tensors(source)
+    _require_layers(read, config, theirs, where)
+    rules = _whole_rules(read, config, where)
     held = {
         name: _flat(tensor)
         for name, tensor in theirs.items()
@@ -128,6 +130,17 @@ def _flat(tensor: Tensor) -> Tensor:
     while tensor.dim() > 2 and len(tensor) == 1:
         tensor = tensor[0]
     return tensor
+
+
+def _require_layers(read: NameMap, config: ModelConfig, theirs: Mapping[str, Tensor], where: str) -> None:
+    """Refuse at once more layers than there are tensors: a short map can ask for a very long list of rules."""
+    if len(theirs) < config.num_layers and any(LAYER in key for key in read.names):
+        raise UsageError(
+            "{where}: model.num_layers = {layers:,}, but there are only {count:,} tensors",
+            where=where,
+            layers=config.num_layers,
+            count=len(theirs),
+        )
 
 
 def _whole_rules(read: NameMap, config: ModelConfig, where: str) -> list[Rule]:
@@ -195,7 +208,7 @@ def _maker(key: str, place: Place, config: ModelConfig, at: str) -> Make:
     if PACKED.fullmatch(key):
         return lambda ours, part, layer: _of_attention(ours, part, layer, place, config, at)
     name = place.name
-    if not isinstance(name, str) or _usual(place) != {"order", "by"} | _usual(place):
+    if not isinstance(name, str) or not _usual(place) >= {"order", "by"}:
         raise UsageError("{where}: a list, order and by are for attn.in_proj only", where=at)
 
     def make(ours: str, part: str, layer: int) -> Rule:

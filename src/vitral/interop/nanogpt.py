@@ -15,7 +15,7 @@ from vitral.core.errors import UsageError, reason
 from vitral.core.files import open_regular
 from vitral.core.language import _
 from vitral.core.machine import require_memory
-from vitral.interop.foreign import FLOATS, as_float, require_fit
+from vitral.interop.foreign import FLOATS, as_float, is_unicode, require_fit, require_writable
 from vitral.interop.forms.gpt2 import rules_with
 from vitral.interop.imported import Imported
 from vitral.interop.rewrites import model_config
@@ -127,7 +127,9 @@ def _said(held: Mapping[str, Any], where: str) -> dict[str, Any]:
     said = held.get("model_args")
     if not isinstance(said, Mapping) or not isinstance(held.get("model"), Mapping):
         raise UsageError("{where}: not a checkpoint of nanoGPT: model and model_args are not both in it", where=where)
-    return {str(key): value if type(value) in (bool, int, float, str) else None for key, value in said.items()}
+    plain = {str(key): value if type(value) in (bool, int, float, str) else None for key, value in said.items()}
+    require_writable(plain, Path(where))
+    return plain
 
 
 def _trained(held: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,7 +141,7 @@ def _trained(held: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "iter_num": step if type(step) is int else None,
         "best_val_loss": loss if isinstance(loss, float) and math.isfinite(loss) else None,
-        "dataset": data if type(data) is str else None,
+        "dataset": data if type(data) is str and is_unicode(data) else None,
     }
 
 

@@ -4,6 +4,7 @@ A rule is a bijection between some of our tensors and some of theirs. A map is a
 tensor of both sides once, so that what is imported is whole, and what is exported too.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -54,12 +55,13 @@ def transposed(ours: str, theirs: str) -> Rule:
 
 def split(ours: str, theirs: Sequence[str], sizes: Sequence[int]) -> Rule:
     """Rows that we store in one tensor and they in several, such as queries, keys and values."""
-    return Rule(
-        (ours,),
-        tuple(theirs),
-        lambda tensors: tensors[0].split(list(sizes)),
-        lambda tensors: [torch.cat(list(tensors))],
-    )
+
+    def take(tensors: Sequence[Tensor]) -> list[Tensor]:
+        if [len(tensor) for tensor in tensors] != list(sizes):
+            raise ValueError(listed(theirs))
+        return [torch.cat(list(tensors))]
+
+    return Rule((ours,), tuple(theirs), lambda tensors: tensors[0].split(list(sizes)), take)
 
 
 def by_heads(ours: str, theirs: str, heads: int) -> Rule:
@@ -105,7 +107,7 @@ def packed(
 
     def take(tensors: Sequence[Tensor]) -> list[Tensor]:
         if [len(turned(tensor)) for tensor in tensors] != rows:
-            raise ValueError(_listed(list(theirs)))
+            raise ValueError(listed(list(theirs)))
         return [torch.cat([turned(tensor) for tensor in tensors])[here]]
 
     return Rule((ours,), tuple(theirs), export, take)
@@ -149,12 +151,29 @@ def imported(rules: Sequence[Rule], theirs: Tensors, where: str) -> dict[str, Te
         UsageError: a tensor has no rule, a rule no tensor, or the shapes do not fit a rule.
     """
     _require_whole([name for rule in rules for name in rule.theirs], theirs, where)
+    empty = sorted(name for name, tensor in theirs.items() if not tensor.dim() or not tensor.numel())
+    if empty:
+        raise misshapen(where, listed(empty))
     try:
         return _changed([(rule.theirs, rule.ours, rule.take) for rule in rules], theirs)
     except (RuntimeError, ValueError) as error:
-        raise UsageError(
-            "{where}: its tensors do not have the shapes of this form ({error})", where=where, error=error
-        ) from None
+        raise misshapen(where, error) from None
+
+
+def misshapen(where: str, names: object) -> UsageError:
+    """The error for tensors whose shapes do not fit a rule."""
+    return UsageError("{where}: its tensors do not have the shapes of this form ({error})", where=where, error=names)
+
+
+def require_named(names: Iterable[str], there: Iterable[str], where: str) -> None:
+    """Refuse weights in which a tensor is missing.
+
+    Raises:
+        UsageError: names the first ones.
+    """
+    gaps = sorted(set(names) - set(there))
+    if gaps:
+        raise UsageError("{where}: {names} missing from the weights", where=where, names=listed(gaps))
 
 
 def _changed(steps: Iterable[tuple[Sequence[str], Sequence[str], Change]], tensors: Tensors) -> dict[str, Tensor]:
@@ -165,17 +184,14 @@ def _changed(steps: Iterable[tuple[Sequence[str], Sequence[str], Change]], tenso
 
 
 def _require_whole(named: Sequence[str], there: Iterable[str], where: str) -> None:
-    twice = {name for name in named if named.count(name) > 1} if len(set(named)) < len(named) else set()
-    gaps, leftovers = sorted(set(named) - set(there)), sorted(set(there) - set(named))
-    if gaps:
-        raise UsageError("{where}: {names} missing from the weights", where=where, names=_listed(gaps))
-    if leftovers or twice:
-        raise UsageError(
-            "{where}: {names} have no place in this form", where=where, names=_listed(leftovers or sorted(twice))
-        )
+    require_named(named, there, where)
+    surplus = sorted(set(there) - set(named)) or sorted(name for name, count in Counter(named).items() if count > 1)
+    if surplus:
+        raise UsageError("{where}: {names} have no place in this form", where=where, names=listed(surplus))
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """The first names, and how many there are."""
     more = f" … ({len(names)})" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more
 

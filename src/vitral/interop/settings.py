@@ -145,6 +145,16 @@ class Settings:
                     value=shown(value),
                 )
 
+    def contradiction(self, key: str, value: object, other: object) -> UsageError:
+        """The error for a value that is not the one that another key says, or the default of the form."""
+        return UsageError(
+            "{where}: {key} = {value}, but another key, or the default of this form, says {other}",
+            where=self.where,
+            key=key,
+            value=shown(value),
+            other=shown(other),
+        )
+
     def refused(self, key: str, value: Any) -> UsageError:
         """The error for a value that Vitral's model does not have."""
         return UsageError(

@@ -78,7 +78,7 @@ def character_document(vocabulary: dict[str, int]) -> str:
     return _of_characters(vocabulary).to_str(pretty=False)
 
 
-def settings_of(tokenizer: Tokenizer, context_length: int) -> dict[str, Any]:
+def settings_of(context_length: int) -> dict[str, Any]:
     """The `tokenizer_config.json`: the class that takes the ids of the file, and no cleaning of the text."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",

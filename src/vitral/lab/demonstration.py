@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vitral.core.config import assignment
 from vitral.core.errors import UsageError
-from vitral.core.files import is_left_behind
+from vitral.core.files import is_left_behind, replace_durably
 from vitral.core.guarded import GuardedFolder
 from vitral.core.language import language
 from vitral.data import Dataset, load_corpus, prepare
@@ -15,11 +15,12 @@ from vitral.evaluation import copied_spans, training_text
 from vitral.explanation import Choice, RunView
 from vitral.lab.configuration import configure
 from vitral.lab.run import SAMPLE_TEMPERATURE, Run
+from vitral.page import page_content, page_document
 from vitral.reports.demonstration import FIGURES, PAGE, DemonstrationResult, WrittenText, write_demonstration
 from vitral.reports.folder import MANIFEST
 from vitral.reports.model import ModelCount
 from vitral.reports.text import Survey, survey_dataset
-from vitral.runs import refuse_existing
+from vitral.runs import load_run, refuse_existing
 from vitral.runs.lock import only_writer
 from vitral.studies import Study, StudyResult, against_counts, run_study, study_named
 from vitral.studies.results import run_path
@@ -28,6 +29,8 @@ from vitral.training import Callback, RunConfig
 SEEDS = (1, 2, 3)
 PRESET = "demo"
 STUDY = "study"
+MODEL = "model.html"
+"""The page that carries the model."""
 LAYER, HEAD = 0, 0
 ORDER = 4
 """Of the n-gram baseline that the model is compared with."""
@@ -106,6 +109,18 @@ class Demonstration:
             verdict=against_counts(study, ORDER),
         )
 
+    def carry(self) -> Path:
+        """Write the page that carries the trained model and return its path.
+
+        Raises:
+            UsageError: the settings ask for a model that has no graph.
+            StorageError: writing to disk failed.
+        """
+        path = self.out / MODEL
+        content = page_content(load_run(self.trained().path), self.subject.folder, ablated=False)
+        replace_durably(path, page_document(content).encode("utf-8"))
+        return path
+
     def write(self, result: DemonstrationResult) -> Path:
         """Write the page and return its path.
 
@@ -161,7 +176,7 @@ def _require_page(config: RunConfig, dataset: Dataset, sentence: str) -> None:
 def _has_begun(out: Path) -> bool:
     """Whether a folder contains a demonstration, finished or not, and nothing else."""
     folder = GuardedFolder(out)
-    known = {STUDY, FIGURES, PAGE, MANIFEST}
+    known = {STUDY, FIGURES, PAGE, MODEL, MANIFEST}
     try:
         names = {name for name in folder.names() if not is_left_behind(name)}
     except NotADirectoryError:

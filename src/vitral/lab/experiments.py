@@ -72,6 +72,7 @@ class DemoPage(Shown):
 
     Attributes:
         html: its file.
+        model: the page that carries the model, and computes it in the browser.
         run: the folder of the run that it shows; `vitral.load` opens it.
         sample: a text by that run.
         verdicts: of the study, in sentences.
@@ -79,6 +80,7 @@ class DemoPage(Shown):
     """
 
     html: Path
+    model: Path
     run: Path
     sample: str
     verdicts: tuple[str, ...]
@@ -86,12 +88,12 @@ class DemoPage(Shown):
 
     def __str__(self) -> str:
         """The text that the model wrote, the verdicts, and the page."""
-        report = _("report: {path}", path=self.html)
-        return plain_text("", [Preformatted(self.sample)], lead="") + "\n\n" + "\n".join([*self.verdicts, report])
+        pages = [_("report: {path}", path=self.html), _("page that computes: {path}", path=self.model)]
+        return plain_text("", [Preformatted(self.sample)], lead="") + "\n\n" + "\n".join([*self.verdicts, *pages])
 
     def plain(self) -> dict[str, Any]:
         """As plain data, in English."""
-        paths = {"html": str(self.html), "run": str(self.run)}
+        paths = {"html": str(self.html), "model": str(self.model), "run": str(self.run)}
         return {**paths, "sample": self.sample, "verdicts": list(self.in_english)}
 
 
@@ -124,10 +126,11 @@ def demo(
     planned = plan_demonstration(None if out is None else Path(out), list(settings_of(overrides)))
     with progress_shown(progress, callback) as told, _going_on(planned.out):
         result = planned.finish(planned.train(told))
+        carried = planned.carry()
         page = planned.write(result)
     with in_language("en"):
         in_english = _verdicts(result)
-    return DemoPage(page, result.run, result.sample.text, _verdicts(result), in_english)
+    return DemoPage(page, carried, result.run, result.sample.text, _verdicts(result), in_english)
 
 
 def _verdicts(result: DemonstrationResult) -> tuple[str, ...]:

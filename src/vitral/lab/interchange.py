@@ -5,6 +5,7 @@ from pathlib import Path
 
 from vitral.core.checked import checked
 from vitral.interop import Export, export_run, import_model
+from vitral.interop.hub import is_hub
 from vitral.lab.new_runs import free_folder
 from vitral.lab.opened import path_of
 from vitral.lab.run import Run, Which
@@ -38,8 +39,9 @@ def import_(
 
 
 def folder_for(source: str | Path) -> Path:
-    """A free folder for the run of an imported model."""
-    return free_folder(str(source).partition("@")[0].replace(":", "/"))
+    """A free folder for the run of an imported model; a revision of the hub is no part of the name."""
+    name = str(source)
+    return free_folder(name.partition("@")[0].replace(":", "/") if is_hub(name) else name)
 
 
 @checked(first=True)

@@ -12,10 +12,11 @@ from vitral.core.tables import Tabular
 from vitral.data import CorpusConfig, Split, Tokenizer, load_corpus
 from vitral.data.long_texts import pieces
 from vitral.evaluation import Masking, SplitLoss, evaluate_split
+from vitral.evaluation.text_sizes import sizes_in_text
 from vitral.figures.html import page
 from vitral.figures.notebook import Shown, page_of
 from vitral.figures.plain import plain_text
-from vitral.figures.sections import Section, Table
+from vitral.figures.sections import Paragraph, Section, Table
 from vitral.figures.tables import Column, DataTable, decimals, whole
 from vitral.model import Transformer
 
@@ -30,16 +31,19 @@ class TextMeasures(Shown, Tabular):
         step: optimizer steps of the checkpoint measured.
         text: name of the text.
         loss: on the whole text, in windows of the model's context.
+        is_changed: whether the tokenizer changes the text: its characters and bytes are those of the text as it is.
     """
 
     run: str
     step: int
     text: str
     loss: SplitLoss
+    is_changed: bool = False
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain data."""
-        return {"run": self.run, "step": self.step, "text": self.text, **self.loss.plain()}
+        told = {"run": self.run, "step": self.step, "text": self.text, "is_changed": self.is_changed}
+        return {**told, **self.loss.plain()}
 
     def records(self) -> list[dict[str, Any]]:
         """One row."""
@@ -80,7 +84,11 @@ class TextMeasures(Shown, Tabular):
             _("bits per character"),
             _("bits per byte"),
         )
-        return [Table(self.title(), heads, (row,))]
+        note = _(
+            "The tokenizer changes this text: the text that its tokens spell is another one. Bits per character and "
+            "per byte count the text as it is, and the model does not predict what the tokenizer leaves out."
+        )
+        return [Table(self.title(), heads, (row,)), *([Paragraph(note)] if self.is_changed else [])]
 
     def __str__(self) -> str:
         """The table as the command prints it."""
@@ -94,8 +102,10 @@ def _text_page(measures: TextMeasures) -> str:
 
 def loss_on_text(
     model: Transformer, tokenizer: Tokenizer, text: str | Path, masking: Masking | None, replace: str | None
-) -> tuple[str, SplitLoss]:
-    """The name of a text and a model's loss on all of it.
+) -> tuple[str, SplitLoss, bool]:
+    """The name of a text, a model's loss on all of it, and whether the tokenizer changes it.
+
+    Characters and bytes are those of the text as it is given.
 
     Args:
         model: the model.
@@ -108,6 +118,9 @@ def loss_on_text(
         UsageError: the text cannot be read, or has a character without a token.
     """
     corpus = load_corpus(CorpusConfig.parse({"source": str(text)}, "text"))
-    tokens = tokenizer.encode("".join(pieces(corpus.text)), replacement=replace)
+    whole = "".join(pieces(corpus.text))
+    tokens = tokenizer.encode(whole, replacement=replace)
     split = Split(tokens, np.array([[0, tokens.size]], dtype=np.int64))
-    return corpus.name, evaluate_split(model, split, tokenizer, masking=masking)
+    is_changed = tokens.size > 0 and tokenizer.decode(tokens) != whole
+    sizes = sizes_in_text(tokenizer, whole, tokens, replace) if is_changed else None
+    return corpus.name, evaluate_split(model, split, tokenizer, masking=masking, sizes=sizes), is_changed

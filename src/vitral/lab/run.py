@@ -268,8 +268,8 @@ class Run(Shown):
             UsageError: the text cannot be read, or a character has no token.
         """
         with precision(*self._precision):
-            name, loss = loss_on_text(self.model, self.tokenizer, text, self._masking, replace)
-        return TextMeasures(str(self.path), self.step, name, loss)
+            name, loss, is_changed = loss_on_text(self.model, self.tokenizer, text, self._masking, replace)
+        return TextMeasures(str(self.path), self.step, name, loss, is_changed)
 
     def measure(self, *, copying: bool = True) -> Measures:
         """Losses on the whole validation and test splits, and how much one sample copies from the training text.

@@ -24,30 +24,38 @@ def evaluate(
     *,
     text: str | Path | None = None,
     replace: str | None = None,
-    copying: bool = True,
+    copying: bool | None = None,
     corpus: str | Path | None = None,
     checkpoint: Which | None = None,
     device: str | None = None,
     dtype: DtypeName | None = None,
 ) -> Measures | TextMeasures:
-    """Measure a run: loss, perplexity and bits on whole splits, beside the n-gram baselines; and copying.
+    """Measure a run on its own text, beside the n-gram baselines, or on any other text.
 
     Args:
         run: a folder, or a loaded run, which is measured as it is unless one of the last four is given.
-        text: measure the loss on this text instead: a file, a folder or a name; the other arguments up to `corpus` are
-            for the run's own text, except the next.
-        replace: of `text`, a character in place of those that the model has no token for.
-        copying: whether to measure how much of a sample is copied from the training text.
-        corpus: the run's text, if it is no longer where it was: a file, a folder or a name.
+        text: a file, a folder or a name; the run's own text if None.
+        replace: a character in place of those that the model has no token for; only with `text`.
+        copying: whether to measure how much of a sample is copied from the training text, True if None; not with
+            `text`.
+        corpus: the run's own text, if it is no longer where it was: a file, a folder or a name; not with `text`.
         checkpoint: "best" or "last".
         device: "auto", "cpu", "cuda" or "mps".
         dtype: precision of the arithmetic.
 
     Raises:
-        UsageError: not a run, or its text cannot be found or has changed.
+        UsageError: not a run, its text cannot be found or has changed, or two arguments exclude each other.
     """
+    if text is None and replace is not None:
+        raise UsageError(
+            "--replace is for a text that the run has not seen: give it with --text, or leave --replace out"
+        )
+    if text is not None and (corpus, copying) != (None, None):
+        raise UsageError(
+            "--text measures one text alone: leave out --corpus and --copying, which are for the run's own text"
+        )
     loaded = opened(run, checkpoint, device, dtype, corpus)
-    return loaded.measure(copying=copying) if text is None else loaded.measure_text(text, replace=replace)
+    return loaded.measure(copying=copying is not False) if text is None else loaded.measure_text(text, replace=replace)
 
 
 @checked(first=True)

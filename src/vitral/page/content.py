@@ -74,7 +74,7 @@ def page_content(run: LoadedRun, name: str, corpus: str | None = None, *, ablate
 
 def about_run(run: LoadedRun, name: str) -> Plain:
     """The run as plain data: everything but numbers of the model, and what its text gives (`of_text`)."""
-    own = {"name": name, "step": run.step, "commands": commands_of(name)}
+    own = {"name": name, "step": run.step, "commands": {"page": f"vitral bundle {shlex.quote(name)}"}}
     return about_model(run.model, run.tokenizer) | own
 
 
@@ -97,25 +97,6 @@ def about_model(model: Transformer, tokenizer: Tokenizer) -> Plain:
         "specials": list(tokenizer.specials),
         "language": language(),
         "vitral": metadata.version("vitral"),
-    }
-
-
-def commands_of(name: str) -> dict[str, str]:
-    """The command, and the line of Python, that make each figure again; the page fills in what is in braces.
-
-    Args:
-        name: of the run's folder.
-    """
-    run = shlex.quote(name)
-    return {
-        "heads": f"vitral inspect {run} --text {{text}}",
-        "heads.python": f"vitral.Run({name!r}).trace({{text}}, [{{at}}])",
-        "numbers": f"vitral explain {run} --text {{text}} --layer {{block}} --head {{head}} --query {{position}}",
-        "numbers.python": f"vitral.Run({name!r}).trace({{text}}, [{{at}}])",
-        "stream": f"vitral inspect {run} --text {{text}}",
-        "stream.python": f"vitral.Run({name!r}).trace({{text}}, [{{at}}])",
-        "choice": f"vitral generate {run} --prompt {{text}} --temperature {{temperature}} --seed {{seed}}",
-        "choice.python": f"vitral.Run({name!r}).generate({{text}}, temperature={{temperature}}, seed={{seed}})",
     }
 
 

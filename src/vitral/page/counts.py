@@ -17,7 +17,7 @@ from vitral.core.checked import checked
 from vitral.data import Split
 from vitral.evaluation.ngrams import Counts, WittenBell, counted_parts, counts_by_order
 
-MOST_LETTERS = 250_000
+MOST_LETTERS = 100_000
 """Of the counts in base64; the page has the highest order within this."""
 MOST_ORDER = 6
 """The highest order of a run's baselines."""

@@ -3,6 +3,7 @@
 An imported run has no text, and the text of another run may be elsewhere: then the page says so, and opens as well.
 """
 
+from itertools import pairwise
 from typing import Any
 
 from vitral.core.checked import checked
@@ -94,6 +95,10 @@ def _losses(run: LoadedRun) -> Plain:
     orders = sorted((int(order), float(loss)) for order, loss in counted.get("orders", {}).items())
     if orders:
         found["baselines"] = [{"order": order, "loss": loss} for order, loss in orders]
+        found["gaps"] = [
+            {"from": shorter, "to": longer, "loss": worse - better}
+            for (shorter, worse), (longer, better) in pairwise(orders)
+        ]
     return found
 
 

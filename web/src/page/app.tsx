@@ -4,10 +4,14 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Refusal } from "./carried";
 import { Connection } from "./panes/Connection";
 import { Choice } from "./panes/Choice";
+import { Colophon } from "./panes/Colophon";
 import { Heads } from "./panes/Heads";
+import { Keys } from "./panes/Keys";
 import { Overview } from "./panes/Overview";
+import { Passages } from "./panes/Passages";
 import { Sentence, SentenceLine, Surprise } from "./panes/Sentence";
 import { Stream } from "./panes/Stream";
+import { isDark, listed } from "./keys";
 import { edits, fault, figure, language, shown, source, text, theme } from "./state";
 import { width } from "./panes/layout";
 import { LANGUAGES, number, plural, t } from "./words";
@@ -29,8 +33,9 @@ export function App() {
               {name}
             </button>
           ))}
-          <button onClick={() => (theme.value = theme.value === "dark" ? "light" : "dark")}>
-            {theme.value === "dark" ? t("light") : t("dark")}
+          <button onClick={() => (theme.value = isDark() ? "light" : "dark")}>{isDark() ? t("light") : t("dark")}</button>
+          <button aria-haspopup="dialog" onClick={() => (listed.value = true)}>
+            {t("keys")} <kbd>?</kbd>
           </button>
         </p>
         <h1>
@@ -39,6 +44,7 @@ export function App() {
       </header>
       <Connection />
       <Sentence />
+      {!alone && <Passages />}
       {shown.value && width.value > 0 && <SentenceLine />}
       {edits.value.length > 0 && (
         <p class="edits" role="status">
@@ -56,6 +62,8 @@ export function App() {
           <Choice />
         </>
       )}
+      {!alone && <Colophon />}
+      <Keys />
       {alone && <p class="whole"><button onClick={() => (figure.value = "")}>{t("show the whole page")}</button></p>}
     </div>
   );
@@ -93,6 +101,8 @@ function told(reason: Refusal): string {
       return reason.tensor === undefined
         ? t("The file is damaged: the part “{part}” is not what was written.", { part: reason.part })
         : t("The file is damaged: the weights of “{tensor}” are not those that were written.", { tensor: reason.tensor });
+    case "unable":
+      return t("This browser cannot compute the page; a newer one may. It says: {reason}", { reason: reason.reason });
     case "differs":
       return t("After “{sentence}”, this browser computes {found} in “{name}” where PyTorch has {expected}.", {
         sentence: reason.sentence,

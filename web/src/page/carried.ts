@@ -42,6 +42,7 @@ interface Check {
 export type Refusal =
   | { kind: "missing"; part: string }
   | { kind: "damaged"; part: string; tensor?: string }
+  | { kind: "unable"; reason: string }
   | { kind: "differs"; sentence: string; name: string; found: number; expected: number };
 
 export class Refused extends Error {

@@ -7,12 +7,15 @@ import { Carried, PARTS, Parts, Refused, difference } from "./carried";
 import { tensorsOf, tokenIn } from "./served";
 import type { Source } from "./source";
 import { ownSha256 } from "./bytes";
-import { edits, ids, names, read, refresh, source, text, theme, written } from "./state";
+import { pressed } from "./keys";
+import { edits, ids, names, read, refresh, shown, source, text, theme, toggle, written } from "./state";
 import { Opening, complete, connect } from "./panes/Connection";
 import { Ngrams } from "./ngrams";
+import { open } from "./panes/Passages";
 import { tokenizerOf } from "./tokens";
 import { language, learn, number, t } from "./words";
 
+export { edits, ids, shown, source, text, toggle, written };
 export { Carried, Ngrams, difference, language, learn, number, ownSha256, t, tensorsOf, tokenIn, tokenizerOf };
 
 const content = (id: string): string => document.getElementById(id)?.textContent ?? "";
@@ -22,7 +25,7 @@ async function carried(page: HTMLElement, parts: Parts): Promise<Source | null> 
   try {
     return await Carried.open(parts);
   } catch (error) {
-    const reason = error instanceof Refused ? error.reason : ({ kind: "damaged", part: "graph" } as const);
+    const reason = error instanceof Refused ? error.reason : ({ kind: "unable", reason: String(error) } as const);
     page.replaceChildren();
     render(<Refusing reason={reason} />, page);
     return null;
@@ -54,8 +57,9 @@ async function start(page: HTMLElement): Promise<void> {
   const opened = content("served") ? await served(page) : await carried(page, parts);
   if (opened === null) return;
   source.value = opened;
-  text.value = opened.about.passages[0] ?? "";
-  read(location.hash);
+  open(0);
+  if (location.hash.length > 1) read(location.hash);
+  else language.value = opened.about.language;
   effect(() => {
     document.documentElement.lang = language.value;
   });
@@ -66,14 +70,32 @@ async function start(page: HTMLElement): Promise<void> {
     void [ids.value, names.value, edits.value];
     void refresh();
   });
-  effect(() => {
-    history.replaceState(null, "", `#${written()}`);
-  });
+  remember();
   addEventListener("hashchange", () => read(location.hash));
+  addEventListener("keydown", pressed);
   render(null, page);
   page.replaceChildren();
   render(<App />, page);
+  requestAnimationFrame(() => performance.mark("vitral: drawn"));
   void complete();
+}
+
+/** Milliseconds: browsers take only so many addresses in a while. */
+const PAUSE = 250;
+
+/** Keeps the state in the address, a moment after its last change and when the page is left. */
+function remember(): void {
+  let waiting = 0;
+  const write = () => {
+    waiting = 0;
+    history.replaceState(null, "", `#${written()}`);
+  };
+  effect(() => {
+    written();
+    clearTimeout(waiting);
+    waiting = setTimeout(write, PAUSE);
+  });
+  addEventListener("pagehide", () => waiting && write());
 }
 
 if (typeof document !== "undefined") {

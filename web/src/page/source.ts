@@ -55,6 +55,8 @@ export interface About {
   step: number;
   loss?: number;
   baselines?: { order: number; loss: number }[];
+  /** Between one order and the next: what the loss rises by with one token less. */
+  gaps?: { from: number; to: number; loss: number }[];
   /** Of each block, what its heads do. */
   kinds?: string[][];
   /** Sentences to open with: of the run's held-out text, or one that its vocabulary can write. */

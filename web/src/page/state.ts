@@ -2,7 +2,7 @@
 // address's fragment holds them, so that an address shows the same again.
 
 import { batch, computed, signal } from "@preact/signals";
-import { language } from "./words";
+import { LANGUAGES, language } from "./words";
 import { LENS } from "./carried";
 import { readEdits } from "./edits";
 import type { Edit, Source, Values } from "./source";
@@ -111,7 +111,7 @@ export function read(fragment: string): void {
     temperature.value = heat >= 0 && heat <= 10 ? heat : 1;
     edits.value = editsOf(found.get("e"));
     const code = found.get("l") || about?.language || "en";
-    language.value = code;
+    if (code in LANGUAGES) language.value = code;
     figure.value = (found.get("f") ?? "").replace(/[^a-z-]/g, "");
     const colours = found.get("c") as Theme;
     theme.value = ["light", "dark"].includes(colours) ? colours : "auto";

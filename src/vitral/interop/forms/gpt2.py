@@ -16,9 +16,12 @@ def _read(settings: Settings) -> dict[str, Any]:
     settings.only(scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
     settings.take("reorder_and_upcast_attn")  # precision of 16 bits only
     width = settings.count("n_embd", 768)
-    settings.take("n_ctx")
+    positions = settings.count("n_positions", 1024)
+    context = settings.count("n_ctx", positions)
+    if context != positions:
+        raise settings.contradiction("n_ctx", context, positions)
     return {
-        "context_length": settings.count("n_positions", 1024),
+        "context_length": positions,
         "d_model": width,
         "num_layers": settings.count("n_layer", 12),
         "num_heads": settings.count("n_head", 12),

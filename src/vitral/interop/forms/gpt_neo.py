@@ -15,15 +15,19 @@ def _read(settings: Settings) -> dict[str, Any]:
     width, layers = settings.count("hidden_size", 2048), settings.count("num_layers", 24)
     window = {"name": "window", "size": settings.count("window_size", 256)}
     known = {"global": {"name": "causal"}, "local": window}
+    are_typed = settings.given("attention_types")
     types = settings.take("attention_types", [[["global", "local"], 12]])
     listed = settings.take("attention_layers")
     try:
         kinds = listed or _expanded(types, layers)
+        expanded = _expanded(types, layers) if are_typed else kinds
         masks = [known[kind] for kind in kinds]
     except (TypeError, KeyError, ValueError):
         raise settings.refused("attention_types", types) from None
     if len(masks) != layers:
         raise settings.refused("attention_layers", kinds)
+    if kinds != expanded:
+        raise settings.contradiction("attention_layers", kinds, expanded)
     mask = masks[0] if all(one == masks[0] for one in masks) else {"name": "by-layer", "masks": masks}
     return {
         "context_length": settings.count("max_position_embeddings", 2048),

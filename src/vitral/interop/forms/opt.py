@@ -1,5 +1,6 @@
 """OPT of transformers: the form of post-norm; its positions begin at row 2."""
 
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -7,29 +8,37 @@ from torch import Tensor
 from vitral.interop.form import Form
 from vitral.interop.forms.common import ACTIVATIONS, BIASES, THEIRS, allowing, head_rule, usual_rewrites
 from vitral.interop.rewrites import with_biases
-from vitral.interop.rules import Rule, by_layer, same, shifted, split
+from vitral.interop.rules import Rule, by_layer, listed, misshapen, require_named, same, shifted, split
 from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
 
 UNUSED_ROWS = 2
 _ROOT = "model.decoder"
-_EMBEDDING = f"{_ROOT}.embed_tokens.weight"
+_EMBEDDING, _HEAD = f"{_ROOT}.embed_tokens.weight", "lm_head.weight"
+_PROJECTIONS = frozenset(f"{_ROOT}.project_{way}.weight" for way in ("in", "out"))
 
 
 def _prepare(tensors: dict[str, Tensor], settings: Settings) -> dict[str, Tensor]:
     """Fold the projections between embedding and stream into the embedding and a head of its own (OPT-350M)."""
-    into, out = (tensors.pop(f"{_ROOT}.project_{way}.weight", None) for way in ("in", "out"))
-    if into is None and out is None:
+    if _PROJECTIONS.isdisjoint(tensors):
         return tensors
-    embedding, head = tensors[_EMBEDDING], tensors.pop("lm_head.weight", tensors[_EMBEDDING])
-    settings.only(word_embed_proj_dim=embedding.shape[1])
-    settings.truth("tie_word_embeddings", True)
-    folded = {
-        _EMBEDDING: embedding if into is None else (embedding.double() @ into.double().T).to(embedding.dtype),
-        "lm_head.weight": head.clone() if out is None else (head.double() @ out.double()).to(head.dtype),
-    }
+    where, is_tied = str(Path(settings.where).parent), settings.truth("tie_word_embeddings", True)
+    used = [_EMBEDDING, *sorted(_PROJECTIONS), *([] if is_tied else [_HEAD])]
+    require_named(used, tensors, where)
+    embedding, into, out, head = (tensors[name] for name in [*used[:3], used[0] if is_tied else _HEAD])
+    if any(tensor.dim() != 2 for tensor in (embedding, into, out, head)):
+        raise misshapen(where, listed([name for name in used if tensors[name].dim() != 2]))
+    narrow = embedding.shape[1]
+    settings.only(word_embed_proj_dim=narrow)
+    widths = dict(zip(used, (narrow, into.shape[1], out.shape[0], head.shape[1]), strict=False))
+    if set(widths.values()) != {narrow}:
+        raise misshapen(where, listed([name for name, width in widths.items() if width != narrow]))
     settings.add("tie_word_embeddings", False)
-    return tensors | folded
+    folded = {
+        _EMBEDDING: (embedding.double() @ into.double().T).to(embedding.dtype),
+        _HEAD: (head.double() @ out.double()).to(head.dtype),
+    }
+    return {name: tensor for name, tensor in tensors.items() if name not in _PROJECTIONS} | folded
 
 
 def _read(settings: Settings) -> dict[str, Any]:

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from vitral.core.config import shown
-from vitral.core.errors import UsageError
 from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
 
@@ -42,7 +40,7 @@ def read_rotary(
     for table, scaling in zip(tables, scalings, strict=True):
         table.end()
         if scaling != scalings[0]:
-            raise _contradiction(settings, "rope_scaling", scaling or "default", scalings[0] or "default")
+            raise settings.contradiction("rope_scaling", scaling or "default", scalings[0] or "default")
     return result | ({"scaling": scalings[0]} if scalings and scalings[0] is not None else {})
 
 
@@ -56,25 +54,15 @@ def _agreed(places: Sequence[Place], others: Sequence[Place], default: float) ->
     found += [(*place, place[0].real(place[1], default)) for place in others if place[0].given(place[1])]
     for settings, key, other in found:
         if other != number:
-            raise _contradiction(settings, key, other, number)
+            raise settings.contradiction(key, other, number)
     return number
-
-
-def _contradiction(settings: Settings, key: str, value: object, other: object) -> UsageError:
-    return UsageError(
-        "{where}: {key} = {value} contradicts {other}, which another key or the default of this form says",
-        where=settings.where,
-        key=key,
-        value=shown(value),
-        other=shown(other),
-    )
 
 
 def _scaling(rope: Settings) -> dict[str, Any] | None:
     older = rope.take("type")
     name = rope.take("rope_type", "default" if older is None else older)
     if older not in (None, name):
-        raise _contradiction(rope, "type", older, name)
+        raise rope.contradiction("type", older, name)
     if name == "default":
         return None
     if name == "linear":

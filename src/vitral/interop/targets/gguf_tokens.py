@@ -1,7 +1,7 @@
 """Tokenizers as llama.cpp has them: the same ids for every text that the tokenizer accepts."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,9 +135,10 @@ def _of_file(tokenizer: Tokenizer, special: Mapping[str, Any]) -> Vocabulary:
     never = next((token for token, kind in enumerate(types) if kind in (CONTROL, UNUSED)), 0)
     begin, end = _begin_and_end(special, len(listed), never)
     if _is_pieces(document):
-        ranks: dict[str, int] = {}
-        for rank, (left, right) in enumerate(merges):
-            ranks.setdefault(left + right, rank)
+        pairs = [(left, right) for left, right in merges]
+        ranks, pieces = _ranks(pairs), (model.get("vocab") or {}).keys() - {one["content"] for one in added.values()}
+        if ranks is None or _has_other_splits(pairs, pieces):
+            raise _none_like_it(document)
         scores = [-float(ranks.get(text, 0)) for text in listed]
         unknown = model.get("unk_token")
         types = [
@@ -183,6 +184,30 @@ def _is_pieces(document: Mapping[str, Any]) -> bool:
         and steps[1].get("content") == SPACE
         and (steps[1].get("pattern") or {}).get("String") == " "
     )
+
+
+def _ranks(merges: Sequence[tuple[str, str]]) -> dict[str, int] | None:
+    """The place of each piece among the merges; None if the merges of one piece do not lie together.
+
+    llama.cpp gives a piece one score, whichever two pieces it is joined from.
+    """
+    ranks: dict[str, int] = {}
+    for rank, piece in enumerate(left + right for left, right in merges):
+        if piece in ranks and merges[rank - 1][0] + merges[rank - 1][1] != piece:
+            return None
+        ranks.setdefault(piece, rank)
+    return ranks
+
+
+def _has_other_splits(merges: Collection[tuple[str, str]], pieces: Collection[str]) -> bool:
+    """Whether two neighbours make a piece that no merge joins; llama.cpp joins them all the same."""
+    known = frozenset(merges)
+    for piece in pieces:
+        for cut in range(1, len(piece)):
+            parts = piece[:cut], piece[cut:]
+            if parts not in known and all(len(part) == 1 or part in pieces for part in parts):
+                return True
+    return False
 
 
 def _is_byte(text: str) -> bool:

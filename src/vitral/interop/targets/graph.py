@@ -34,7 +34,7 @@ _USE = (
 )
 
 
-def draft(run: LoadedRun, _to: str) -> Draft:
+def draft(run: LoadedRun, to: str) -> Draft:
     """A run as a graph.
 
     Raises:

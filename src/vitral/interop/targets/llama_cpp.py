@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
+from vitral.core.language import _
 from vitral.interop.proof import Opened, cannot_open
 
 FOLDER_KEY = "VITRAL_LLAMA_CPP"
@@ -25,6 +27,8 @@ READER = "llama.cpp"
 _SCRIPT = Path(__file__).parent / "llama_cpp_in_node.js"
 _MODULE = Path("node_modules", "node-llama-cpp")
 _NPM_SECONDS = 30
+ANSWER_SECONDS = 1800
+"""Time for one answer: a large model on one thread of a busy machine needs minutes."""
 
 
 @dataclass(frozen=True)
@@ -128,18 +132,32 @@ class _Process:
         """The answer's value of a key.
 
         Raises:
-            UsageError: the process ended, or answers with an error.
+            UsageError: the process ended, answers with an error, or does not answer in time.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        is_late = threading.Event()
+
+        def end() -> None:
+            is_late.set()
+            self._process.kill()
+
+        timer = threading.Timer(ANSWER_SECONDS, end)
+        timer.daemon = True
+        timer.start()
         try:
             self._process.stdin.write(json.dumps(question) + "\n")
             self._process.stdin.flush()
             answer = json.loads(self._process.stdout.readline())
         except (OSError, ValueError):
-            raise cannot_open(READER, RuntimeError(self._last_words())) from None
+            words = self._last_words()
+            late = _("no answer in {seconds:,} seconds", seconds=ANSWER_SECONDS)
+            raise cannot_open(READER, RuntimeError(late if is_late.is_set() else words)) from None
+        finally:
+            timer.cancel()
         if not isinstance(answer, dict) or key not in answer:
-            raise cannot_open(READER, RuntimeError(str(answer)))
+            said = answer.get("error") if isinstance(answer, dict) else None
+            raise cannot_open(READER, RuntimeError(said or _("no {key} in its answer", key=key)))
         return answer[key]
 
     def _last_words(self) -> str:

@@ -47,7 +47,7 @@ def draft(run: LoadedRun, to: str) -> Draft:
     files = {
         **graph_files(model, told),
         DOCUMENT: written(run.tokenizer).encode("utf-8"),
-        SETTINGS: as_json(settings_of(run.tokenizer, model.config.context_length)),
+        SETTINGS: as_json(settings_of(model.config.context_length)),
         GENERATION: as_json({"max_length": model.config.context_length, **special_ids(run)}),
     }
     packages = ("onnx", "onnxscript", "onnxruntime")

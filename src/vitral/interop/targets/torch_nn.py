@@ -92,7 +92,7 @@ def draft(run: LoadedRun, to: str) -> Draft:
         CONFIG: as_json(config_of(TORCH_NN, said, run)),
         WEIGHTS: safetensors.torch.save(weights, {"format": "pt"}),
         DOCUMENT: written(run.tokenizer).encode("utf-8"),
-        SETTINGS: as_json(settings_of(run.tokenizer, said.config.context_length)),
+        SETTINGS: as_json(settings_of(said.config.context_length)),
     }
     return Draft(NAME, files, "torch.nn", ("tokenizers", "safetensors"), lambda: None, opened, _use())
 

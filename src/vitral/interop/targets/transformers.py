@@ -45,7 +45,7 @@ def draft(run: LoadedRun, to: str) -> Draft:
         CONFIG: as_json(config_of(form, said, run)),
         WEIGHTS: safetensors.torch.save(exported(form.rules(said.config), said.weights), {"format": "pt"}),
         DOCUMENT: written(run.tokenizer).encode("utf-8"),
-        SETTINGS: as_json(settings_of(run.tokenizer, said.config.context_length)),
+        SETTINGS: as_json(settings_of(said.config.context_length)),
         GENERATION: as_json({"max_length": said.config.context_length, **special_ids(run)}),
     }
     packages = ("transformers", "tokenizers", "safetensors")

@@ -108,7 +108,7 @@ function threads(given: Pick<FlowProps, "tokens" | "columns" | "chosen" | "parts
       }
       made.push({ from: at + 1, left: right, wide, colour: pale, faint: true });
       const middle = (above + below) / 2;
-      const out = Math.max(3, Math.min(46, wide * 1.25));
+      const out = Math.max(3, Math.min(lane < 60 ? 18 : 46, wide * 1.25));
       const half = Math.max(7, Math.min((below - above) / 2 + places.tall * 0.5, wide * 0.9 + 6));
       lenses.push({
         kind: "path", d: `M${right} ${middle - half}C${right + out * 1.3} ${middle - half * 0.5} ${right + out * 1.3} ${middle + half * 0.5} ${right} ${middle + half}z`,
@@ -126,7 +126,8 @@ export function flowScene(given: FlowProps, look: Theme): Scene {
   const places = flowPlaces(parts, columns);
   const count = tokens.length;
   const right = columns.edges[count];
-  const laneX = right + 22;
+  const [before, after] = lane < 60 ? [12, 24] : [22, 34];
+  const laneX = right + before;
   const shapes: Shape[] = [];
   const glass = (at: number) => css(isClear(tokens[at]) ? inks.clear : glassOf(tokens[at], look));
   // The quiet web: each token's stream, and who else looks where.
@@ -181,16 +182,16 @@ export function flowScene(given: FlowProps, look: Theme): Scene {
   shapes.push({ kind: "rect", x: left, y: foot, w: end - left, h: 2, fill: css(inks.leading) });
   // What it would say at each row.
   rows.forEach((row, at) => {
-    if (!row.says || margin < 34) return;
+    if (!row.says || margin < 20) return;
     const last = at === rows.length - 1;
-    const side = last ? Math.min(38, places.tall + 10) : Math.min(28, Math.max(14, places.tall));
-    const x = laneX + lane + 34;
+    const side = last ? Math.min(margin < 60 ? 24 : 38, places.tall + 10) : Math.min(margin < 60 ? 22 : 28, Math.max(14, places.tall));
+    const x = laneX + lane + after;
     const y = places.tops[at] + places.tall / 2 - side / 2;
     const wide = Math.max(side, Math.min(64, [...row.says.token].length * 10 + 10));
     shapes.push(...paneShapes({ token: row.says.token, strength: 0.15 + 0.85 * row.says.probability }, x, y, wide, side, look));
     if (margin > 84) shapes.push({ kind: "text", x: x + wide + 8, y: y + side / 2 + 4.5, text: row.says.text, size: 13, bold: last, fill: css(last ? inks.ink : inks.soft) });
   });
-  return { width: laneX + lane + 34 + margin, height: foot + 6, shapes };
+  return { width: laneX + lane + after + margin, height: foot + 6, shapes };
 }
 
 export function Flow(props: FlowProps) {

@@ -30,17 +30,21 @@ export interface HeatProps extends Common {
 }
 
 const MORPH = 280;
+const REST = 120;
 const MOST_MORPHED = 256 * 256;
 const eased = (share: number) => 1 - (1 - share) ** 3;
 
-/** The height of a row in the page's grid. */
-export const rowHeight = (count: number): number => Math.max(5, Math.min(22, 560 / Math.max(1, count)));
+/** The height of a row in the page's grid: the map is never much taller than wide. */
+export const rowHeight = (columns: Columns): number => {
+  const count = columns.edges.length - 1;
+  return Math.max(3, Math.min(22, 560 / Math.max(1, count), (columns.edges[count] / Math.max(1, count)) * 1.15));
+};
 
 type InGrid = Pick<HeatProps, "tokens" | "columns" | "row" | "picked" | "gutter">;
 
 function frameShapes({ tokens, columns, row, picked, gutter = 0 }: InGrid & { columns: Columns }, look: Theme): Shape[] {
   const inks = INKS[look];
-  const tall = rowHeight(tokens.length);
+  const tall = rowHeight(columns);
   const right = columns.edges[tokens.length];
   const shapes: Shape[] = [];
   if (tall > 7) {
@@ -67,7 +71,7 @@ export function heatScene(given: InGrid & { width?: number }, shown: Float32Arra
   const count = tokens.length;
   const pixels = glaze(shown, count, count, tokens, look);
   if (!columns) return { width, height: width, shapes: [{ kind: "cells", x: 0, y: 0, w: width, h: width, columns: count, rows: count, pixels }] };
-  const tall = rowHeight(count) * count;
+  const tall = rowHeight(columns) * count;
   const right = columns.edges[count];
   return {
     width: gutter + right + 1, height: tall + 1,
@@ -120,7 +124,7 @@ function HeatInGrid(props: HeatProps & { columns: Columns }) {
   useMorph(wanted, draw);
   useLayoutEffect(() => draw(wanted), [scene]);
   const cells = lattice({
-    rows: tokens.length, columns: tokens.length, edges: columns.edges, left: gutter, tall: rowHeight(tokens.length),
+    rows: tokens.length, columns: tokens.length, edges: columns.edges, left: gutter, tall: rowHeight(columns),
     rowName: (at) => visible(tokens[at]), say, missing: ({ row: time, column }) => !(values[time * tokens.length + column] > -Infinity),
   });
   const surface = <canvas ref={canvas} width={1} height={1} style={{ width: `${scene.width}px`, height: `${scene.height}px` }} aria-hidden="true" />;
@@ -151,9 +155,10 @@ function HeatFree(props: HeatProps) {
   const { values, tokens, kind, most, width = 480, row, say } = props;
   const count = tokens.length;
   const canvas = useRef<HTMLCanvasElement>(null);
-  const [view, setView] = useState<View>({ x: 0, y: 0, scale: 1 });
-  const current = useRef(view);
+  const [settled, setView] = useState<View>({ x: 0, y: 0, scale: 1 });
+  const current = useRef(settled);
   const asked = useRef(0);
+  const rest = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   const small = useRef<HTMLCanvasElement | null>(null);
   const wanted = useScene(() => strengths(values, kind, most), [values, kind, most]);
   const draw = () => {
@@ -192,8 +197,10 @@ function HeatFree(props: HeatProps) {
     asked.current = requestAnimationFrame(() => {
       asked.current = 0;
       draw();
-      setView(current.current);
     });
+    // The grid follows when the map stands still.
+    clearTimeout(rest.current);
+    rest.current = setTimeout(() => setView(current.current), REST);
   };
   const root = useRef<HTMLDivElement>(null);
   useEffect(() => {
@@ -208,15 +215,18 @@ function HeatFree(props: HeatProps) {
     return () => node.removeEventListener("wheel", wheel);
   }, [width]);
   const drag = useRef<{ x: number; y: number; from: View } | null>(null);
-  const cell = (width * view.scale) / count;
+  useEffect(() => () => clearTimeout(rest.current), []);
+  const place = () => ({ ...current.current, cell: (width * current.current.scale) / count });
   const cells: Lattice = {
     rows: count, columns: count, rowName: (at) => visible(tokens[at]), say,
     missing: ({ row: time, column }) => !(values[time * count + column] > -Infinity),
     at: (x, y) => {
+      const { cell, ...view } = place();
       const spot = { row: Math.floor((y - view.y) / cell), column: Math.floor((x - view.x) / cell) };
       return spot.row >= 0 && spot.column >= 0 && spot.row < count && spot.column < count ? spot : null;
     },
     box: ({ row: time, column }) => {
+      const { cell, ...view } = place();
       const [x, y] = [view.x + column * cell, view.y + time * cell];
       return x < -cell || y < -cell || x > width || y > width ? null : { x, y, w: cell, h: cell };
     },

@@ -115,22 +115,22 @@ function cellsToSVG(shape: Cells): string {
   const paths = new Map<number, string[]>();
   const tall = shape.h / shape.rows;
   const { edges, group = 1, inset = 0 } = shape;
-  const edge = (column: number) => {
-    if (!edges) return (column * shape.w) / shape.columns;
-    const [at, within] = [Math.floor(column / group), column % group];
-    if (!inset && !within) return edges[at];
-    return edges[at] + inset + ((edges[at + 1] - edges[at] - 2 * inset) * within) / group;
-  };
+  // The border after `within` columns of a group, or of all columns.
+  const edge = (at: number, within: number) =>
+    edges ? edges[at] + inset + ((edges[at + 1] - edges[at] - 2 * inset) * within) / group : (within * shape.w) / shape.columns;
+  const most = edges ? group : shape.columns;
   for (let row = 0; row < shape.rows; row++) {
     for (let from = 0; from < shape.columns; ) {
       const value = shape.pixels[row * shape.columns + from];
+      const at = Math.floor(from / most);
       let to = from + 1;
-      while (to < shape.columns && shape.pixels[row * shape.columns + to] === value) to++;
+      while (to < (at + 1) * most && shape.pixels[row * shape.columns + to] === value) to++;
       if (value >>> 24) {
         const made = paths.get(value) ?? [];
         if (!made.length) paths.set(value, made);
-        const x = around(shape.x + edge(from));
-        made.push(`M${x} ${around(shape.y + row * tall)}h${around(shape.x + edge(to) - x)}v${around(tall)}h${around(x - shape.x - edge(to))}z`);
+        const x = around(shape.x + edge(at, from - at * most));
+        const right = shape.x + edge(at, to - at * most);
+        made.push(`M${x} ${around(shape.y + row * tall)}h${around(right - x)}v${around(tall)}h${around(x - right)}z`);
       }
       from = to;
     }

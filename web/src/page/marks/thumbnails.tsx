@@ -42,11 +42,27 @@ const placeOf = (layout: Layout, { row, column }: Spot) => ({
   y: (row * layout.lines + Math.floor(column / layout.across)) * layout.stepY + 4,
 });
 
-/** Dim all rows but one. */
+/** How strong the rows are that are not picked out. */
+const DIM = 0.32;
+
+/** The strengths with all rows dim but one. */
 function dimmed(given: Float32Array, side: number, row: number): Float32Array {
   const made = new Float32Array(given.length);
-  for (let at = 0; at < given.length; at++) made[at] = given[at] < -1 || Math.floor(at / side) === row ? given[at] : given[at] * 0.32;
+  for (let at = 0; at < given.length; at++) made[at] = given[at] < -1 || Math.floor(at / side) === row ? given[at] : given[at] * DIM;
   return made;
+}
+
+/** A canvas of this size, empty, to be drawn on in whole cells. */
+function cleared(canvas: HTMLCanvasElement, width: number, height: number, scale: number): CanvasRenderingContext2D {
+  const [wide, tall] = [Math.round(width * scale), Math.round(height * scale)];
+  if (canvas.width !== wide) canvas.width = wide;
+  if (canvas.height !== tall) canvas.height = tall;
+  const context = canvas.getContext("2d")!;
+  context.setTransform(1, 0, 0, 1, 0, 0);
+  context.clearRect(0, 0, wide, tall);
+  context.imageSmoothingEnabled = false;
+  context.setTransform(scale, 0, 0, scale, 0, 0);
+  return context;
 }
 
 function labels(maps: ThumbnailsProps["maps"], layout: Layout, picked: Spot | null | undefined, look: Theme): Shape[] {
@@ -65,6 +81,7 @@ function labels(maps: ThumbnailsProps["maps"], layout: Layout, picked: Spot | nu
 export function Thumbnails(props: ThumbnailsProps) {
   const { maps, tokens, kind, width, row, picked, say } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
+  const over = useRef<HTMLCanvasElement>(null);
   const count = tokens.length;
   const side = Math.min(count, MOST_CELLS);
   const layout = layOut(maps, width);
@@ -85,33 +102,37 @@ export function Thumbnails(props: ThumbnailsProps) {
       ...labels(maps, layout, picked, theme.value),
     ],
   });
+  const scale = () => Math.max(1.5, devicePixelRatio || 1);
+  const sheet = useRef<HTMLCanvasElement | null>(null);
+  const heads = Math.max(1, ...small.map((each) => each.length));
+  const isDim = focus !== undefined;
+  // All maps, dim where one row is picked out.
   useLayoutEffect(() => {
-    const surface = canvas.current!;
-    const scale = Math.max(1.5, devicePixelRatio || 1);
-    const [wide, tall] = [Math.round(width * scale), Math.round(height * scale)];
-    if (surface.width !== wide) surface.width = wide;
-    if (surface.height !== tall) surface.height = tall;
-    const context = surface.getContext("2d")!;
-    context.setTransform(1, 0, 0, 1, 0, 0);
-    context.clearRect(0, 0, wide, tall);
-    context.imageSmoothingEnabled = false;
-    const heads = Math.max(1, ...small.map((each) => each.length));
+    const context = cleared(canvas.current!, width, height, scale());
     const atlas = new Uint32Array(side * side * heads * small.length);
     small.forEach((each, block) => each.forEach((map, head) => {
       const at = (block * heads + head) * side * side;
-      glaze(shown(map), side, side, glass, theme.value, atlas.subarray(at, at + side * side));
+      glaze(map, side, side, glass, theme.value, atlas.subarray(at, at + side * side));
     }));
-    const sheet = side ? raster(atlas, side, side * heads * small.length) : null;
-    context.setTransform(scale, 0, 0, scale, 0, 0);
-    if (sheet) small.forEach((each, block) => each.forEach((map, head) => {
+    sheet.current = side ? raster(atlas, side, side * heads * small.length) : null;
+    small.forEach((each, block) => each.forEach((_, head) => {
       const { x, y } = placeOf(layout, { row: block, column: head });
-      context.globalAlpha = maps[block][head].off ? 0.35 : 1;
-      context.drawImage(sheet, 0, (block * heads + head) * side, side, side, x, y, layout.side, layout.side);
-      void map;
+      context.globalAlpha = (maps[block][head].off ? 0.35 : 1) * (isDim ? DIM : 1);
+      if (sheet.current) context.drawImage(sheet.current, 0, (block * heads + head) * side, side, side, x, y, layout.side, layout.side);
     }));
     context.globalAlpha = 1;
-    paintShapes(context, labels(maps, layout, picked, theme.value));
-  }, [small, width, focus, picked?.row, picked?.column, theme.value, maps, glass]);
+    for (const shape of labels(maps, layout, picked, theme.value)) paintShape(context, shape);
+  }, [small, width, isDim, picked?.row, picked?.column, theme.value, maps, glass]);
+  // The row that is picked out, over them: all that is drawn when a slider moves.
+  useLayoutEffect(() => {
+    const context = cleared(over.current!, width, height, scale());
+    if (focus === undefined || !sheet.current) return;
+    const tall = layout.side / side;
+    small.forEach((each, block) => each.forEach((_, head) => {
+      const { x, y } = placeOf(layout, { row: block, column: head });
+      if (!maps[block][head].off) context.drawImage(sheet.current!, 0, (block * heads + head) * side + focus, side, 1, x, y + focus * tall, layout.side, tall);
+    }));
+  }, [small, width, focus, theme.value, maps, glass]);
   const cells: Lattice = {
     rows: maps.length, columns: Math.max(0, ...maps.map((each) => each.length)), say, rowName: (block) => maps[block][0]?.name.split(".")[0] ?? "",
     missing: ({ row: block, column }) => !maps[block]?.[column],
@@ -126,7 +147,8 @@ export function Thumbnails(props: ThumbnailsProps) {
     },
   };
   return <Drawn {...props} scene={scene} lattice={cells}
-    surface={<canvas ref={canvas} width={1} height={1} style={{ width: `${width}px`, height: `${height}px` }} aria-hidden="true" />} />;
+    surface={<>
+      <canvas ref={canvas} width={1} height={1} style={{ width: `${width}px`, height: `${height}px` }} aria-hidden="true" />
+      <canvas ref={over} class="mark-over" width={1} height={1} style={{ width: `${width}px`, height: `${height}px` }} aria-hidden="true" />
+    </>} />;
 }
-
-const paintShapes = (context: CanvasRenderingContext2D, shapes: readonly Shape[]) => shapes.forEach((shape) => paintShape(context, shape));

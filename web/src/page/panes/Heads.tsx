@@ -121,7 +121,7 @@ export function Heads() {
             tokens={tokens.value} kind={kind} columns={columns.value} row={at} gutter={gutter.value} picked={{ row: at, column: hidden ? at : (ranked[0] ?? at) }}
             say={({ row: time, column }) => `${token(time)} → ${token(column)}: ${number(map[time * count + column], 4)}`} onPick={(spot) => (chosen.value = spot.row)} />
         </div>
-        {!hidden && !narrow.value && (
+        {!hidden && columns.value.edges[count] / count > 27 && (
           <div class="in-gutter numbers-row" aria-hidden="true" style={{ paddingLeft: `${gutter.value}px` }}>
             <span class="row-name" style={{ width: `${gutter.value - 12}px` }}>{t("the row")}</span>
             {ids.map((_, source) => {

@@ -78,10 +78,10 @@ export function Surprise() {
   const before = useMemo(() => compared && surprise(compared.logits, ids).losses, [compared, ids]);
   const counted = useMemo(() => counts.value && surprisals(counts.value.probabilities(ids)), [counts.value, ids]);
   const lines = before ?? counted ?? undefined;
-  const notes = useMemo(() => [
+  const notes = useMemo(() => narrow.value ? [] : [
     Array.from(own.ranks, (rank) => ({ text: rank ? ordinal(rank) : "", bold: rank > 1 })),
     ids.map((id) => ({ text: String(id) })),
-  ], [own, ids, language.value]);
+  ], [own, ids, language.value, narrow.value]);
   if (ids.length < 2) return null;
   const worst = own.losses.reduce((best, each, place) => (place && !(each <= own.losses[best]) ? place : best), 1);
   const name = source.value!.about.tokens[ids[worst]];

@@ -12,8 +12,10 @@ export const narrow = computed(() => width.value < 720);
 /** Room for names at the left of the columns. */
 export const gutter = computed(() => (narrow.value ? 0 : 144));
 /** Room at the right of the columns: the chosen token's stream and what it says. */
-export const lane = computed(() => (narrow.value ? 40 : width.value > 1300 ? 132 : 104));
-export const margin = computed(() => (narrow.value ? 36 : 104));
+export const lane = computed(() => (narrow.value ? 36 : width.value > 1300 ? 132 : 104));
+export const margin = computed(() => (narrow.value ? 24 : 104));
+/** Between the columns, the lane and what is right of it. */
+const gaps = computed(() => (narrow.value ? 36 : 58));
 /** The width of a figure of its own beside the gutter. */
 export const room = computed(() => Math.max(0, width.value - gutter.value));
 
@@ -24,5 +26,5 @@ export const tokens = computed<string[]>(() => {
 });
 
 export const columns = computed<Columns>(() =>
-  layOut(tokens.value, Math.max(80, room.value - lane.value - margin.value - 58), position.value, width.value > 1300 ? 50 : 44, narrow.value ? 17 : 19),
+  layOut(tokens.value, Math.max(80, room.value - lane.value - margin.value - gaps.value), position.value, width.value > 1300 ? 50 : 44, narrow.value ? 17 : 19),
 );

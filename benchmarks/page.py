@@ -1,0 +1,98 @@
+"""`python -m benchmarks.page FILE.html`: how fast a page that carries its run is, in Chromium, from a file.
+
+Prints the size of the file, the weight of script and style, how soon the page can be used, and the milliseconds of a
+traced sentence, a keystroke and a switched part, each with the machine's load. A keystroke lasts from its event to the
+frame in which every pane has been drawn.
+"""
+
+import argparse
+import gzip
+import os
+import shutil
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vitral.page.document import asset
+
+ROUNDS = 30
+TOKENS = 50
+FRAMES = """
+const drawn = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))));
+const field = document.querySelector("main input[type=text], main textarea");
+const type = (text) => { field.value = text; field.dispatchEvent(new Event("input", { bubbles: true })); };
+const { about } = vitralPage.source.value;
+const letters = about.passages.join(" ").repeat(99).slice(0, tokens + rounds);
+"""
+KEYSTROKES = f"""async ([rounds, tokens]) => {{{FRAMES}
+  const times = [];
+  for (let place = 0; place < rounds; place++) {{
+    type(letters.slice(place, place + tokens - 1));
+    await drawn();
+    const start = performance.now();
+    type(letters.slice(place, place + tokens));
+    await drawn();
+    times.push(performance.now() - start);
+  }}
+  return times;
+}}"""
+SWITCHES = f"""async ([rounds, tokens]) => {{{FRAMES}
+  type(letters.slice(0, tokens));
+  await drawn();
+  const times = [];
+  for (let place = 0; place < rounds; place++) {{
+    const start = performance.now();
+    vitralPage.toggle("blocks.0.attn.z", place % 2);
+    await drawn();
+    times.push(performance.now() - start);
+  }}
+  return times;
+}}"""
+TRACES = """async ([rounds, tokens]) => {
+  const { source, about = source.value.about } = vitralPage;
+  const ids = Array.from({ length: Math.min(tokens, about.context) }, (_, place) => 1 + place % (about.vocabulary - 1));
+  const times = [];
+  for (let place = 0; place < rounds; place++) {
+    const start = performance.now();
+    await source.value.trace(ids, about.names, []);
+    times.push(performance.now() - start);
+  }
+  return times;
+}"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure one page and print a line for each number."""
+    from playwright.sync_api import sync_playwright
+
+    given = argparse.ArgumentParser(prog="python -m benchmarks.page", description=__doc__)
+    given.add_argument("page", type=Path)
+    file = given.parse_args(arguments).page.resolve()
+    weight = sum(len(gzip.compress(asset(name).encode("utf-8"), 9)) for name in ("page.js", "page.css"))
+    print(f"file {file.stat().st_size / 1e6:.2f} MB · script and style {weight / 1024:.1f} KiB compressed")
+    with sync_playwright() as playwright:
+        where = shutil.which("chromium") or shutil.which("google-chrome")
+        browser = playwright.chromium.launch(executable_path=where, args=["--no-sandbox"])
+        page = browser.new_context(viewport={"width": 1280, "height": 900}, offline=True).new_page()
+        usable = []
+        for _ in range(5):
+            page.goto(file.as_uri())
+            page.locator("main h1").wait_for()
+            usable.append(page.evaluate("() => performance.getEntriesByName('vitral: drawn')[0].startTime"))
+        _print("usable after opening", usable)
+        for name, script in (("traced sentence", TRACES), ("keystroke", KEYSTROKES), ("switched part", SWITCHES)):
+            _print(name, page.evaluate(script, [ROUNDS, TOKENS]))
+        browser.close()
+    return 0
+
+
+def _print(name: str, times: Any) -> None:
+    ordered = sorted(times)
+    last = ordered[min(len(ordered) - 1, round(0.95 * len(ordered)))]
+    load = os.getloadavg()[0]
+    print(f"{name}: median {statistics.median(ordered):.1f} ms, p95 {last:.1f} ms (load {load:.1f})")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

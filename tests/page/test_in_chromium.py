@@ -1,0 +1,242 @@
+"""The page in Chromium, from a file and without a network: what it computes, refuses, shows and remembers."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+import torch
+from browser import needs_chromium
+from pages import chromium, content_of, differing, expected, opened
+from symbols import symbolic_lengths
+from variants import BASE, TEXT, TOKENIZER, enlarged, made
+
+from vitral.core.edits import edits_of
+from vitral.data import CharTokenizer
+from vitral.inspection import edited_trace
+from vitral.model import ModelConfig, Transformer
+from vitral.page.document import page_document
+
+pytestmark = needs_chromium
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+VALUES = """() => {
+  const { ids, values } = vitralPage.shown.value;
+  return { ids, values: Object.fromEntries(Object.entries(values).map(([name, { shape, data }]) =>
+    [name, { shape, data: Array.from(data, (each) => (Number.isFinite(each) ? each : String(each))) }])) };
+}"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _symbols() -> Iterator[None]:
+    with symbolic_lengths():
+        yield
+
+
+class Made:
+    """A page on disk, and its model."""
+
+    def __init__(self, folder: Path, variant: str | dict[str, Any] = "pre", **changes: Any) -> None:
+        self.model = made(variant)
+        self.content = content_of(self.model, TOKENIZER, TEXT, **changes)
+        self.html = page_document(self.content)
+        self.file = folder / "page.html"
+        self.file.write_text(self.html, encoding="utf-8")
+
+    def truth(self, ids: list[int]) -> dict[str, torch.Tensor]:
+        return expected(self.model, ids)
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    return Made(tmp_path_factory.mktemp("page"))
+
+
+@pytest.fixture(scope="module")
+def window() -> Iterator[Any]:
+    with chromium(viewport={"width": 1100, "height": 800}) as page:
+        yield page
+
+
+def values_of(window: Any) -> tuple[list[int], dict[str, torch.Tensor]]:
+    told = window.evaluate(VALUES)
+    made = {
+        name: torch.tensor([float(cell) for cell in each["data"]]).reshape(each["shape"])
+        for name, each in told["values"].items()
+    }
+    return told["ids"], made
+
+
+@pytest.mark.parametrize("variant", ["pre", "post", "lstm"])
+def test_a_page_computes_offline_and_asks_for_nothing_but_itself(variant: str, tmp_path: Path, window: Any) -> None:
+    page = Made(tmp_path, {"norm": "post"} if variant == "post" else variant)
+    asked: list[str] = []
+    window.on("request", lambda request: asked.append(request.url))
+    window.faults.clear()
+    opened(window, page.file)
+    window.locator("main table, main canvas, main svg").first.wait_for()
+    assert [url for url in asked if not url.startswith(("data:", "blob:"))] == [page.file.as_uri()]
+    assert window.faults == []
+    ids, values = values_of(window)
+    assert ids == TOKENIZER.encode(TEXT).tolist()
+    assert set(page.model.activation_names) <= values.keys()
+    assert differing(values, page.truth(ids)) == []
+
+
+def test_no_unsafe_source_and_every_script_known_by_its_hash(one: Made) -> None:
+    policy = one.html.partition('http-equiv="Content-Security-Policy" content="')[2].partition('"')[0]
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy
+    assert "connect-src 'none'" in policy
+
+
+HOSTILE = '</script><img src=x onerror=document.title="taken">\u2028\u2029<!--<script> é'
+
+
+def test_names_vocabularies_and_sentences_are_data(tmp_path: Path, window: Any) -> None:
+    alphabet = "".join(sorted(set(HOSTILE)))
+    tokenizer = CharTokenizer(alphabet)
+    model = enlarged(Transformer(ModelConfig.parse(BASE | {"context_length": 80}), tokenizer.vocab_size, seed=1).eval())
+    html = page_document(content_of(model, tokenizer, HOSTILE, HOSTILE + "\ud800"))
+    assert html.isascii() or all(ord(each) not in (0x2028, 0x2029, 0xD800) for each in html)
+    assert html.count("</script>") == html.count("<script")
+    file = tmp_path / "page.html"
+    file.write_text(html, encoding="utf-8")
+    window.faults.clear()
+    opened(window, file)
+    assert window.faults == []
+    ids, values = values_of(window)
+    assert ids == tokenizer.encode(HOSTILE).tolist()
+    assert window.title() != "taken"
+    assert window.locator("main img").count() == 0
+    assert differing(values, expected(model, ids)) == []
+
+
+@pytest.mark.parametrize("part", ["about", "words", "graph", "weights", "checks", "truth", "seal"])
+def test_one_flipped_byte_is_named_and_nothing_is_drawn(part: str, one: Made, tmp_path: Path, window: Any) -> None:
+    start = one.html.index(f'id="{part}">') + len(f'id="{part}">')
+    place = start + (one.html.index("</script>", start) - start) // 2
+    flipped = one.html[:place] + chr(ord(one.html[place]) ^ 1) + one.html[place + 1 :]
+    file = tmp_path / "page.html"
+    file.write_text(flipped, encoding="utf-8")
+    window.goto(file.as_uri())
+    window.get_by_role("alert").wait_for()
+    told = window.get_by_role("alert").inner_text()
+    assert part == "seal" or part in told
+    assert part != "weights" or any(each["name"] in told for each in one.content.graphs["constants"])
+    assert window.locator("main canvas, main table, main svg, main input").count() == 0
+
+
+def test_a_flipped_byte_of_the_script_leaves_the_line_about_damage(one: Made, tmp_path: Path, window: Any) -> None:
+    place = one.html.rindex("<script>") + 200
+    file = tmp_path / "page.html"
+    file.write_text(one.html[:place] + chr(ord(one.html[place]) ^ 1) + one.html[place + 1 :], encoding="utf-8")
+    window.goto(file.as_uri())
+    assert window.locator("#old").count() == 1
+    assert window.locator("main canvas").count() == 0
+
+
+def test_a_browser_without_a_needed_feature_says_so(one: Made, window: Any) -> None:
+    page = window.context.new_page()
+    page.add_init_script("delete globalThis.TextEncoder")
+    page.goto(one.file.as_uri())
+    page.get_by_role("alert").wait_for()
+    assert "TextEncoder" in page.get_by_role("alert").inner_text()
+    page.close()
+
+
+OFF = {
+    "a head": [{"at": "blocks.1.attn.z", "heads": [1], "positions": "all", "do": "zero"}],
+    "a block's attention": [{"at": "blocks.0.attn.out", "positions": "all", "do": "zero"}],
+    "a feed-forward": [{"at": "blocks.1.mlp.out", "positions": "all", "do": "zero"}],
+}
+
+
+@pytest.mark.parametrize("what", OFF)
+def test_a_part_switched_off_changes_every_number_as_in_python(what: str, one: Made, window: Any) -> None:
+    edits = OFF[what]
+    opened(window, one.file, "#e=" + quote(json.dumps(edits)))
+    ids, values = values_of(window)
+    tokens = torch.tensor([ids])
+    truth = edited_trace(one.model, tokens, edits=edits_of(edits))
+    assert differing({name: values[name] for name in truth}, truth) == []
+    compared = window.evaluate("() => Array.from(vitralPage.shown.value.compared.logits.data)")
+    np.testing.assert_allclose(compared, one.model(tokens).detach().flatten(), rtol=1e-3, atol=1e-4)
+
+
+def type_in(window: Any, text: str) -> None:
+    field = window.locator("main input[type=text], main textarea").first
+    field.fill(text)
+
+
+def test_empty_long_and_unseen_sentences_are_said(one: Made, window: Any) -> None:
+    opened(window, one.file)
+    window.faults.clear()
+    for text in ("", "abcz☃", "abc" * 40, "\ud83d"):
+        type_in(window, text)
+        status = window.get_by_role("status").first
+        status.filter(has_text=" ").wait_for()
+        ids = window.evaluate("() => vitralPage.ids.value")
+        assert len(ids) <= one.model.config.context_length
+        assert (window.evaluate("() => vitralPage.shown.value") is None) == (not ids)
+    assert window.faults == []
+
+
+def test_the_address_keeps_the_state(one: Made, window: Any) -> None:
+    edits = quote(json.dumps(OFF["a head"]))
+    fragment = f"#text={quote('abc ha+b&=%')}&p=2&b=1&h=2&s=scaled&t=0.5&e={edits}&l=pt&c=dark"
+    opened(window, one.file, fragment)
+    state = """() => JSON.stringify([vitralPage.text.value, vitralPage.written()])"""
+    text, written = json.loads(window.evaluate(state))
+    assert text == "abc ha+b&=%"
+    assert window.evaluate("() => document.documentElement.lang") == "pt"
+    opened(window, one.file, "#" + written)
+    assert json.loads(window.evaluate(state)) == [text, written]
+    for broken in (
+        "#e=[{",
+        "#p=-7&b=99&h=x&t=NaN&s=nothing&l=xx",
+        "#e=%5B%7B%22at%22%3A%22none%22%7D%5D",
+        "#text=%E0%A4%A",
+    ):
+        window.faults.clear()
+        opened(window, one.file, broken)
+        assert window.faults == [], broken
+        assert window.locator("main h1").count() == 1, broken
+
+
+def test_the_page_is_used_without_a_mouse(one: Made, window: Any) -> None:
+    opened(window, one.file)
+    window.keyboard.press("?")
+    window.get_by_role("dialog").wait_for()
+    window.keyboard.press("Escape")
+    window.get_by_role("dialog").wait_for(state="hidden")
+    window.keyboard.press("h")
+    window.keyboard.press("x")
+    assert "h=1" in window.evaluate("() => vitralPage.written()")
+    assert window.evaluate("() => vitralPage.edits.value[0].heads[0]") == 1
+    window.keyboard.press("u")
+    assert window.evaluate("() => vitralPage.edits.value.length") == 0
+    window.keyboard.press("/")
+    window.keyboard.type("h?x")  # letters of a sentence are no keys
+    assert window.evaluate("() => vitralPage.text.value").endswith("h?x")
+    assert window.get_by_role("dialog").count() == 0
+
+
+AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: make web")
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("language", ["en", "pt"])
+def test_axe_finds_nothing(theme: str, language: str, one: Made, window: Any) -> None:
+    edits = quote(json.dumps(OFF["a head"]))
+    opened(window, one.file, f"#c={theme}&l={language}&e={edits}")
+    window.evaluate(AXE.read_text(encoding="utf-8"))
+    for _ in range(2):  # then with the list of keys
+        found = window.evaluate("() => axe.run()")
+        told = [(each["id"], [node["html"][:150] for node in each["nodes"][:3]]) for each in found["violations"]]
+        assert told == []
+        window.keyboard.press("?")
+    window.keyboard.press("Escape")

@@ -1,0 +1,344 @@
+"""The page's marks: glasses that all can tell apart, inks that can be read, files of each, readings that are right."""
+
+import itertools
+import math
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import torch
+from browser import as_tensor, in_node, needs_web, plain
+
+from vitral.inspection.lens import contribution_points, lens_logits, stream_points
+from vitral.model import ModelConfig, Transformer
+
+COLOUR = "page/marks/colour"
+COMMON = "aeiouytnshrldv"
+"""The letters whose glasses were searched."""
+
+LINEAR = np.array(
+    [
+        [0.4122214708, 0.5363325363, 0.0514459929],
+        [0.2119034982, 0.6806995451, 0.1073969566],
+        [0.0883024619, 0.2817188376, 0.6299787005],
+    ]
+)
+LAB = np.array(
+    [
+        [0.2104542553, 0.7936177850, -0.0040720468],
+        [1.9779984951, -2.4285922050, 0.4505937099],
+        [0.0259040371, 0.7827717662, -0.8086757660],
+    ]
+)
+# Machado, Oliveira and Fernandes (2009), severity 1, on linear light.
+BLINDNESS = {
+    "none": np.eye(3),
+    "protanopia": np.array(
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+    ),
+    "deuteranopia": np.array(
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+    ),
+    "tritanopia": np.array(
+        [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]
+    ),
+}
+
+
+def linear(colour: np.ndarray) -> np.ndarray:
+    share = colour / 255
+    return np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
+
+
+def oklab(light: np.ndarray) -> np.ndarray:
+    return np.cbrt(np.clip(light, 0, None) @ LINEAR.T) @ LAB.T
+
+
+def luminance(colour: Any) -> float:
+    return float(linear(np.array(colour, dtype=float)) @ [0.2126, 0.7152, 0.0722])
+
+
+def contrast(one: Any, other: Any) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@needs_web
+@pytest.mark.parametrize("blindness", BLINDNESS)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_common_letters_differ_in_every_blindness(blindness: str, theme: str) -> None:
+    body = "return [...given.letters].map((each) => vitral.glassOf(each, given.theme));"
+    (glasses,) = in_node(body, [{"letters": COMMON, "theme": theme}], COLOUR)
+    seen = oklab(linear(np.array(glasses)) @ BLINDNESS[blindness].T)
+    nearest = min(np.linalg.norm(one - other) for one, other in itertools.combinations(seen, 2))
+    # 0.02 is a difference that is just seen side by side.
+    assert nearest > 0.03
+
+
+@needs_web
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_ink_on_glass_can_be_read_at_every_strength(theme: str) -> None:
+    tokens = [
+        *"abcdefghijklmnopqrstuvwxyzABCDEFXYZ0123456789.,;!?-'",
+        " ",
+        "\n",
+        "é",
+        "ß",
+        "ж",
+        "日",
+        " the",
+        "walking",
+        "Ġof",
+        "▁casa",
+        "👍",
+        "␣",
+    ]
+    body = "return [0, 0.1, 0.25, 0.5, 0.75, 0.9, 1].map((amount) => vitral.pane(given.token, amount, given.theme));"
+    found = in_node(body, [{"token": token, "theme": theme} for token in tokens], COLOUR)
+    worst = min(contrast(np.round(each["fill"]), each["ink"]) for panes in found for each in panes)
+    assert worst >= 4.5
+
+
+@needs_web
+def test_a_piece_has_the_glass_of_its_stem() -> None:
+    body = "return given.map((each) => vitral.glassOf(each, 'light'));"
+    pairs = [[" walk", "walk"], ["Walk", "walking"], ["é", "e"], ["\n", " "], ["␣", " "]]
+    for pair, (one, other) in zip(pairs, in_node(body, pairs, COLOUR), strict=True):
+        assert one == other, pair
+
+
+@needs_web
+def test_whitespace_and_what_cannot_be_shown_is_visible() -> None:
+    tokens = [" ", "\n", "\t", "a b", "", "\u2028", "\ud800", "\x00", "a"]
+    found = in_node("return vitral.visible(given);", tokens, COLOUR)
+    assert found[:4] == ["␣", "↵", "⇥", "a␣b"]
+    assert all(each and each.isprintable() for each in found)
+    assert found[-1] == "a"
+
+
+# ---------------------------------------------------------------------------------------------- layout
+
+
+@needs_web
+@pytest.mark.parametrize("width", [60, 266, 900])
+def test_columns_fill_their_width_in_order(width: int) -> None:
+    body = """const tokens = Array.from({ length: given.count }, () => "a");
+    return Array.from(vitral.layOut(tokens, given.width, given.focus).edges);"""
+    cases = [
+        {"count": count, "width": width, "focus": focus}
+        for count in (1, 2, 50, 300)
+        for focus in {0, count // 2, count - 1}
+    ]
+    for case, edges in zip(cases, in_node(body, cases, "page/marks/columns"), strict=True):
+        assert len(edges) == case["count"] + 1
+        assert all(low < high for low, high in itertools.pairwise(edges))
+        assert edges[-1] <= width + 1e-6
+        widths = np.diff(edges)
+        assert widths[case["focus"]] == pytest.approx(max(widths))
+
+
+@needs_web
+def test_a_column_is_found_at_its_own_middle() -> None:
+    body = """const columns = vitral.layOut(given, 300, 7);
+    return given.map((_, at) => vitral.columnAt(columns, vitral.centre(columns, at)));"""
+    tokens = ["a", " the", "x"] * 13
+    assert in_node(body, [tokens], "page/marks/columns") == [list(range(39))]
+
+
+@needs_web
+def test_keys_stay_inside_a_grid() -> None:
+    body = "return vitral.step({ rows: 3, columns: 4 }, given.from, given.key, given.control);"
+    cases = [
+        ({"row": 0, "column": 0}, "ArrowLeft", False),
+        ({"row": 1, "column": 2}, "End", False),
+        ({"row": 1, "column": 2}, "End", True),
+        ({"row": 2, "column": 3}, "PageDown", False),
+        ({"row": 1, "column": 1}, "x", False),
+    ]
+    found = in_node(
+        body, [{"from": start, "key": key, "control": control} for start, key, control in cases], "page/marks/grid"
+    )
+    assert found == [
+        {"row": 0, "column": 0},
+        {"row": 1, "column": 3},
+        {"row": 2, "column": 3},
+        {"row": 2, "column": 3},
+        None,
+    ]
+
+
+@needs_web
+def test_a_view_never_leaves_its_map() -> None:
+    body = """let view = { x: 0, y: 0, scale: 1 };
+    return given.map(([by, x, y]) => (view = vitral.zoomed(view, by, x, y, 400)));"""
+    (views,) = in_node(
+        body, [[[2, 0, 0], [2, 400, 400], [0.3, 10, 390], [100, 200, 200], [1e-9, 0, 0]]], "page/marks/heat"
+    )
+    for view in views:
+        assert 1 <= view["scale"] <= 64
+        for side in ("x", "y"):
+            assert 400 - 400 * view["scale"] - 1e-9 <= view[side] <= 1e-9
+    assert views[-1] == {"x": 0, "y": 0, "scale": 1}
+
+
+# ------------------------------------------------------------------------------------ pixels and files
+
+
+@needs_web
+def test_a_pooled_map_keeps_its_largest_cells() -> None:
+    cells = torch.zeros(100, 100)
+    cells[57, 13] = 1
+    body = """const shares = vitral.strengths(given.cells, "share"); const small = vitral.pooled(shares, 100, 64);
+    return [small.length, Math.max(...small), small.indexOf(1)];"""
+    ((length, largest, place),) = in_node(body, [{"cells": cells.flatten().tolist()}], "page/marks/glass")
+    assert (length, largest) == (64 * 64, 1)
+    assert (place // 64, place % 64) == (57 * 64 // 100, 13 * 64 // 100)
+
+
+@needs_web
+def test_the_order_of_dimensions_is_a_permutation() -> None:
+    torch.manual_seed(0)
+    vectors = torch.randn(30, 24).flatten().tolist()
+    (order,) = in_node("return Array.from(vitral.seriate(given, 24));", [vectors], "page/marks/glass")
+    assert sorted(order) == list(range(24))
+
+
+SCENES = """
+const { tokens, theme, width } = given;
+const count = tokens.length;
+const columns = vitral.layOut(tokens, width, count - 1);
+const weight = (at) => (at % count > at / count ? NaN : 1 / (1 + Math.floor(at / count)));
+const map = Float64Array.from({ length: count * count }, (_, at) => weight(at));
+const shares = vitral.strengths(map, "share");
+const vectors = Float64Array.from({ length: count * 12 }, (_, at) => Math.sin(at));
+const says = { token: tokens[0], probability: 0.4, text: "0.40" };
+const rows = ["a", "b", "c"].map((name) => ({ name, vectors, says }));
+const weights = Array.from(map.slice(-count));
+const parts = [{ kind: "attention", length: 2, weights, links: map }, { kind: "feed-forward", length: 1, off: true }];
+const values = tokens.map((_, at) => at || NaN);
+const notes = [tokens.map((text) => ({ text }))];
+const list = tokens.map((token) => ({ token, value: 0.3, after: "0.3", tick: 0.5 }));
+const cells = tokens.map((token) => ({ token, probability: 0.5, right: true, changed: true }));
+const lens = { rows: [{ name: "x", note: "y", cells }], columns, truth: tokens, chosen: 0, gutter: 90, margin: 40 };
+const terms = [{ name: "a", value: 1 }, { name: "b", value: -3 }, { name: "", value: 0.1, small: true }];
+const nodes = tokens.map((token, at) => ({ token, parent: at - 1, share: 0.5, kept: true, note: "n" }));
+const even = tokens.map(() => 1 / count);
+const panes = tokens.map((token) => ({ token }));
+const scenes = {
+  panes: vitral.panesScene({ panes, columns, chosen: 0, open: "?" }, theme),
+  hanging: vitral.hangingScene({ tokens, columns, values, lines: [...values.keys()], unit: "nats", notes }, theme),
+  unrolled: vitral.unrolledScene({ values: vectors, token: tokens[0], width: 300 }, theme),
+  list: vitral.barListScene({ rows: list, width: 400 }, theme),
+  arcs: vitral.arcsScene({ tokens, columns, weights: map, row: count - 1 }, theme),
+  heat: vitral.heatScene({ tokens, columns, row: 0, gutter: 90 }, shares, theme),
+  lens: vitral.lensScene(lens, theme),
+  walk: vitral.walkScene({ terms, total: -1.9, width: 500, plus: tokens[0] }, theme),
+  rod: vitral.rodScene({ tokens, shares: even, others: [even], u: 0.5, width: 500 }, theme),
+  tree: vitral.treeScene({ nodes, width: 500 }, theme),
+  flow: vitral.flowScene({ tokens, columns, chosen: count - 1, rows, parts, start: 3 }, theme),
+};
+const saved = (name, scene) => vitral.toSVG(vitral.together([{ scene, x: 5, y: 7 }]), name + tokens.join(""), theme);
+return Object.fromEntries(Object.entries(scenes).map(([name, scene]) => [name, saved(name, scene)]));
+"""
+MARKS = [
+    f"page/marks/{name}"
+    for name in ("panes", "bars", "arcs", "heat", "lens", "walk", "rod", "tree", "flow", "scene", "columns", "glass")
+]
+
+
+@needs_web
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(
+    "tokens",
+    [list("to be"), ["a"], ["<b>", "&", '"', "</script>", "\ud800", "\x00", "\u2028", ""], [" the", " cat"] * 40],
+    ids=["letters", "one", "hostile", "many"],
+)
+def test_every_mark_is_saved_as_a_readable_file(tokens: list[str], theme: str) -> None:
+    (files,) = in_node(SCENES, [{"tokens": tokens, "theme": theme, "width": 360}], *MARKS)
+    for name, text in files.items():
+        made = ElementTree.fromstring(text)
+        assert not re.search("NaN|Infinity|undefined", text), name
+        assert min(float(made.attrib["width"]), float(made.attrib["height"])) > 0
+        assert len(made) > 2, name
+
+
+# -------------------------------------------------------------------------------------------- readings
+
+
+@needs_web
+def test_surprise_is_the_cross_entropy_of_each_token() -> None:
+    torch.manual_seed(1)
+    logits, ids = torch.randn(1, 9, 17), torch.randint(17, (9,))
+    body = """const made = vitral.surprise(tensors({ logits: given.logits }).logits, given.ids);
+    return { losses: told({ shape: [9], data: made.losses }), ranks: [...made.ranks] };"""
+    case = {"logits": plain(logits), "ids": ids.tolist()}
+    (found,) = in_node(body, [case], "page/compute/readings", "tensors")
+    expected = torch.nn.functional.cross_entropy(logits[0, :-1], ids[1:], reduction="none")
+    torch.testing.assert_close(as_tensor(found["losses"])[1:].float(), expected)
+    above = (logits[0, :-1] > logits[0, :-1].gather(1, ids[1:, None])).sum(1) + 1
+    assert found["ranks"] == [0, *above.tolist()]
+
+
+ATTRIBUTION = """
+const made = vitral.attribution(tensors(given.values), given.about, given.position, given.one, given.other);
+return { kind: made.kind, total: made.total, terms: made.terms };
+"""
+VARIANTS: dict[str, dict[str, Any]] = {
+    "pre": {},
+    "rmsnorm": {"norm_type": "rmsnorm"},
+    "none": {"norm": "none"},
+    "post": {"norm": "post"},
+    "tied": {"tie_head": True},
+    "parallel-free": {"feed_forward": "none"},
+    "unbiased": {"bias": False},
+}
+
+
+@needs_web
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_contributions_are_those_of_the_weights_and_sum_to_the_difference(variant: str) -> None:
+    torch.manual_seed(2)
+    config = ModelConfig(num_layers=2, num_heads=2, d_model=12, context_length=7, **VARIANTS[variant])
+    model = Transformer(config, vocab_size=11).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)
+    traced = model.trace(torch.randint(11, (1, 7)))
+    stream, parts = stream_points(config), contribution_points(config)
+    with torch.no_grad():
+        lenses = {f"lens.{name}": lens_logits(model, traced[name]) for name in {*stream, *parts}}
+    about = {"stream": stream, "contributions": parts, "model": config.plain()}
+    values = {name: plain(each) for name, each in {**traced, **lenses}.items() if name in {*stream, *parts, *lenses}}
+    position, one, other = 4, 3, 8
+    (found,) = in_node(
+        ATTRIBUTION,
+        [{"values": values, "about": about, "position": position, "one": one, "other": other}],
+        "page/compute/readings",
+        "tensors",
+    )
+    logits = traced["logits"][0, position]
+    assert found["total"] == pytest.approx(float(logits[one] - logits[other]), abs=1e-4)
+    assert math.fsum(term["value"] for term in found["terms"]) == pytest.approx(found["total"], abs=1e-4)
+    assert found["kind"] == ("steps" if variant == "post" else "parts")
+    if variant == "post":
+        return
+    norm, last = model.final_norm, traced[stream[-1]][0, position]
+    held = held_norm(norm, last)
+    head = (model.head_weight[one] - model.head_weight[other]).detach()
+    for term in found["terms"]:
+        if term["name"] is not None:
+            with torch.no_grad():
+                expected = float(held(traced[term["name"]][0, position]) @ head)
+            assert term["value"] == pytest.approx(expected, abs=2e-3), term["name"]
+
+
+def held_norm(norm: torch.nn.Module, at: torch.Tensor) -> Any:
+    """The norm without its bias, dividing as it does at one vector."""
+    weight = getattr(norm, "weight", None)
+    if weight is None:
+        return lambda vector: vector
+    centred = "rms" not in type(norm).__name__.lower()
+    spread = (at - at.mean() if centred else at).square().mean()
+    epsilon = getattr(norm, "eps", None) or 1e-5
+    return lambda vector: weight * (vector - vector.mean() if centred else vector) / (spread + epsilon).sqrt()

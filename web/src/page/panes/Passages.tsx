@@ -1,0 +1,34 @@
+// The passages on which the page opens: of the run's held-out text, where the model's choice is contested.
+
+import { batch } from "@preact/signals";
+import { block, chosen, edits, head, source, text } from "../state";
+import { t } from "../words";
+
+/** Shows a passage as the page opens on it. */
+export function open(which: number): void {
+  const { passages, openings = [] } = source.value!.about;
+  const opening = openings[which] ?? { position: -1, block: 0, head: 0 };
+  batch(() => {
+    text.value = passages[which] ?? "";
+    // The last token stays chosen while more is typed.
+    chosen.value = -1;
+    block.value = opening.block;
+    head.value = opening.head;
+    edits.value = [];
+  });
+}
+
+export function Passages() {
+  const { passages, text: own } = source.value!.about;
+  if (passages.length < 2) return null;
+  return (
+    <p class="remark passages">
+      {own && "name" in own ? t("From the part of “{name}” that the model has not read:", { name: own.name }) : t("Sentences to begin with:")}{" "}
+      {passages.map((passage, which) => (
+        <button aria-pressed={text.value === passage} onClick={() => open(which)}>
+          {passage}
+        </button>
+      ))}
+    </p>
+  );
+}
