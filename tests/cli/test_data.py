@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from symbols import symbolic_lengths
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "json.md"
 COURSE = DOCUMENT.parent / "gallery"
@@ -78,14 +79,15 @@ def command_line(command: str, trained: Path) -> list[str]:
     told |= {"evaluate": [run], "generate": [run, "--max-tokens", "3"], "doctor": [run]}
     told |= {"inspect": [run, "--text", "a light"]}
     told |= {"list runs": [run], "compare": [run, str(shutil.copytree(trained, "copy")), "--max-tokens", "3"]}
-    told |= {"explain": [run, "--text", "To"]}
+    told |= {"explain": [run, "--text", "To"], "bundle": [run, "--no-ablations"]}
     told |= {"grade": [str(COURSE / "class"), "--key", str(COURSE / "class-key.toml")]}
     return [*command.split(), *told[command]]
 
 
 @pytest.mark.parametrize("command", [command for command in SHAPES if command != "study"])
 def test_a_document_has_its_shape(command: str, trained: Path, vitral) -> None:
-    told = vitral(*command_line(command, trained), "--format", "json")
+    with symbolic_lengths():
+        told = vitral(*command_line(command, trained), "--format", "json")
     assert (told.code, told.err) == (0, "")
     assert difference(SHAPES[command], json.loads(told.out)) == ""
 

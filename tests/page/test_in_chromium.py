@@ -1,6 +1,7 @@
 """The page in Chromium, from a file and without a network: what it computes, refuses, shows and remembers."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -240,3 +241,28 @@ def test_axe_finds_nothing(theme: str, language: str, one: Made, window: Any) ->
         assert told == []
         window.keyboard.press("?")
     window.keyboard.press("Escape")
+
+
+def told_in(window: Any) -> float:
+    """The number of the tip that a picture shows for the cell under the pointer, or with the focus."""
+    tip = window.locator(".mark-tip").first
+    tip.wait_for()
+    return float(tip.inner_text().rpartition(":")[2].strip().replace("−", "-"))
+
+
+def test_the_number_under_the_pointer_is_pytorchs(one: Made, window: Any) -> None:
+    opened(window, one.file, "#b=1&h=2&s=scaled")
+    truth = one.truth(TOKENIZER.encode(TEXT).tolist())["blocks.1.attn.scaled"][0, 2]
+    grid = window.get_by_role("grid", name=re.compile("^Head 2 of block 1"))
+    grid.scroll_into_view_if_needed()
+    for row, column in ((0, 0), (3, 1), (7, 7), (7, 2)):
+        grid.focus()
+        for key in ["Control+Home", *["ArrowDown"] * row, *["ArrowRight"] * column]:
+            window.keyboard.press(key)
+        expected_number = pytest.approx(float(truth[row, column]), abs=6e-5)
+        assert told_in(window) == expected_number
+        box = window.locator(".mark-ring").first.bounding_box()
+        window.evaluate("() => document.activeElement.blur()")
+        window.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        assert told_in(window) == expected_number
+        window.mouse.move(1, 1)

@@ -2,7 +2,7 @@
 // result's shape and, for each of its cells, the number of the input and the place in it. The arithmetic of a cell
 // follows the same moves backwards.
 
-import { Tensor, axisOf, broadcast, indexOf, placeOf, places, room, size, stretched, strides, taken } from "./tensors";
+import { Numbers, Tensor, axisOf, broadcast, indexOf, placeOf, places, room, size, stretched, strides, taken } from "./tensors";
 
 export interface Move {
   shape: readonly number[];
@@ -10,6 +10,8 @@ export interface Move {
   from: (cell: number) => [input: number, place: number];
   /** Where the cells of the only input go, if that is known for all of them at once; "same": they stay in order. */
   places?: Int32Array | "same";
+  /** All cells at once, where that is faster than one after another. */
+  whole?: () => Numbers;
 }
 
 const at = (input: Tensor, shape: readonly number[], steps: readonly number[], start = 0): Move => {
@@ -34,6 +36,10 @@ function slice(input: Tensor, dim = 0, start: number | null = 0, end: number | n
   const length = Math.max(0, Math.ceil((bound(end ?? all) - first) / step));
   const shape = input.shape.map((each, place) => (place === axis ? length : each));
   const steps = strides(input.shape);
+  if (step === 1 && size(shape.slice(0, axis)) === 1) {
+    const start = first * steps[axis];
+    return { shape, inputs: [input], from: (cell) => [0, start + cell], whole: () => input.data.subarray(start, start + size(shape)) };
+  }
   return at(input, shape, steps.map((each, place) => (place === axis ? each * step : each)), first * steps[axis]);
 }
 
@@ -65,6 +71,16 @@ function cat(inputs: Tensor[], dim = 0): Move {
   return {
     shape,
     inputs: kept,
+    whole: () => {
+      const data = room(size(shape), ...kept);
+      const widths = kept.map((each) => size(each.shape.slice(axis)));
+      for (let to = 0, row = 0; to < data.length; row++)
+        kept.forEach(({ data: cells }, which) => {
+          data.set(cells.subarray(row * widths[which], (row + 1) * widths[which]), to);
+          to += widths[which];
+        });
+      return data;
+    },
     from: (cell) => {
       const index = indexOf(shape, cell);
       let input = 0;
@@ -76,6 +92,8 @@ function cat(inputs: Tensor[], dim = 0): Move {
 
 function permute(input: Tensor, dims: number[]): Move {
   const order = dims.map((dim) => axisOf(dim, input.shape.length));
+  const long = order.filter((axis) => input.shape[axis] !== 1);
+  if (long.every((axis, place) => place === 0 || axis > long[place - 1])) return same(input, order.map((axis) => input.shape[axis]));
   const steps = strides(input.shape);
   return at(input, order.map((axis) => input.shape[axis]), order.map((axis) => steps[axis]));
 }
@@ -88,6 +106,7 @@ function view(input: Tensor, sizes: number[]): Move {
 function expand(input: Tensor, sizes: number[]): Move {
   const more = sizes.length - input.shape.length;
   const shape = sizes.map((each, axis) => (each === -1 ? input.shape[axis - more] : each));
+  if (size(shape) === input.data.length) return same(input, shape);
   return at(input, shape, stretched(input.shape, shape));
 }
 
@@ -119,9 +138,20 @@ function index(input: Tensor, by: (Tensor | null)[]): Move {
   const before = together ? kept.filter((axis) => axis < first) : [];
   const after = kept.filter((axis) => !before.includes(axis));
   const shape = [...before.map((axis) => input.shape[axis]), ...common, ...after.map((axis) => input.shape[axis])];
+  const rows = by.length === 1 ? by[0]! : null;
+  const width = size(input.shape.slice(1));
+  const whole = () => {
+    const data = room(size(shape), input);
+    rows!.data.forEach((row: number, at: number) => {
+      const start = axisOf(row, input.shape[0]) * width;
+      data.set(input.data.subarray(start, start + width), at * width);
+    });
+    return data;
+  };
   return {
     shape,
     inputs: [input],
+    ...(rows && { whole }),
     from: (cell) => {
       const here = indexOf(shape, cell);
       const place = placeOf(common, here.slice(before.length, before.length + common.length));
@@ -183,6 +213,11 @@ function where(condition: Tensor, yes: Tensor, no: Tensor, shape: readonly numbe
   return {
     shape,
     inputs: [yes, no],
+    whole: () => {
+      const data = room(which.length, yes, no);
+      for (let cell = 0; cell < data.length; cell++) data[cell] = condition.data[which[cell]] ? yes.data[left[cell]] : no.data[right[cell]];
+      return data;
+    },
     from: (cell) => (condition.data[which[cell]] ? [0, left[cell]] : [1, right[cell]]),
   };
 }
@@ -236,6 +271,7 @@ export function moved(move: Move): Tensor {
   const [input] = move.inputs;
   if (move.places === "same") return { shape: move.shape, data: input.data };
   if (move.places) return taken(input, move.shape, move.places);
+  if (move.whole) return { shape: move.shape, data: move.whole() };
   const data = room(size(move.shape), ...move.inputs);
   for (let cell = 0; cell < data.length; cell++) {
     const [input, place] = move.from(cell);

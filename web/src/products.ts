@@ -22,15 +22,7 @@ function product(left: From, right: From, made: From, [height, inner, width]: [n
     for (let row = 0; row < high; row += TILE) tiled(left, row * inner, tile, inner, made, row * width + column, width);
     for (let row = high; row < height; row++) lined(left, row * inner, tile, inner, made, row * width + column);
   }
-  for (let row = 0; row < height && wide < width; row++) {
-    const to = made.start + row * width;
-    const sums = new Float64Array(width - wide);
-    for (let place = 0, x = left.start + row * inner, y = right.start + wide; place < inner; place++, x++, y += width) {
-      const factor = left.data[x];
-      for (let column = 0; column < sums.length; column++) sums[column] += factor * right.data[y + column];
-    }
-    made.data.set(sums, to + wide);
-  }
+  if (wide < width) few(left, right, made, [height, inner, width], wide);
 }
 
 /** A row of the left matrix times four columns. */
@@ -78,6 +70,26 @@ function tiled(left: From, at: number, tile: Numbers, inner: number, made: From,
   cells[z] = i, cells[z + 1] = j, cells[z + 2] = k, cells[z + 3] = l;
   z += width;
   cells[z] = m, cells[z + 1] = n, cells[z + 2] = o, cells[z + 3] = p;
+}
+
+/** Few rows of the left matrix, or what is left of the columns: the right matrix is read as it lies in memory, four rows at a time. */
+function few(left: From, right: From, made: From, [height, inner, width]: [number, number, number], wide: number): void {
+  const [row, cells] = [left.data, right.data];
+  const sums = new Float64Array(width - wide);
+  const count = sums.length;
+  for (let line = 0; line < height; line++) {
+    sums.fill(0);
+    let x = left.start + line * inner;
+    const end = x + inner;
+    let y = right.start + wide;
+    for (const last = end - 3; x < last; x += 4, y += 4 * width) {
+      const [one, two, three, four] = [row[x], row[x + 1], row[x + 2], row[x + 3]];
+      for (let column = 0, a = y, b = y + width, c = b + width, d = c + width; column < count; column++)
+        sums[column] += one * cells[a++] + two * cells[b++] + three * cells[c++] + four * cells[d++];
+    }
+    for (; x < end; x++, y += width) for (let column = 0; column < count; column++) sums[column] += row[x] * cells[y + column];
+    made.data.set(sums, made.start + line * width + wide);
+  }
 }
 
 /** Products of matrices, one for each index of the leading axis. */

@@ -4,6 +4,8 @@
 import { batch, computed, signal } from "@preact/signals";
 import { LANGUAGES, language } from "./words";
 import { LENS } from "./carried";
+import { MOST_SEED } from "./decoding/draw";
+import type { Sampling } from "./decoding/filters";
 import { readEdits } from "./edits";
 import type { Edit, Source, Values } from "./source";
 
@@ -19,6 +21,15 @@ export const head = signal(0);
 export const step = signal<Step>("weights");
 export const edits = signal<Edit[]>([]);
 export const temperature = signal(1);
+/** The filters of the choice; null is off. */
+export const topK = signal<number | null>(null);
+export const topP = signal<number | null>(null);
+export const minP = signal<number | null>(null);
+export const sampling = computed<Sampling>(() => ({ temperature: temperature.value, top_k: topK.value, top_p: topP.value, min_p: minP.value }));
+/** What the page's random numbers begin with. */
+export const seed = signal(1);
+/** A random number that the person has set instead. */
+export const ownNumber = signal<number | null>(null);
 export const theme = signal<Theme>("auto");
 /** The one figure that is shown, by its name; all if empty. */
 export const figure = signal("");
@@ -69,7 +80,7 @@ export async function refresh(): Promise<void> {
   }
 }
 
-const DEFAULTS = { p: "-1", b: "0", h: "0", s: "weights", t: "1", e: "[]", l: "", c: "auto", f: "" };
+const DEFAULTS = { p: "-1", b: "0", h: "0", s: "weights", t: "1", k: "", q: "", m: "", r: "1", u: "", e: "[]", l: "", c: "auto", f: "" };
 
 /** The fragment of the address. */
 export function written(): string {
@@ -80,6 +91,11 @@ export function written(): string {
     h: String(head.value),
     s: step.value,
     t: String(temperature.value),
+    k: String(topK.value ?? ""),
+    q: String(topP.value ?? ""),
+    m: String(minP.value ?? ""),
+    r: String(seed.value),
+    u: String(ownNumber.value ?? ""),
     e: JSON.stringify(edits.value),
     l: language.value === source.value?.about.language ? "" : language.value,
     c: theme.value,
@@ -109,6 +125,16 @@ export function read(fragment: string): void {
     step.value = STEPS.includes(named) ? named : "weights";
     const heat = Number(found.get("t") ?? 1);
     temperature.value = heat >= 0 && heat <= 10 ? heat : 1;
+    const share = (key: string): number | null => {
+      const value = Number(found.get(key) || NaN);
+      return value >= 0 && value <= 1 ? value : null;
+    };
+    topK.value = whole("k", 1, about?.vocabulary ?? 1, 0) || null;
+    topP.value = share("q") || null;
+    minP.value = share("m");
+    seed.value = whole("r", 0, MOST_SEED, 1);
+    const own = share("u");
+    ownNumber.value = own === 1 ? null : own;
     edits.value = editsOf(found.get("e"));
     const code = found.get("l") || about?.language || "en";
     if (code in LANGUAGES) language.value = code;

@@ -9,10 +9,13 @@ export interface ModelGraph extends Nodes {
   constants: { name: string; shape: number[] }[];
 }
 
+const MOST_PLANS = 32;
+
 export class Program {
   private readonly known: Value[] = [];
   private readonly from: number[][];
   private readonly first: number;
+  private readonly plans = new Map<string, Uint8Array>();
 
   constructor(readonly graph: ModelGraph, weights: Tensors) {
     this.first = graph.inputs.length + graph.constants.length;
@@ -41,10 +44,22 @@ export class Program {
     const values = this.known.slice();
     inputsOf(this.graph, inputs).forEach((input, place) => (values[place] = input));
     const wanted = names.filter((name) => name in this.graph.outputs);
-    const needed = new Set(wanted.map((name) => this.graph.outputs[name]));
-    for (let node = this.graph.nodes.length - 1; node >= 0; node--)
-      if (needed.has(this.first + node)) for (const each of this.from[node]) needed.add(each);
-    compute(this.graph, values, edits, (place) => needed.has(place));
+    const needed = this.needed(wanted);
+    compute(this.graph, values, edits, (place) => needed[place] === 1);
     return Object.fromEntries(wanted.map((name) => [name, values[this.graph.outputs[name]] as Tensor]));
+  }
+
+  /** For each place, whether a value of these names depends on it. */
+  private needed(names: readonly string[]): Uint8Array {
+    const key = names.join(" ");
+    let needed = this.plans.get(key);
+    if (needed) return needed;
+    needed = new Uint8Array(this.first + this.graph.nodes.length);
+    for (const name of names) needed[this.graph.outputs[name]] = 1;
+    for (let node = this.graph.nodes.length - 1; node >= 0; node--)
+      if (needed[this.first + node]) for (const each of this.from[node]) needed[each] = 1;
+    if (this.plans.size >= MOST_PLANS) this.plans.clear();
+    this.plans.set(key, needed);
+    return needed;
   }
 }

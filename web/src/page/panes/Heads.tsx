@@ -10,7 +10,7 @@ import { STEPS, block, chosen, head, isOff, position, shown, source, step, text,
 import { N, language, number, rich, t } from "../words";
 import { Figure, Line } from "./Figure";
 import { columns, gutter, narrow, room, tokens } from "./layout";
-import { Live, Token, traced } from "./pieces";
+import { explained, Live, Token, traced } from "./pieces";
 
 const STEP_NAMES: Record<(typeof STEPS)[number], string> = { scores: N("scores"), scaled: N("scaled"), masked: N("masked"), weights: N("weights") };
 const STEP_SENTENCES: Record<(typeof STEPS)[number], string> = {
@@ -90,13 +90,13 @@ export function Heads() {
               : rich("The prediction was {old} with {before}; now it is {token} with {after}.", { old: <Token id={old.ids[at]} />, before: <Live value={old.shares[at]} />, token: <Token id={said.ids[at]} />, after: <Live value={said.shares[at]} /> }))}
           </p>
         </div>
-        <Figure id="heads" label={t("All heads of the model")} python={traced(`${base}.weights`, "0")}>
+        <Figure id="heads" command={explained()} label={t("All heads of the model")} python={traced(`${base}.weights`, "0")}>
           <Thumbnails label={t("All heads: a row for each block, a map for each head")} maps={maps} tokens={tokens.value} kind="share" width={narrow.value ? room.value : Math.max(280, room.value - 460)}
             picked={{ row: layers.indexOf(layer), column: which }} onPick={(spot) => { block.value = layers[spot.row]; head.value = spot.column; }}
             say={({ row: line, column }) => [t("head {head}", { head: maps[line][column].name }), maps[line][column].kind, maps[line][column].off ? t("off") : ""].filter(Boolean).join(", ")} />
         </Figure>
       </div>
-      <Figure id="head" label={t("Head {head} of block {block}: a row for each token that looks, a column for each that is looked at", { head: which, block: layer })}
+      <Figure id="head" command={explained()} label={t("Head {head} of block {block}: a row for each token that looks, a column for each that is looked at", { head: which, block: layer })}
         python={traced(`${base}.${step.value}`, `0, ${which}, ${at}`)}
         caption={t("A row looks, a column is looked at and lends its colour; brightness is the square root of the weight, lead is minus. Faint arcs are those of the other tokens. Choose a cell to open its number.")}>
         <Line name={<><b>{t("head {head}", { head: `${layer}.${which}` })}</b><br /><small>{maps[layers.indexOf(layer)][which].kind}</small></>}>

@@ -15,7 +15,7 @@ import type { Values } from "../source";
 import { language, number, rich, t } from "../words";
 import { Figure, Line } from "./Figure";
 import { columns, gutter, lane, margin, narrow, tokens } from "./layout";
-import { contributionName, Live, placeName, Token, traced } from "./pieces";
+import { contributionName, explained, Live, placeName, Token, traced } from "./pieces";
 
 let fixed: { width: number; order: Uint32Array } | null = null;
 
@@ -85,7 +85,7 @@ export function Overview() {
           {before && <>{" "}{rich("With everything switched on it is {token} with {probability}.", { token: <Token id={before[last].ids[at]} />, probability: <Live value={before[last].shares[at]} token={about.tokens[before[last].ids[at]]} /> })}</>}
         </p>
       </div>
-      <Figure id="overview" label={t("The whole computation, from the embedding down to the prediction")} python={traced(name, `0, ${spot.column}`)}
+      <Figure id="overview" command={explained()} label={t("The whole computation, from the embedding down to the prediction")} python={traced(name, `0, ${spot.column}`)}
         caption={t("A ribbon's width is its weight, the mean of the heads, times the length of what attention adds here; the order of a pane's numbers is fixed, those that move together lie together. At the far right: what the stream would say if it ended there. Point at a pane to unroll it; choose a part at the left to go in.")}>
         <div class="line">
           {!narrow.value && (

@@ -12,7 +12,7 @@ import { chosen, position, shown, source } from "../state";
 import { language, number, plural, rich, t } from "../words";
 import { Figure } from "./Figure";
 import { columns, gutter, margin, narrow, tokens, width } from "./layout";
-import { contributionName, Live, placeName, quoted, Token, traced } from "./pieces";
+import { contributionName, explained, Live, placeName, quoted, Token, traced } from "./pieces";
 
 export { placeName } from "./pieces";
 
@@ -52,7 +52,7 @@ export function Stream() {
           })}
         </p>
       </div>
-      <Figure id="lens" label={t("What the stream says after every half-layer, read by the model's own head.")} python={`run.inspect(${quoted()})["lens"]`}
+      <Figure id="lens" command={explained()} label={t("What the stream says after every half-layer, read by the model's own head.")} python={`run.inspect(${quoted()})["lens"]`}
         caption={<>{t("Each cell is the likeliest token there, in its glass, as strong as it is likely. At the right of the chosen column: the probability, and between bars the length of the stream.")}{" "}{before && t("A dark corner marks a cell that says something else than with everything switched on.")}</>}>
         <div class="in-gutter">
           <Lens label={t("What the stream says after every half-layer, read by the model's own head.")} rows={rows} columns={columns.value} truth={truth} chosen={at} gutter={gutter.value} margin={narrow.value ? 0 : margin.value + 34} after={t("what came next")}
@@ -103,7 +103,7 @@ function Rather() {
         </p>
         <p class="choose">{rich("Compare {one} with {other}.", { one: select(0, one, t("one token")), other: select(1, other, t("the other token")) })}</p>
       </div>
-      <Figure id="rather" label={t("What each part of the stream says of one token rather than the other")} python={`logits = ${traced("logits", `0, ${at}`)}; logits[${one}] - logits[${other}]`}
+      <Figure id="rather" command={explained()} label={t("What each part of the stream says of one token rather than the other")} python={`logits = ${traced("logits", `0, ${at}`)}; logits[${one}] - logits[${other}]`}
         caption={made.kind === "parts"
           ? t("The logit of one token less that of the other, as a sum of what the embedding and every half-layer wrote to this stream, with the final norm's scale held at this position; the biases of the final norm and of the head are the last step. The terms sum to the difference.")
           : t("Each step is how far the lens moves in that half-layer. The steps sum to the difference of the logits.")}>

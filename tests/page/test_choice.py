@@ -1,0 +1,169 @@
+"""The choice in Chromium: its numbers are Python's, a click takes a branch, u is moved, texts go on."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from browser import needs_chromium
+from pages import chromium, content_of, opened
+from symbols import symbolic_lengths
+from variants import TOKENIZER, made
+
+from vitral.decoding import Reader, Sampling, beam_search, choose, distribution
+from vitral.model import Transformer
+from vitral.page.document import page_document
+
+pytestmark = needs_chromium
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+TEXT = "abc ha b"
+SAMPLING = Sampling(temperature=0.8, top_k=6, top_p=0.9)
+FRAGMENT = "#t=0.8&k=6&q=0.9&r=7"
+SEED, COUNT = 7, 40
+WAIT = 60_000
+
+
+@pytest.fixture(scope="module")
+def model() -> Transformer:
+    return made("one layer")
+
+
+@pytest.fixture(scope="module")
+def file(model: Transformer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with symbolic_lengths():
+        content = content_of(model, TOKENIZER, TEXT)
+    path = tmp_path_factory.mktemp("choice") / "page.html"
+    path.write_text(page_document(content), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def page(file: Path) -> Iterator[Any]:
+    with chromium(viewport={"width": 1200, "height": 900}) as window:
+        opened(window, file, FRAGMENT)
+        window.locator("section.choice").wait_for(timeout=WAIT)
+        yield window
+        assert window.faults == []
+
+
+def of_python(model: Transformer, ids: list[int]) -> torch.Tensor:
+    return distribution(Reader(model, torch.tensor([ids])).logits(), SAMPLING, forbidden=TOKENIZER.specials)[0]
+
+
+def mulberry32(seed: int, turn: int) -> float:
+    mask = 2**32 - 1
+    z = (seed + (turn + 1) * 0x6D2B79F5) & mask
+    z = ((z ^ (z >> 15)) * (z | 1)) & mask
+    z ^= (z + ((z ^ (z >> 7)) * (z | 61) & mask)) & mask
+    return (z ^ (z >> 14)) / 2**32
+
+
+def generated(model: Transformer, ids: list[int], count: int) -> list[int]:
+    """As the page's, by the reader and the choice of Python."""
+    reader, tokens = Reader(model, torch.tensor([ids])), []
+    for turn in range(count):
+        probabilities = distribution(reader.logits(), SAMPLING, forbidden=TOKENIZER.specials)
+        chosen = choose(probabilities, torch.tensor([mulberry32(SEED, len(ids) + turn)], dtype=torch.float64))
+        tokens.append(int(chosen))
+        reader.append(chosen)
+    return tokens
+
+
+def ids_of(text: str) -> list[int]:
+    return [int(token) for token in TOKENIZER.encode(text)]
+
+
+def visible(text: str) -> str:
+    return text.replace(" ", "␣").replace("\n", "↵")
+
+
+def sentence(page: Any) -> str:
+    return page.get_by_role("textbox").first.input_value()
+
+
+def test_the_probabilities_shown_are_those_of_python(page: Any, model: Transformer) -> None:
+    ids = ids_of(TEXT)
+    expected = of_python(model, ids)
+    logits = Reader(model, torch.tensor([ids])).logits()[0]
+    first = [
+        token for token in logits.argsort(descending=True, stable=True).tolist() if token not in TOKENIZER.specials
+    ]
+    shown = page.locator("#figure-candidates svg text").all_text_contents()
+    rows = [shown[at : at + 3] for at in range(0, len(shown), 3)]
+    told = [[visible(TOKENIZER.label(token)), f"{float(logits[token]):.2f}".replace("-", "−")] for token in first[:8]]
+    assert [row[:2] for row in rows] == told
+    assert [row[2] for row in rows] == [f"{float(expected[token]):.3f}" for token in first[:8]]
+    cut = page.locator(".rung .note").all_text_contents()
+    heated = distribution(logits[None], Sampling(temperature=SAMPLING.temperature), forbidden=TOKENIZER.specials)
+    left = float(heated[0, first[:6]].sum())
+    assert f"{left:.3f}" in cut[2]
+
+
+def test_an_alternative_is_a_branch_that_can_be_taken_back(page: Any, model: Transformer) -> None:
+    logits = Reader(model, torch.tensor([ids_of(TEXT)])).logits()[0]
+    best = next(token for token in logits.argsort(descending=True).tolist() if token not in TOKENIZER.specials)
+    page.locator("#figure-candidates .mark-grid").click(position={"x": 20, "y": 15})
+    page.get_by_role("button", name="take the branch back").wait_for()
+    assert sentence(page) == TEXT + TOKENIZER.decode([best])
+    page.locator("#figure-candidates .mark-grid").press("Enter")  # by the keyboard, the same row
+    page.get_by_role("button", name="branches back").wait_for()
+    page.get_by_role("button", name="branches back").click()
+    page.get_by_role("button", name="take the branch back").click()
+    assert sentence(page) == TEXT
+
+
+def test_u_is_dragged_and_moved_by_keys(page: Any, model: Transformer) -> None:
+    expected = of_python(model, ids_of(TEXT))
+    slider = page.locator("#figure-draw .mark-slider")
+
+    def told() -> tuple[float, str]:
+        number, _, token = slider.get_attribute("aria-valuetext").removeprefix("u = ").partition(": ")
+        return float(number), token
+
+    def drawn(u: float) -> str:
+        return visible(TOKENIZER.label(int(choose(expected[None], torch.tensor([u], dtype=torch.float64)))))
+
+    assert told() == (pytest.approx(mulberry32(SEED, len(TEXT)), abs=5e-4), drawn(mulberry32(SEED, len(TEXT))))
+    slider.press("Home")
+    assert told() == (0.0, drawn(0.0))
+    for turn in range(1, 10):
+        slider.press("PageUp")
+        page.locator(f"#figure-draw [aria-valuetext^='u = {turn / 10:.3f}']").wait_for()
+        assert told()[1] in {drawn(turn / 10 - 1e-9), drawn(turn / 10 + 1e-9)}
+    box = slider.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 60, steps=4)
+    page.mouse.up()
+    u, token = told()
+    assert u == pytest.approx(0.25, abs=0.01)
+    assert token in {drawn(u - 5e-4), drawn(u + 5e-4)}
+    page.get_by_role("button", name="write", exact=False).first.click()
+    page.get_by_role("button", name="take the branch back").wait_for()
+    assert visible(sentence(page)) == visible(TEXT) + token
+
+
+def test_the_text_that_goes_on_is_that_of_python(page: Any, model: Transformer) -> None:
+    expected = generated(model, ids_of(TEXT), COUNT)
+    page.get_by_role("button", name="one token").click()
+    tokens = page.locator(".made-token b")
+    tokens.first.wait_for()
+    assert tokens.all_text_contents() == [visible(TOKENIZER.label(expected[0]))]
+    page.get_by_role("button", name="go on", exact=True).click()
+    tokens.nth(COUNT - 1).wait_for(timeout=WAIT)
+    assert tokens.all_text_contents() == [visible(TOKENIZER.label(token)) for token in expected]
+    tokens.nth(4).click()  # to go on from there
+    page.get_by_role("button", name="take the branch back").wait_for()
+    assert sentence(page) == TEXT + TOKENIZER.decode(expected[:5])
+    assert tokens.count() == 0
+
+
+def test_beams_grow_to_those_of_python(page: Any, model: Transformer) -> None:
+    best, *_ = beam_search(model, TOKENIZER, TEXT, max_tokens=8, num_beams=3)
+    assert best.score is not None
+    page.get_by_role("button", name="one step").click()
+    page.locator("section.choice .scrolls").wait_for()
+    page.get_by_role("button", name="grow").click()
+    told = f"The best: “{visible(best.text)}”, {best.score:.3f}.".replace("-", "−")
+    page.get_by_text(told).wait_for(timeout=WAIT)

@@ -1,0 +1,34 @@
+"""The page as a file: what it weighs, what is in it."""
+
+import gzip
+
+from vitral.page.document import as_text, asset, policy
+from vitral.page.words import sentences, words
+
+MOST_WEIGHT = 70 * 1024
+
+
+def test_script_and_style_are_light() -> None:
+    assert sum(len(gzip.compress(asset(name).encode(), 9)) for name in ("page.js", "page.css")) <= MOST_WEIGHT
+
+
+def test_no_asset_ends_its_element() -> None:
+    assert "</script" not in asset("page.js")
+    assert "</style" not in asset("page.css")
+
+
+def test_every_sentence_of_the_front_end_has_its_translation() -> None:
+    told = words()["pt"]
+    assert list(told) == list(sentences())
+    assert all(told.values())
+
+
+def test_data_cannot_end_their_element() -> None:
+    text = as_text({"</script>": "\u2028\ud800<!--"})
+    assert text.isascii()
+    assert "<" not in text
+
+
+def test_the_policy_names_hashes_only() -> None:
+    assert "unsafe" not in policy("let x", "a{}")
+    assert policy("let x", "a{}") != policy("let y", "a{}")

@@ -1,0 +1,136 @@
+// A text that goes on token by token, and beams that look ahead.
+
+import { TreeNode, Tree } from "../marks/tree";
+import { glass } from "../marks/theme";
+import { visible } from "../marks/colour";
+import { Hypothesis, ROOT, tokensOf } from "../decoding/beam";
+import { beams, branch, clear, fault, generate, grown, isRunning, isSearching, live, made, pause, search, wanted } from "../decoding/session";
+import { source } from "../state";
+import { number, plural, t } from "../words";
+import { gutter, width } from "./layout";
+
+/** A token as a pane of glass, as strong as its probability. */
+function Piece({ id, strength = 1 }: { id: number; strength?: number }) {
+  const token = source.value!.about.tokens[id];
+  const { fill, ink } = glass(token, strength);
+  return (
+    <b class="glass" style={{ background: fill, color: ink }}>
+      {visible(token)}
+    </b>
+  );
+}
+
+/** The least strength with which a token is still seen as one. */
+const FAINT = 0.12;
+const LENGTHS = [20, 40, 100, 200];
+
+export function GoingOn() {
+  const tokens = made.value;
+  const isDone = tokens.length >= wanted.value;
+  const { about } = source.value!;
+  return (
+    <>
+      <h3 class="prose" id="going-on">{t("And so it goes on")}</h3>
+      <p class="controls">
+        {isRunning.value ? (
+          <button class="button" onClick={pause}>{t("pause")}</button>
+        ) : (
+          <button class="button" disabled={isDone} onClick={() => void generate(wanted.value)}>{tokens.length ? t("go on") : t("write")}</button>
+        )}
+        <button class="button" disabled={isRunning.value || isDone} onClick={() => void generate(tokens.length + 1)}>{t("one token")}</button>
+        <button class="button" disabled={!tokens.length} onClick={clear}>{t("stop and clear")}</button>
+        <label>
+          {t("tokens")}{" "}
+          <select value={wanted.value} onChange={(event) => (wanted.value = Number(event.currentTarget.value))}>
+            {LENGTHS.map((each) => <option value={each}>{each}</option>)}
+          </select>
+        </label>
+      </p>
+      {fault.value && <p role="alert">{t("The numbers could not be computed: {reason}", { reason: fault.value })}</p>}
+      {tokens.length > 0 && (
+        <>
+          <p class="made" aria-label={t("The text so far")}>
+            {tokens.map(({ id, probability }, at) => (
+              <>
+                <button class="made-token" aria-label={t("{token}, probability {probability}: go on from here", { token: visible(about.tokens[id]), probability: number(probability, 3) })}
+                  title={number(probability, 3)} onClick={() => branch(tokens.slice(0, at + 1).map((each) => each.id))}>
+                  <Piece id={id} strength={Math.max(FAINT, probability)} />
+                </button>
+                {about.tokens[id] === "\n" && <br />}
+              </>
+            ))}
+          </p>
+          <p class="prose soft small" role="status">
+            {plural(tokens.length, "One token. The stronger its glass, the more probable it was.", "{n} tokens. The stronger the glass, the more probable it was.")}{" "}
+            {tokens.length > about.context / 2 && t("Past {context} tokens the model forgets the first half and goes on with the rest.", { context: about.context })}
+          </p>
+        </>
+      )}
+    </>
+  );
+}
+
+const MOST_BEAMS = 5;
+const AHEAD = 8;
+
+export function Ahead() {
+  const { about } = source.value!;
+  const nodes = grown.value;
+  const place = new Map<Hypothesis, number>(nodes.map((each, at) => [each, at]));
+  const [alive, best] = [new Set<Hypothesis>(), new Set<Hypothesis>()];
+  live.value.forEach((each, at) => {
+    for (let now: Hypothesis = each; now.parent; now = now.parent) {
+      alive.add(now);
+      if (at === 0) best.add(now);
+    }
+  });
+  const drawn: TreeNode[] = nodes.map((each) => ({
+    token: about.tokens[each.token],
+    parent: each.parent === ROOT ? -1 : place.get(each.parent!)!,
+    share: each.probability,
+    note: number(each.score, 2),
+    kept: alive.has(each),
+    best: best.has(each),
+  }));
+  const length = live.value[0]?.length ?? 0;
+  const isDone = length >= AHEAD;
+  return (
+    <>
+      <h3 class="prose" id="ahead">{t("Or it looks ahead")}</h3>
+      <p class="prose">
+        {t("A beam search draws nothing. At each length it keeps the continuations that are most probable as a whole, and lets the others go. The number under a token is the logarithm of the probability up to it.")}
+      </p>
+      <p class="controls">
+        <label>
+          {t("beams")}{" "}
+          <select value={beams.value} onChange={(event) => { beams.value = Number(event.currentTarget.value); clear(); }}>
+            {Array.from({ length: MOST_BEAMS }, (_, at) => <option value={at + 1}>{at + 1}</option>)}
+          </select>
+        </label>
+        {isSearching.value ? (
+          <button class="button" onClick={pause}>{t("pause")}</button>
+        ) : (
+          <button class="button" disabled={isDone} onClick={() => void search(AHEAD)}>{t("grow")}</button>
+        )}
+        <button class="button" disabled={isSearching.value || isDone} onClick={() => void search(length + 1)}>{t("one step")}</button>
+        <button class="button" disabled={!nodes.length} onClick={clear}>{t("clear")}</button>
+      </p>
+      {nodes.length > 0 && (
+        <div class="scrolls">
+          <Tree
+            label={t("What the beams keep and let go. Enter goes on with a branch.")}
+            nodes={drawn}
+            width={Math.max(width.value - gutter.value - 12, 520)}
+            say={(at) => t("{token}: {share} after what stands before it, {score} together", { token: visible(drawn[at].token), share: number(drawn[at].share, 3), score: drawn[at].note! })}
+            onPick={({ row: at }) => branch(tokensOf(nodes[at]))}
+          />
+        </div>
+      )}
+      {live.value[0]?.parent && (
+        <p class="prose" role="status">
+          {t("The best: “{text}”, {score}.", { text: tokensOf(live.value[0]).map((id) => visible(about.tokens[id])).join(""), score: number(live.value[0].score, 3) })}
+        </p>
+      )}
+    </>
+  );
+}
