@@ -9,15 +9,20 @@ export interface Move {
   inputs: Tensor[];
   from: (cell: number) => [input: number, place: number];
   /** Where the cells of the only input go, if that is known for all of them at once; "same": they stay in order. */
-  places?: Int32Array | "same";
+  readonly places?: Int32Array | "same";
   /** All cells at once, where that is faster than one after another. */
   whole?: () => Numbers;
 }
 
-const at = (input: Tensor, shape: readonly number[], steps: readonly number[], start = 0): Move => {
-  const found = places(shape, steps, start);
-  return { shape, inputs: [input], from: (cell) => [0, found[cell]], places: found };
-};
+/** Cells at regular steps; where all of them go is only worked out if it is asked for. */
+const at = (input: Tensor, shape: readonly number[], steps: readonly number[], start = 0): Move => ({
+  shape,
+  inputs: [input],
+  from: (cell) => [0, indexOf(shape, cell).reduce((place, each, axis) => place + each * steps[axis], start)],
+  get places() {
+    return places(shape, steps, start);
+  },
+});
 
 const same = (input: Tensor, shape: readonly number[]): Move => ({
   shape,
@@ -59,12 +64,13 @@ function written(input: Tensor, source: Tensor, target: Move): Move {
 
 const select = (input: Tensor, dim: number, index: number): Move => {
   const axis = axisOf(dim, input.shape.length);
-  const place = axisOf(index, input.shape[axis]);
-  return { ...slice(input, axis, place, place + 1), shape: without(input.shape, [axis]) };
+  const steps = strides(input.shape);
+  const start = axisOf(index, input.shape[axis]) * steps[axis];
+  return at(input, without(input.shape, [axis]), without(steps, [axis]), start);
 };
 
 function cat(inputs: Tensor[], dim = 0): Move {
-  const kept = inputs.filter((each) => each.shape.length > 1 || each.data.length > 0);
+  const kept = inputs.filter((each) => each.shape.length > 1 || size(each.shape) > 0);
   const axis = axisOf(dim, kept[0].shape.length);
   const shape = [...kept[0].shape];
   shape[axis] = kept.reduce((all, each) => all + each.shape[axis], 0);
@@ -99,7 +105,7 @@ function permute(input: Tensor, dims: number[]): Move {
 }
 
 function view(input: Tensor, sizes: number[]): Move {
-  const rest = input.data.length / sizes.reduce((all, each) => (each === -1 ? all : all * each), 1);
+  const rest = size(input.shape) / sizes.reduce((all, each) => (each === -1 ? all : all * each), 1);
   return same(input, sizes.map((each) => (each === -1 ? rest : each)));
 }
 
@@ -269,8 +275,9 @@ function squeeze(input: Tensor, dims: number[]): Move {
 
 export function moved(move: Move): Tensor {
   const [input] = move.inputs;
-  if (move.places === "same") return { shape: move.shape, data: input.data };
-  if (move.places) return taken(input, move.shape, move.places);
+  const { places } = move; // may be worked out only now
+  if (places === "same") return { shape: move.shape, data: input.data };
+  if (places) return taken(input, move.shape, places);
   if (move.whole) return { shape: move.shape, data: move.whole() };
   const data = room(size(move.shape), ...move.inputs);
   for (let cell = 0; cell < data.length; cell++) {

@@ -56,7 +56,7 @@ export function cellName(name: string, index: number[], first: number): string {
 }
 
 /** 1 over the root of a whole number, which a scale usually is. */
-function rootOf(value: number): number | null {
+export function rootOf(value: number): number | null {
   const below = 1 / (value * value);
   const whole = Math.round(below);
   return value > 0 && value < 1 && whole > 1 && Math.abs(below - whole) < 1e-9 * whole && Math.sqrt(whole) % 1 !== 0 ? whole : null;
@@ -79,6 +79,7 @@ export class Writer {
       case "cell":
         return !this.names && shortest(expression.value, this.manner).startsWith("−");
       case "number":
+      case "part":
         return shortest(expression.value, this.manner).startsWith("−");
       case "product":
         return this.negative(expression.factors[0]);
@@ -94,6 +95,7 @@ export class Writer {
       case "cell":
         return this.names ? cellName(expression.name, expression.index, this.manner.first) : this.number(expression.value);
       case "number":
+      case "part":
         return this.number(expression.value);
       case "sum":
         return this.sum(expression.terms);
@@ -148,6 +150,7 @@ function negated(expression: Expression): Expression {
   switch (expression.kind) {
     case "cell":
     case "number":
+    case "part":
       return { kind: "number", value: -expression.value };
     case "product":
       return { ...expression, factors: [negated(expression.factors[0]), ...expression.factors.slice(1)] };

@@ -7,6 +7,7 @@ import { Choice } from "./panes/Choice";
 import { Colophon } from "./panes/Colophon";
 import { Heads } from "./panes/Heads";
 import { Keys } from "./panes/Keys";
+import { Numbers } from "./panes/Numbers";
 import { Overview } from "./panes/Overview";
 import { Passages } from "./panes/Passages";
 import { Sentence, SentenceLine, Surprise } from "./panes/Sentence";
@@ -58,6 +59,7 @@ export function App() {
           <Surprise />
           <Overview />
           <Heads />
+          <Numbers />
           <Stream />
           <Choice />
         </>

@@ -5,6 +5,7 @@ import { StepGraph, Steps } from "./compute/cached";
 import { Drawn, generated } from "./decoding/generation";
 import { bytesOf, sha256 } from "./bytes";
 import { editing } from "./edits";
+import type { Anatomy } from "./numbers/opening";
 import type { About, Draws, Edit, Encoded, Source, Values } from "./source";
 import { Tensor, tensor } from "../tensors";
 import { tokenizerOf, Tokens } from "./tokens";
@@ -100,6 +101,7 @@ export const LENS = "lens.";
 export class Carried implements Source {
   readonly about: About;
   private readonly model: Program;
+  private readonly weights: Record<string, Tensor>;
   private readonly lens: Program;
   private readonly tokens: Tokens;
   private readonly steps: Steps;
@@ -108,10 +110,10 @@ export class Carried implements Source {
     this.about = parsed<About>(parts, "about");
     const graphs = parsed<Graphs>(parts, "graph");
     const bytes = bytesOf(parts.weights);
-    const weights = Object.fromEntries(graphs.constants.map((each) => [each.name, stored(bytes, each)]));
-    this.model = new Program(graphs.model, weights);
-    this.lens = new Program(graphs.lens, weights);
-    this.steps = new Steps(this.model, graphs.step, weights, this.about.context);
+    this.weights = Object.fromEntries(graphs.constants.map((each) => [each.name, stored(bytes, each)]));
+    this.model = new Program(graphs.model, this.weights);
+    this.lens = new Program(graphs.lens, this.weights);
+    this.steps = new Steps(this.model, graphs.step, this.weights, this.about.context);
     this.tokens = tokenizerOf(this.about);
   }
 
@@ -147,6 +149,10 @@ export class Carried implements Source {
 
   async trace(ids: readonly number[], names: readonly string[], edits: readonly Edit[]): Promise<Values> {
     return this.computed(ids, names, edits);
+  }
+
+  async anatomy(): Promise<Anatomy> {
+    return { graph: this.model.graph, constants: this.weights };
   }
 
   async *next(ids: readonly number[], { sampling, numbers, prompt, edits }: Draws): AsyncGenerator<Drawn> {

@@ -7,16 +7,21 @@ import { Carried, PARTS, Parts, Refused, difference } from "./carried";
 import { tensorsOf, tokenIn } from "./served";
 import type { Source } from "./source";
 import { ownSha256 } from "./bytes";
+import { inner, worth } from "../arithmetic";
 import { pressed } from "./keys";
 import { edits, ids, names, read, refresh, shown, source, text, theme, toggle, written } from "./state";
 import { Opening, complete, connect } from "./panes/Connection";
 import { Ngrams } from "./ngrams";
+import { Sheet, leads, openable } from "./numbers/opening";
+import { sheet } from "./numbers/opened";
+import { digitsOf, equation, leaves, textOf } from "./numbers/telling";
 import { open } from "./panes/Passages";
 import { tokenizerOf } from "./tokens";
 import { language, learn, number, t } from "./words";
 
 export { edits, ids, shown, source, text, toggle, written };
 export { Carried, Ngrams, difference, language, learn, number, ownSha256, t, tensorsOf, tokenIn, tokenizerOf };
+export { Sheet, digitsOf, equation, inner, leads, leaves, openable, sheet, textOf, worth };
 
 const content = (id: string): string => document.getElementById(id)?.textContent ?? "";
 

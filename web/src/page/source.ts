@@ -3,6 +3,7 @@
 import type { Sampling } from "./decoding/filters";
 import type { Drawn } from "./decoding/generation";
 import type { CountsData } from "./ngrams";
+import type { Anatomy } from "./numbers/opening";
 
 export interface Tensor {
   readonly shape: readonly number[];
@@ -92,6 +93,8 @@ export interface Source {
   decode(ids: readonly number[]): string;
   /** Named values of a sentence of 1 … context tokens; `step` is a checkpoint, the run's best if undefined. */
   trace(ids: readonly number[], names: readonly string[], edits: readonly Edit[], step?: number): Promise<Values>;
+  /** The graph and its constants, from which the arithmetic of any cell is read. */
+  anatomy?(): Promise<Anatomy>;
   /**
    * Tokens drawn one after another behind a sentence; what is not asked for is not computed. Equal numbers give equal
    * tokens, whatever draws them: `choose(distribution(logits, sampling), number)` of `vitral.decoding`.

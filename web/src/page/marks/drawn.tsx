@@ -33,7 +33,7 @@ function svgOf(shape: Shape, key: number) {
 
 function Canvas({ scene }: { scene: Scene }) {
   const canvas = useRef<HTMLCanvasElement>(null);
-  useLayoutEffect(() => paint(canvas.current!, scene, Math.max(2, devicePixelRatio || 1)), [scene]);
+  useLayoutEffect(() => paint(canvas.current!, scene, Math.max(1, devicePixelRatio || 1)), [scene]);
   return <canvas ref={canvas} width={1} height={1} style={{ width: `${scene.width}px`, height: `${scene.height}px` }} aria-hidden="true" />;
 }
 

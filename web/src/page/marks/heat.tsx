@@ -131,7 +131,7 @@ function HeatInGrid(props: HeatProps & { columns: Columns }) {
   return <Drawn {...props} scene={scene} lattice={cells} surface={surface} />;
 }
 
-const paintOver = (canvas: HTMLCanvasElement, scene: Scene) => paint(canvas, scene, Math.max(2, devicePixelRatio || 1));
+const paintOver = (canvas: HTMLCanvasElement, scene: Scene) => paint(canvas, scene, Math.max(1, devicePixelRatio || 1));
 
 // ---------------------------------------------------------------------------------------------------------------- zoom and pan
 

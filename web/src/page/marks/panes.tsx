@@ -29,14 +29,16 @@ export interface PanesProps extends Common {
   panes: readonly Pane[];
   columns: Columns;
   chosen?: number;
+  /** Columns that something else points at. */
+  marked?: readonly number[];
   /** An open pane in the next column, with this in it. */
   open?: string;
   height?: number;
   say(column: number): string;
 }
 
-export function panesScene(given: Pick<PanesProps, "panes" | "columns" | "chosen" | "open" | "height">, look: Theme): Scene {
-  const { panes, columns, chosen, open, height = 54 } = given;
+export function panesScene(given: Pick<PanesProps, "panes" | "columns" | "chosen" | "marked" | "open" | "height">, look: Theme): Scene {
+  const { panes, columns, chosen, marked = [], open, height = 54 } = given;
   const inks = INKS[look];
   const shapes: Shape[] = [];
   const last = columns.edges[panes.length];
@@ -47,6 +49,11 @@ export function panesScene(given: Pick<PanesProps, "panes" | "columns" | "chosen
   if (chosen !== undefined && chosen >= 0 && chosen < panes.length) {
     const [x, w] = [columns.edges[chosen], widthOf(columns, chosen)];
     shapes.push({ kind: "rect", x: x + 1, y: height + 4, w: Math.max(2, w - 2), h: 3, fill: css(inks.ink) });
+  }
+  for (const at of marked) {
+    if (at >= panes.length) continue;
+    const [x, w] = [columns.edges[at], widthOf(columns, at)];
+    shapes.push({ kind: "rect", x: x + 0.5, y: -1.5, w: Math.max(2, w - 1), h: height + 3, stroke: css(inks.ink), width: 3 });
   }
   let width = last;
   if (open !== undefined) {
@@ -59,8 +66,8 @@ export function panesScene(given: Pick<PanesProps, "panes" | "columns" | "chosen
 }
 
 export function Panes(props: PanesProps) {
-  const { panes, columns, chosen, open, height = 54, say } = props;
-  const scene = useScene(() => panesScene({ panes, columns, chosen, open, height }, theme.value), [panes, columns, chosen, open, height]);
+  const { panes, columns, chosen, marked, open, height = 54, say } = props;
+  const scene = useScene(() => panesScene({ panes, columns, chosen, marked, open, height }, theme.value), [panes, columns, chosen, marked, open, height]);
   const cells = lattice({
     rows: 1, columns: panes.length, edges: columns.edges, tall: height, rowName: () => props.label, say: ({ column }) => say(column),
   });

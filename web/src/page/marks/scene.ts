@@ -53,8 +53,8 @@ function paintCells(context: CanvasRenderingContext2D, shape: Cells): void {
 }
 
 export function paintShape(context: CanvasRenderingContext2D, shape: Shape): void {
+  context.globalAlpha = shape.kind === "cells" ? 1 : (shape.opacity ?? 1);
   if (shape.kind === "cells") return paintCells(context, shape);
-  context.globalAlpha = shape.opacity ?? 1;
   if (shape.kind === "text") {
     context.font = fontOf(shape);
     context.textAlign = shape.anchor === "middle" ? "center" : shape.anchor === "end" ? "right" : "left";

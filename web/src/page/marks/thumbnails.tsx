@@ -102,7 +102,7 @@ export function Thumbnails(props: ThumbnailsProps) {
       ...labels(maps, layout, picked, theme.value),
     ],
   });
-  const scale = () => Math.max(1.5, devicePixelRatio || 1);
+  const scale = () => Math.max(1, devicePixelRatio || 1);
   const sheet = useRef<HTMLCanvasElement | null>(null);
   const heads = Math.max(1, ...small.map((each) => each.length));
   const isDim = focus !== undefined;

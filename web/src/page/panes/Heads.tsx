@@ -7,6 +7,7 @@ import { visible } from "../marks/colour";
 import { Heat } from "../marks/heat";
 import { Thumbnails } from "../marks/thumbnails";
 import { STEPS, block, chosen, head, isOff, position, shown, source, step, text, toggle } from "../state";
+import { open } from "../numbers/opened";
 import { N, language, number, rich, t } from "../words";
 import { Figure, Line } from "./Figure";
 import { columns, gutter, narrow, room, tokens } from "./layout";
@@ -119,7 +120,7 @@ export function Heads() {
         <div class="in-gutter" style={{ marginLeft: narrow.value ? "0" : undefined }}>
           <Heat label={t("Head {head} of block {block}: a row for each token that looks, a column for each that is looked at", { head: which, block: layer })} values={hidden ? map.map((each, place) => (Math.floor(place / count) === at ? NaN : each)) : map}
             tokens={tokens.value} kind={kind} columns={columns.value} row={at} gutter={gutter.value} picked={{ row: at, column: hidden ? at : (ranked[0] ?? at) }}
-            say={({ row: time, column }) => `${token(time)} → ${token(column)}: ${number(map[time * count + column], 4)}`} onPick={(spot) => (chosen.value = spot.row)} />
+            say={({ row: time, column }) => `${token(time)} → ${token(column)}: ${number(map[time * count + column], 4)}`} onPick={(spot) => { chosen.value = spot.row; open(`${base}.${step.value}`, [0, which, spot.row, spot.column]); }} />
         </div>
         {!hidden && columns.value.edges[count] / count > 27 && (
           <div class="in-gutter numbers-row" aria-hidden="true" style={{ paddingLeft: `${gutter.value}px` }}>

@@ -7,6 +7,7 @@ import { Hanging } from "../marks/bars";
 import { visible } from "../marks/colour";
 import { Panes } from "../marks/panes";
 import { CountsData, Ngrams } from "../ngrams";
+import { marked } from "../numbers/opened";
 import { chosen, cropped, encoded, ids, position, shown, source, text } from "../state";
 import { language, number, plural, rich, t } from "../words";
 import { Figure, Line } from "./Figure";
@@ -61,7 +62,7 @@ export function SentenceLine() {
   return (
     <div class="sentence-line">
       <Line name={<>{plural(ids.length, "{n} token", "{n} tokens")}<br /><small>{t("choose one: ← →")}</small></>}>
-        <Panes label={t("The tokens of the sentence")} panes={panes} columns={columns.value} chosen={position.value} open={position.value === ids.length - 1 ? "?" : undefined}
+        <Panes label={t("The tokens of the sentence")} panes={panes} columns={columns.value} chosen={position.value} marked={marked.value} open={position.value === ids.length - 1 ? "?" : undefined}
           height={narrow.value ? 40 : 48} say={(at) => t("{token}, token {id}, place {place}", { token: visible(tokens.value[at]), id: String(ids[at]), place: at + 1 })}
           onPick={({ column }) => (chosen.value = column)} />
       </Line>

@@ -1,0 +1,214 @@
+"""Any cell opens to the arithmetic that made it, down to parameters and tokens; every equation shown is true."""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from browser import needs_chromium, needs_node
+from equations import Names, check_equation
+from page_modules import in_page
+from pages import chromium, content_of, opened
+from symbols import symbolic_lengths
+from variants import TEXT, TOKENIZER, VARIANTS, made
+
+from vitral.interop.targets.graph import graph_of_model
+from vitral.model import Transformer
+from vitral.page.document import page_document
+
+IDS = list(map(int, TOKENIZER.encode(TEXT)))
+LENGTHS = (1, 2, 8)
+FULL = os.environ.get("VITRAL_FULL") == "1"
+QUICK = VARIANTS if FULL else ("pre", "adaptive", "rotary", "lstm")
+NEAR = 1e-5
+"""Relative to the sum of the absolute terms."""
+
+BEGIN = """
+const { Sheet, digitsOf, equation, inner, leads, leaves, openable, textOf, worth } = page;
+const number = (each) => (each === "-inf" ? -Infinity : each);
+const read = ([shape, data]) => ({ shape, data: Float32Array.from(data, number) });
+const tensors = (all) => Object.fromEntries(Object.entries(all).map(([name, each]) => [name, read(each)]));
+const values = tensors(given.values);
+const anatomy = { graph: given.graph, constants: tensors(given.constants) };
+const sheet = new Sheet(anatomy, given.ids, values, []);
+let seed = 1;
+const draw = (count) => (seed = (seed * 48271) % 2147483647) % count;
+const split = ([index, rest], n) => [[rest % n, ...index], Math.floor(rest / n)];
+const indexOf = (shape, place) => shape.reduceRight(split, [[], place])[0];
+const size = (expression) => {
+  const inside = inner(expression).map(size);
+  const total = (list) => list.reduce((all, each) => all + each, 0);
+  if (expression.kind === "sum" || expression.kind === "difference") return total(inside);
+  if (expression.kind === "product") return inside.reduce((all, each) => all * each, 1);
+  if (expression.kind === "fraction") return inside[0] / Math.abs(worth(expression.below));
+  return Math.abs(worth(expression));
+};
+const cells = (count) => Object.entries(values).flatMap(([name, value]) =>
+  Array.from({ length: count }, () => ({ name, index: indexOf(value.shape, draw(value.data.length)), path: [] })));
+"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _symbols() -> Iterator[None]:
+    with symbolic_lengths():
+        yield
+
+
+@cache
+def graph_of(variant: str) -> tuple[Transformer, Any, Any]:
+    model = made(variant)
+    return model, *graph_of_model(model)
+
+
+def case(variant: str, ids: list[int], **more: Any) -> dict[str, Any]:
+    model, graph, constants = graph_of(variant)
+    values = model.trace(torch.tensor([ids]))
+    told = {name: [list(each.shape), each.flatten().tolist()] for name, each in values.items()}
+    kept = {name: [list(each.shape), each.float().flatten().tolist()] for name, each in constants.items()}
+    whole = {"graph": graph, "ids": ids, "values": told, "constants": kept, **more}
+    return json.loads(json.dumps(whole).replace("-Infinity", '"-inf"'))
+
+
+@needs_node
+@pytest.mark.parametrize("variant", QUICK)
+def test_the_arithmetic_of_a_cell_is_the_cell(variant: str) -> None:
+    body = (
+        BEGIN
+        + """
+return cells(12).map((spot) => {
+  const { value, expression } = sheet.open(spot);
+  if (!expression) return [spot.name, value === -Infinity ? "-inf" : value, null, 0];
+  const told = (each) => (each === -Infinity ? "-inf" : each);
+  return [spot.name, told(value), told(worth(expression)), size(expression)];
+});"""
+    )
+    for found in in_page(body, [case(variant, IDS[-length:]) for length in LENGTHS]):
+        for name, value, computed, around in found:
+            if computed is None:
+                assert "recurrence" in VARIANTS[variant], name
+                continue
+            if value == "-inf":
+                assert computed == value
+                continue
+            assert float(computed) == pytest.approx(float(value), abs=NEAR * max(around, 1e-3)), name
+
+
+@needs_node
+@pytest.mark.parametrize("variant", QUICK)
+def test_every_chain_of_openings_ends(variant: str) -> None:
+    body = (
+        BEGIN
+        + """
+const ends = new Set();
+let deepest = 0;
+for (const start of cells(3)) {
+  let spot = start;
+  for (let depth = 0; ; depth++) {
+    if (depth > 1000) throw new Error(`no end: ${JSON.stringify(start)}`);
+    const opened = sheet.open(spot);
+    if (!opened) throw new Error(JSON.stringify(spot));
+    deepest = Math.max(deepest, depth);
+    const ways = opened.expression ? openable(opened.expression) : [];
+    if (!ways.length) {
+      const bare = opened.expression ? opened.expression.kind : opened.is;
+      ends.add(bare === "number" ? "number" : bare === "parameter" ? bare : `${bare} ${spot.name}`);
+      break;
+    }
+    const way = ways[draw(ways.length)];
+    if (worth(way.expression) !== sheet.open(leads(spot, way)).value) throw new Error(JSON.stringify([spot, way]));
+    spot = leads(spot, way);
+  }
+}
+return [[...ends].sort(), deepest, given.graph.nodes.length];"""
+    )
+    for ends, deepest, nodes in in_page(body, [case(variant, IDS)]):
+        opaque = [end for end in ends if end not in ("number", "parameter")]
+        assert all(end.endswith("recurrence.out") for end in opaque), ends
+        assert deepest <= nodes
+        assert "parameter" in ends
+
+
+@needs_node
+@pytest.mark.parametrize("comma", [False, True])
+@pytest.mark.parametrize("variant", QUICK)
+def test_the_equations_are_true(variant: str, comma: bool) -> None:
+    body = (
+        BEGIN
+        + """
+const english = ["… (1 more term: {sum})", "… ({n} more terms: {sum})"];
+const more = given.comma ? ["… (mais 1 termo: {sum})", "… (mais {n} termos: {sum})"] : english;
+const told = [];
+for (let spot of cells(6))
+  for (let depth = 0; depth < 3; depth++) {
+    const opened = sheet.open(spot);
+    if (!opened.expression || !Number.isFinite(opened.value)) break;
+    const digits = digitsOf(opened.value, ...leaves(opened.expression));
+    const manner = { digits, comma: given.comma, first: 0, more: "" };
+    const pieces = equation(opened.expression, manner, more);
+    const total = textOf(equation({ kind: "number", value: opened.value }, manner, more));
+    told.push([`${spot.name} ${spot.path}`, digits, textOf(pieces), total]);
+    const ways = openable(opened.expression);
+    if (!ways.length) break;
+    spot = leads(spot, ways[draw(ways.length)]);
+  }
+return told;"""
+    )
+    (found,) = in_page(body, [case(variant, IDS, comma=comma)])
+    assert len(found) > 20
+    for where, digits, sides, total in found:
+        try:
+            check_equation([total, sides], Names({}), digits, comma=comma)
+        except AssertionError as error:
+            raise AssertionError(where) from error
+
+
+VISIT = """() => {
+  const equation = document.querySelector("#opened .equation");
+  const python = document.querySelector("#figure-numbers .receipt:not(.command)").textContent;
+  return { python, value: Number(equation.dataset.value), cells: equation.querySelectorAll(".cell").length };
+}"""
+WAY = ("masked", "scaled", "scores", "attn.q", "attn_norm", "resid_pre", "embed", "token_embedding.weight")
+
+
+@needs_chromium
+def test_from_a_picked_weight_down_to_an_embedding_and_a_parameter(tmp_path: Path) -> None:
+    pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    model, _, _ = graph_of("pre")
+    file = tmp_path / "page.html"
+    file.write_text(page_document(content_of(model, TOKENIZER, TEXT)), encoding="utf-8")
+    trace = model.trace(torch.tensor([IDS]))
+    names: list[str] = []
+    with chromium(viewport={"width": 1200, "height": 900}) as page:
+        opened(page, file)
+        page.locator("#opened .equation .cell").first.wait_for()
+        for wanted in (
+            "masked",
+            "scaled",
+            "scores",
+            "attn.q",
+            "attn_norm",
+            "resid_pre",
+            "embed",
+            "token_embedding.weight",
+        ):
+            # Keyboard alone: the number has the focus, Enter opens it.
+            page.locator(f'#opened .equation .cell[aria-label*="{wanted}["]').first.focus()
+            page.keyboard.press("Enter")
+            page.locator(f'#opened .trail b:has-text("{wanted}[")').wait_for()
+            told = page.evaluate(VISIT)
+            name, index = re.findall(r'\["([\w.]+)"\]\[([\d, ]+)\]$', told["python"])[0]
+            place = tuple(map(int, index.split(", ")))
+            truth = trace[name][place] if name in trace else model.state_dict()[name][place]
+            assert told["value"] == pytest.approx(float(truth), rel=1e-5, abs=1e-5), name
+            names.append(name)
+        assert told["cells"] == 0
+        for _ in names[1:]:
+            page.keyboard.press("Backspace")
+        page.locator('#opened .trail b:has-text("attn.masked[")').wait_for()
+        assert page.faults == []
+    assert names[-1] == "token_embedding.weight"

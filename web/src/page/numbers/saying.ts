@@ -1,0 +1,108 @@
+// What a cell is, in words: its rule, the tokens it is about, the lines that print the same number.
+
+import { visible } from "../marks/colour";
+import { quoted } from "../panes/pieces";
+import { shown, source, text } from "../state";
+import { N, t } from "../words";
+
+/** How each step of a block is computed, by the last part of its name. */
+const RULES: Record<string, string> = {
+  embed: N("embedding = the token's row of the table, plus that of its position where the model adds one"),
+  resid_pre: N("residual stream before the block"),
+  attn_norm: N("norm = (x − mean) / √(variance + ε), times a gain, plus a shift"),
+  "attn.q_pre": N("query before its rotation = Σ x × W_Q + b"),
+  "attn.k_pre": N("key before its rotation = Σ x × W_K + b"),
+  "attn.q": N("query = Σ x × W_Q + b"),
+  "attn.k": N("key = Σ x × W_K + b"),
+  "attn.v": N("value = Σ x × W_V + b"),
+  "attn.scores": N("score = q · k, the sum of their products"),
+  "attn.scaled": N("scaled = score × scale"),
+  "attn.masked": N("masked = scaled where the mask allows a look, else −∞"),
+  "attn.weights": N("weight = exp(masked) / Σ exp(masked), the softmax of its row"),
+  "attn.z": N("z = Σ weight × value, the weighted sum"),
+  "attn.out": N("output of attention = Σ z × W_O + b"),
+  attn_sum: N("residual sum = stream + output of attention"),
+  recurrence_norm: N("norm = (x − mean) / √(variance + ε), times a gain, plus a shift"),
+  "recurrence.out": N("hidden state of the LSTM, whose steps have no names"),
+  recurrence_sum: N("residual sum = stream + output of the LSTM"),
+  resid_mid: N("residual stream after attention"),
+  mlp_norm: N("norm = (x − mean) / √(variance + ε), times a gain, plus a shift"),
+  "mlp.gate": N("gate = Σ x × W + b"),
+  "mlp.pre": N("first projection = Σ x × W + b"),
+  "mlp.hidden": N("hidden layer = activation function of the first projection"),
+  "mlp.out": N("output of the feed-forward = Σ hidden × W + b"),
+  mlp_sum: N("residual sum = stream + output of the feed-forward"),
+  resid_post: N("residual stream after the block"),
+  final_norm: N("final norm = (x − mean) / √(variance + ε), times a gain, plus a shift"),
+  logits: N("logit = Σ x × W of the head, the score of a token"),
+};
+
+const stepOf = (name: string): string => name.replace(/^blocks\.\d+\./, "");
+const RECTIFIED = N("norm = x / √(mean of x² + ε), times a gain");
+
+/** The rule of a named value; empty for a parameter. */
+export function ruleOf(name: string): string {
+  const step = stepOf(name);
+  const isNorm = step.endsWith("norm");
+  const rule = isNorm && source.value?.about.model.norm_type === "rmsnorm" ? RECTIFIED : RULES[step];
+  return rule ? t(rule) : "";
+}
+
+const MAPS = ["scores", "scaled", "masked", "weights"];
+/** Whether a value is a map of an attention head: tokens by tokens. */
+export const isMap = (name: string): boolean => MAPS.some((each) => name.endsWith(`.attn.${each}`));
+
+/** The places of the sentence that a cell is of. */
+export function positionsOf(name: string, index: readonly number[]): number[] {
+  const ids = shown.value?.ids ?? [];
+  if (name === "token_embedding.weight") return ids.flatMap((id, place) => (id === index[0] ? [place] : []));
+  if (name === "positions.weight") return [index[0]];
+  if (!isActivation(name)) return [];
+  return isMap(name) ? [index[2], index[3]] : [index[index.length - 2]];
+}
+
+const isActivation = (name: string): boolean => stepOf(name) in RULES;
+
+/** A cell as one writes it in Python, without the axis of the batch: attn.q[2, 5, 3]. */
+export function cellName(name: string, index: readonly number[], block?: string): string {
+  const own = isActivation(name);
+  const short = block && name.startsWith(block) ? name.slice(block.length) : name;
+  const token = name === "token_embedding.weight" ? ` ${visible(source.value!.about.tokens[index[0]])}` : "";
+  return `${short}[${(own ? index.slice(1) : index).join(", ")}]${token}`;
+}
+
+export const blockOf = (name: string): string => /^blocks\.\d+\./.exec(name)?.[0] ?? "";
+
+/** What a cell is about, as a sentence. */
+export function about(name: string, index: readonly number[]): string {
+  const { tokens } = source.value!.about;
+  const ids = shown.value!.ids;
+  const token = (place: number) => `“${visible(tokens[ids[place]])}”`;
+  const block = Number(/^blocks\.(\d+)\./.exec(name)?.[1] ?? 0);
+  if (!isActivation(name)) return t("A parameter: training made it, no sum.");
+  if (isMap(name)) return t("Block {block}, head {head}: {token} looks at {source}.", { block, head: index[1], token: token(index[2]), source: token(index[3]) });
+  if (index.length === 4) return t("Block {block}, head {head}: {token}, number {number}.", { block, head: index[1], token: token(index[2]), number: index[3] });
+  if (name === "logits") return t("How much {next} is said to come after {token}.", { next: `“${visible(tokens[index[2]] ?? String(index[2]))}”`, token: token(index[1]) });
+  if (name === "embed" || name === "final_norm") return t("{token}, number {number} of its vector.", { token: token(index[1]), number: index[2] });
+  return t("Block {block}: {token}, number {number} of its vector.", { block, token: token(index[1]), number: index[2] });
+}
+
+/** The line of Python that gives the same number. */
+export function pythonOf(name: string, index: readonly number[]): string {
+  const place = index.join(", ");
+  return isActivation(name) ? `run.trace(${quoted()}, ["${name}"])["${name}"][${place}]` : `run.model.state_dict()["${name}"][${place}]`;
+}
+
+/** A text for a shell. */
+const shell = (given: string): string => `'${given.replace(/'/g, `'\\''`)}'`;
+
+/** The command that prints the same arithmetic; empty where there is none. */
+export function commandOf(name: string, index: readonly number[]): string {
+  if (!isActivation(name) || stepOf(name).startsWith("recurrence")) return "";
+  const start = `vitral explain ${shell(source.value!.about.name)} --text ${shell(text.value)}`;
+  const layer = /^blocks\.(\d+)\./.exec(name)?.[1];
+  if (layer === undefined) return name === "embed" ? `${start} --block --query ${index[1]} --column ${index[2]}` : `${start} --ending --query ${index[1]} --column ${index[2]}`;
+  if (isMap(name)) return `${start} --layer ${layer} --head ${index[1]} --query ${index[2]} --key ${index[3]}`;
+  if (index.length === 4) return `${start} --layer ${layer} --head ${index[1]} --query ${index[2]} --column ${index[3]}`;
+  return `${start} --layer ${layer} --block --query ${index[1]} --column ${index[2]}`;
+}

@@ -1,0 +1,211 @@
+// A number, opened: the equation that made it, its terms as a walk, and each of them to be opened in turn.
+
+import { signal } from "@preact/signals";
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { Expression, inner, worth } from "../../arithmetic";
+import { Walk } from "../marks/walk";
+import { visible } from "../marks/colour";
+import { back, current, go, marked, way } from "../numbers/opened";
+import { Opened, Spot, Way, leads, openable } from "../numbers/opening";
+import { about, blockOf, cellName, commandOf, isMap, positionsOf, pythonOf, ruleOf } from "../numbers/saying";
+import { Piece, besides, bySize, digitsOf, equation, leaves, mainSum, together } from "../numbers/telling";
+import { position } from "../state";
+import { language, number, plural, t } from "../words";
+import { Figure } from "./Figure";
+import { gutter, tokens, width } from "./layout";
+
+/** Terms that a walk shows at first, and how many times more each time. */
+const [FEW, TIMES] = [8, 4];
+const inOrder = signal(false);
+const LONGEST_NAME = 40;
+
+const comma = () => language.value === "pt";
+const PARTS = { mean: () => t("mean"), variance: () => t("variance"), sum: () => t("sum"), largest: () => t("largest") };
+
+/** An expression in names: what a row of a walk is called. */
+function named(expression: Expression, block: string, digits: number): string {
+  const join = (between: string) => inner(expression).map((each) => named(each, block, digits)).join(between);
+  switch (expression.kind) {
+    case "cell":
+      return cellName(expression.name, expression.index, block);
+    case "part":
+      return PARTS[expression.name]();
+    case "number":
+      return number(expression.value, digits);
+    case "sum":
+      return expression.terms.length > 3 ? t("sum") : join(" + ");
+    case "difference":
+      return `(${join(" − ")})`;
+    case "product":
+      return join(" · ");
+    case "fraction":
+      return join(" / ");
+    case "root":
+      return `√${join("")}`;
+    case "power":
+      return join("^");
+    case "exp":
+      return `exp ${join("")}`;
+    case "apply":
+      return `${expression.name}(${join(", ")})`;
+  }
+}
+
+/** The token that a term looks at, where the terms are those of a row of attention. */
+function lookedAt(term: Expression): string {
+  const found = openable(term).find(({ expression }) => expression.kind === "cell" && isMap(expression.name))?.expression;
+  return found?.kind === "cell" ? ` ${visible(tokens.value[found.index[3]] ?? "")}` : "";
+}
+
+const shortened = (name: string) => ([...name].length > LONGEST_NAME ? `${[...name].slice(0, LONGEST_NAME - 1).join("")}…` : name);
+
+/** Where a row leads: to its only number, or to itself as a step of its own. */
+function target(spot: Spot, expression: Expression, path: number[]): Spot | null {
+  const ways = openable(expression, path);
+  if (!ways.length) return null;
+  return ways.length === 1 ? leads(spot, ways[0]) : { ...spot, path: [...spot.path, ...path] };
+}
+
+const mark = (expression: Expression | null) => {
+  const places = expression ? openable(expression).flatMap(({ expression: each }) => (each.kind === "cell" ? positionsOf(each.name, each.index) : [])) : [];
+  marked.value = [...new Set(places)].slice(0, 64);
+};
+
+export function Numbers() {
+  const opened = current.value;
+  const section = useRef<HTMLElement>(null);
+  const moved = useRef(false);
+  useEffect(() => {
+    if (moved.current) section.current?.querySelector<HTMLElement>("h2")?.focus({ preventScroll: true });
+    moved.current = false;
+  }, [opened?.spot]);
+  if (!opened) return null;
+  const open = (spot: Spot | null) => {
+    if (!spot) return;
+    moved.current = true;
+    go(spot);
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key !== "Backspace" || way.value.length < 2) return;
+    event.preventDefault();
+    moved.current = true;
+    back();
+  };
+  const { spot, value, expression } = opened;
+  const digits = digitsOf(value, ...(expression ? leaves(expression) : []));
+  return (
+    <section ref={section} id="opened" aria-labelledby="numbers" onKeyDown={onKeyDown}>
+      <div class="prose">
+        <h2 id="numbers" tabIndex={-1}>{t("Why {value}? One number, opened.", { value: number(value, Math.min(digits, 3)) })}</h2>
+        <Trail moved={() => (moved.current = true)} />
+        <p>
+          {spot.path.length ? t("A step inside of {cell}.", { cell: cellName(spot.name, spot.index) }) : about(spot.name, spot.index)}{" "}
+          {!spot.path.length && opened.is === "activation" && <em>{ruleOf(spot.name)}</em>}
+        </p>
+        {opened.edited && <p role="status">{t("A switched-off part set this number; the sum below is what the model computes without that.")}</p>}
+      </div>
+      <Equation opened={opened} digits={digits} open={open} />
+      <Terms opened={opened} digits={digits} open={open} />
+    </section>
+  );
+}
+
+function Trail({ moved }: { moved(): void }) {
+  const steps = way.value;
+  if (steps.length < 2) return null;
+  return (
+    <nav class="trail" aria-label={t("The way to this number")}>
+      <ol>
+        {steps.map((spot, place) => (
+          <li>
+            {place === steps.length - 1 ? <b aria-current="step">{label(spot)}</b> : <button onClick={() => { moved(); back(place); }}>{label(spot)}</button>}
+          </li>
+        ))}
+      </ol>
+    </nav>
+  );
+}
+
+const label = (spot: Spot): string => (spot.path.length ? t("step {path}", { path: spot.path.join(".") }) : cellName(spot.name, spot.index));
+
+function Equation({ opened, digits, open }: { opened: Opened; digits: number; open(spot: Spot | null): void }) {
+  const { expression, value, spot } = opened;
+  const manner = { digits, comma: comma(), first: 0, more: "" };
+  const more: [string, string] = [t("… (1 more term: {sum})"), t("… ({n} more terms: {sum})")];
+  const [total] = equation({ kind: "number", value }, manner, more);
+  const pieces = expression && expression.kind !== "number" ? equation(expression, manner, more) : [];
+  if (!expression && opened.is === "activation") return <p class="equation">{t("{value}: its steps have no names, so it cannot be opened.", { value: String(total) })}</p>;
+  const shown = (piece: Piece) =>
+    typeof piece === "string" ? piece : (
+      <button class="cell" title={named(piece.way.expression, blockOf(spot.name), digits)} aria-label={`${named(piece.way.expression, "", digits)} = ${piece.text}`}
+        onPointerEnter={() => mark(piece.way.expression)} onPointerLeave={() => mark(null)} onFocus={() => mark(piece.way.expression)} onBlur={() => mark(null)}
+        onClick={() => open(leads(spot, piece.way))}>
+        {piece.text}
+      </button>
+    );
+  return (
+    <p class="equation" data-value={value}>
+      {pieces.map(shown)}
+      {pieces.length ? " = " : ""}
+      <b>{String(total)}</b>
+      {value === -Infinity && <> {t("The mask does not allow this look.")}</>}
+      {value === 0 && spot.name.endsWith(".weights") && !spot.path.length && !pieces.length && <> {t("The mask does not allow this look.")}</>}
+    </p>
+  );
+}
+
+function Terms({ opened, digits, open }: { opened: Opened; digits: number; open(spot: Spot | null): void }) {
+  const { expression, spot, value } = opened;
+  const few = useMemo(() => signal(FEW), [spot]);
+  const sum = useMemo(() => expression && mainSum(expression), [expression]);
+  const others = useMemo(() => (expression ? besides(expression, sum?.path ?? null) : []), [expression, sum]);
+  const block = blockOf(spot.name);
+  const terms = sum?.terms ?? [];
+  const order = useMemo(() => bySize(terms), [sum]);
+  const most = few.value;
+  const cut = terms.length > most + 1 ? order.slice(0, most) : order;
+  const places = inOrder.value ? [...cut].sort((one, other) => one - other) : cut;
+  const rest = terms.filter((_, place) => !cut.includes(place));
+  const rows = useMemo(() => [
+    ...places.map((place) => ({ name: shortened(named(terms[place], block, digits)) + lookedAt(terms[place]), value: worth(terms[place]), opens: openable(terms[place]).length > 0 })),
+    ...(rest.length ? [{ name: plural(rest.length, "{n} more term", "{n} more terms"), value: together(rest), opens: true }] : []),
+  ], [sum, most, inOrder.value, digits, language.value]);
+  const total = together(terms);
+  const token = tokens.value[position.value] ?? "";
+  const pick = (line: number) => (line < places.length ? open(target(spot, terms[places[line]], [...sum!.path, places[line]])) : (few.value *= TIMES));
+  const say = (line: number) => `${line < places.length ? named(terms[places[line]], "", digits) : rows[line].name}: ${number(rows[line].value, digits)}`;
+  const written = (each: number) => number(each, Math.min(digits, 4));
+  const isWhole = sum !== null && !sum.path.length;
+  return (
+    <Figure id="numbers" label={t("The terms of {cell}", { cell: cellName(spot.name, spot.index) })} python={pythonOf(spot.name, spot.index)} command={commandOf(spot.name, spot.index)}
+      caption={sum ? <>
+        {isWhole ? t("Each term goes on from where the last one stopped; the end is the number.") : t("The long sum inside of it: {sum} together.", { sum: number(total, digits) })}{" "}
+        {t("Choose a term to open it, press Backspace to go back.")}{" "}
+        {terms.length > 2 && <button class="said" aria-pressed={inOrder.value} onClick={() => (inOrder.value = !inOrder.value)}>{inOrder.value ? t("by size") : t("in order")}</button>}
+      </> : opened.is === "parameter" ? t("Nothing computes it: it is one of the model's numbers, and the way ends here.") : undefined}>
+      {sum && (
+        <Walk label={t("The terms of {cell}", { cell: cellName(spot.name, spot.index) })} terms={rows} total={total} width={Math.min(width.value, 1040)} plus={token}
+          gutter={gutter.value ? gutter.value + 170 : 0} number={written} say={say} onPick={({ row }) => pick(row)}
+          onPoint={(at) => mark(at && at.row < places.length ? terms[places[at.row]] : null)} />
+      )}
+      {others.length > 0 && others.length <= 64 && <Others ways={others} spot={spot} digits={digits} open={open} value={value} />}
+      {commandOf(spot.name, spot.index) && <p class="receipt command">{commandOf(spot.name, spot.index)}</p>}
+    </Figure>
+  );
+}
+
+/** The numbers of an equation outside of its long sum. */
+function Others({ ways, spot, digits, open }: { ways: Way[]; spot: Spot; digits: number; value: number; open(spot: Spot | null): void }) {
+  return (
+    <ul class="parts">
+      {ways.map((each) => (
+        <li>
+          <button class="cell" onPointerEnter={() => mark(each.expression)} onPointerLeave={() => mark(null)} onFocus={() => mark(each.expression)} onBlur={() => mark(null)} onClick={() => open(leads(spot, each))}>
+            <span>{named(each.expression, blockOf(spot.name), digits)}</span> <b>{number(worth(each.expression), digits)}</b>
+          </button>
+          {each.expression.kind === "cell" && positionsOf(each.expression.name, each.expression.index).slice(0, 2).map((place) => <small> {visible(tokens.value[place] ?? "")}</small>)}
+        </li>
+      ))}
+    </ul>
+  );
+}
