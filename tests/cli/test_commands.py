@@ -38,6 +38,7 @@ COMMANDS = [
     "grade",
     "study",
     "bundle",
+    "open",
     "list",
     "doctor",
 ]
@@ -86,7 +87,7 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "generate": "--prompt --max-tokens --samples --temperature --top-k --top-p --min-p --repetition-penalty "
         "--greedy --beams --length-penalty --stop --seed --crop --replace --cache --checkpoint --device --dtype "
         "--format",
-        "inspect": "--text --replace --windows --top --format --out --checkpoint --corpus --device --dtype",
+        "inspect": "--text --replace --windows --top --edits --format --out --checkpoint --corpus --device --dtype",
         "explain": "--text --replace --layer --head --query --key --column --block --ending --backward --cell --all "
         "--sort-terms --digits --format --out --checkpoint --device --dtype",
         "exercise": "--positions --d-model --num-heads --mask --scale --seed --head --query --key --column --all "
@@ -95,6 +96,7 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "check": "--fix --out --format",
         "study": "--budget --base --corpus --out --seeds --threads --set --format",
         "bundle": "--out --checkpoint --corpus --ablations --format",
+        "open": "--checkpoint --port --no-browser",
         "list": "--sort --text --out --format",
         "compare": "--prompt --seed --max-tokens --losses --corpus --out --format",
         "doctor": "--repair --format",
@@ -102,9 +104,9 @@ def test_the_surface_of_the_command_line(vitral) -> None:
     assert set(expected) == set(COMMANDS)
     for command, options in expected.items():
         told = vitral(command, "--help").out
-        found = [word for line in told.splitlines() if line.startswith("  --") for word in line.split()[:1]]
+        found = re.findall(r"^  (?:-\w, )?(--[\w-]+)", told, re.MULTILINE)
         parts = [] if command in WITHOUT_PARTS else ["--parts"]
-        assert [option.split("/")[0] for option in found] == [*options.split(), *parts, "--lang", "--help"], command
+        assert found == [*options.split(), *parts, "--lang", "--help"], command
 
 
 def test_a_run_folder_has_all_its_files(trained: Path) -> None:

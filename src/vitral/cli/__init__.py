@@ -33,6 +33,7 @@ from vitral.cli import (
 )
 from vitral.cli import inspect as inspect_command
 from vitral.cli import list as list_command
+from vitral.cli import open as open_command
 from vitral.cli.complaints import complain, complain_of, show_traceback
 from vitral.cli.help import Command, Group, LanguageOption, refusal, speaking, with_language
 from vitral.cli.parts import with_parts
@@ -114,14 +115,15 @@ for command in (
     grade.grade,
     study.study,
     bundle.bundle,
+    open_command.open_page,
     import_model.import_model,
     export.export,
     doctor.doctor,
 ):
     told = _carrying(command) if command in WITHOUT_A_MODEL else with_parts(_carrying(command))
-    app.command({"continue_run": "continue", "import_model": "import"}.get(command.__name__), cls=Command)(
-        with_language(told)
-    )
+    app.command(
+        {"continue_run": "continue", "import_model": "import", "open_page": "open"}.get(command.__name__), cls=Command
+    )(with_language(told))
 app.command("list", cls=Command)(with_language(_carrying(list_command.list_names)))
 
 

@@ -22,7 +22,7 @@ from vitral.lab.measured_text import TextMeasures
 from vitral.lab.measures import Measures
 from vitral.lab.names import Names, list_examples, list_presets, list_studies, list_texts
 from vitral.lab.new_runs import continue_, continue_run, free_folder, resume, train
-from vitral.lab.pages import Bundle, bundle
+from vitral.lab.pages import Bundle, bundle, open_
 from vitral.lab.run import Generation, Run, Which
 from vitral.lab.samples import Samples
 from vitral.lab.side_by_side import compare
@@ -79,6 +79,7 @@ __all__ = [
     "list_studies",
     "list_texts",
     "load",
+    "open_",
     "plan_study",
     "presets",
     "register",

@@ -1,15 +1,17 @@
 """Pages that compute: `bundle`, as the command `vitral bundle`."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vitral.core.checked import checked
+from vitral.core.checked import Natural, checked
 from vitral.core.errors import UsageError
 from vitral.core.files import create_durably, storage
 from vitral.lab.opened import path_of
 from vitral.lab.run import Run, Which
 from vitral.page import page_content, page_document
+from vitral.page.server.serving import serve
 from vitral.runs import load_run
 
 
@@ -80,3 +82,28 @@ def _require_free(path: Path) -> None:
 
 def _taken(path: Path) -> UsageError:
     return UsageError("{path}: exists already and was not overwritten; choose another name with --out", path=path)
+
+
+@checked(first=True)
+def open_(
+    runs: str | Path | Run | Sequence[str | Path | Run],
+    *,
+    checkpoint: Which = "best",
+    port: Natural = 0,
+    browser: bool = True,
+) -> None:
+    """Serve runs as a page on this machine until it is interrupted: type a sentence, see everything.
+
+    Args:
+        runs: a folder or a run, or several.
+        checkpoint: "best" or "last".
+        port: 0 takes a free one.
+        browser: whether to open the address in the browser; it is printed anyway.
+
+    Raises:
+        UsageError: not a run, the extra `serve` is not installed, or the port is taken.
+    """
+    listed = [runs] if isinstance(runs, str | Path | Run) else list(runs)
+    if not listed:
+        raise UsageError("open_: at least one run is needed")
+    serve([path_of(run) for run in listed], checkpoint=checkpoint, port=port, browser=browser)

@@ -1,6 +1,13 @@
-"""The page of a run: one HTML file that carries the run's model and computes it in the browser."""
+"""The page of a run: one HTML file that carries the run's model, or the same page over a server on this machine."""
 
-from vitral.page.content import PageContent, page_content
-from vitral.page.document import page_document
+from typing import TYPE_CHECKING
+
+from vitral.core.lazy import lazily
+
+if TYPE_CHECKING:
+    from vitral.page.content import PageContent, page_content
+    from vitral.page.document import page_document
 
 __all__ = ["PageContent", "page_content", "page_document"]
+# What the server paints first needs no PyTorch.
+__getattr__ = lazily(__name__, {"PageContent": "content", "page_content": "content", "page_document": "document"})

@@ -9,15 +9,19 @@ import hashlib
 import html
 import json
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vitral.core.files import sha256
 from vitral.core.language import _, language
 from vitral.figures.text import visible
-from vitral.page.content import PageContent
 from vitral.page.words import words
 
+if TYPE_CHECKING:
+    from vitral.page.content import PageContent
+
 ASSETS = "assets"
+SERVER = "'self'"
+"""Where a served page may fetch from."""
 _SHELL = """<!doctype html>
 <html lang="{language}">
 <head>
@@ -38,26 +42,44 @@ _SHELL = """<!doctype html>
 """
 
 
-def page_document(content: PageContent) -> str:
+def page_document(content: "PageContent") -> str:
     """The whole page, as text of ASCII characters and those of the script and the style.
 
     Args:
         content: what it carries.
     """
+    return _document(f"Vitral · {content.about['name']}", parts_of(content), "'none'")
+
+
+def served_document() -> str:
+    """The page of a server on this machine: it holds nothing of a run, and asks for everything with its token.
+
+    In English it has no words either: reading the catalogues takes longer than all else.
+    """
+    known = {} if language() == "en" else words()
+    return _document("Vitral", {"words": as_text(known), "served": "{}"}, SERVER)
+
+
+def served_policy() -> str:
+    """The policy of a server's answers, as a header; no page may frame them."""
+    return policy(asset("page.js"), asset("page.css"), SERVER) + "; frame-ancestors 'none'"
+
+
+def _document(title: str, parts: dict[str, str], connect: str) -> str:
     style, script = asset("page.css"), asset("page.js")
     return _SHELL.format(
         language=language(),
-        policy=policy(script, style),
-        title=html.escape(visible(f"Vitral · {content.about['name']}")),
+        policy=policy(script, style, connect),
+        title=html.escape(visible(title)),
         without_script=html.escape(_("This page computes its numbers itself and needs JavaScript.")),
         old=html.escape(_("If this line stays, the browser is too old for this page or the file is damaged.")),
         style=style,
         script=script,
-        data="\n".join(_element(name, text) for name, text in parts_of(content).items()),
+        data="\n".join(_element(name, text) for name, text in parts.items()),
     )
 
 
-def parts_of(content: PageContent) -> dict[str, str]:
+def parts_of(content: "PageContent") -> dict[str, str]:
     """The data elements by name, and the seal with their SHA-256."""
     parts = {
         "about": as_text(content.about),

@@ -52,6 +52,15 @@ def of_text(run: LoadedRun, corpus: str | None = None, *, ablated: bool | None =
     return found | _losses(run) | _measured(run, dataset, ablated)
 
 
+@checked
+def opening_of_text(run: LoadedRun, corpus: str | None = None) -> Plain:
+    """The part of `of_text` that takes little time: passages, chosen without counts, and the recorded losses."""
+    dataset, missing = _own_text(run, corpus)
+    if dataset is None:
+        return _opening(run, None, None) | {"text": {"missing": missing}}
+    return _opening(run, dataset, None) | _losses(run)
+
+
 def _own_text(run: LoadedRun, corpus: str | None) -> tuple[Dataset | None, str]:
     """The run's text, or why there is none."""
     try:

@@ -2,6 +2,7 @@
 
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Refusal } from "./carried";
+import { Connection } from "./panes/Connection";
 import { Choice } from "./panes/Choice";
 import { Colophon } from "./panes/Colophon";
 import { Heads } from "./panes/Heads";
@@ -42,6 +43,7 @@ export function App() {
           {t("What comes after")} <em>“{text.value.slice(-60)}”</em>?
         </h1>
       </header>
+      <Connection />
       <Sentence />
       {!alone && <Passages />}
       {shown.value && width.value > 0 && <SentenceLine />}

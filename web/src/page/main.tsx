@@ -4,10 +4,13 @@ import { effect } from "@preact/signals";
 import { render } from "preact";
 import { App, Refusing } from "./app";
 import { Carried, PARTS, Parts, Refused, difference } from "./carried";
+import { tensorsOf, tokenIn } from "./served";
+import type { Source } from "./source";
 import { ownSha256 } from "./bytes";
 import { inner, worth } from "../arithmetic";
 import { pressed } from "./keys";
 import { edits, ids, names, read, refresh, shown, source, text, theme, toggle, written } from "./state";
+import { Opening, complete, connect } from "./panes/Connection";
 import { Ngrams } from "./ngrams";
 import { Sheet, leads, openable } from "./numbers/opening";
 import { sheet } from "./numbers/opened";
@@ -17,10 +20,36 @@ import { tokenizerOf } from "./tokens";
 import { language, learn, number, t } from "./words";
 
 export { edits, ids, shown, source, text, toggle, written };
-export { Carried, Ngrams, difference, language, learn, number, ownSha256, t, tokenizerOf };
+export { Carried, Ngrams, difference, language, learn, number, ownSha256, t, tensorsOf, tokenIn, tokenizerOf };
 export { Sheet, digitsOf, equation, inner, leads, leaves, openable, sheet, textOf, worth };
 
 const content = (id: string): string => document.getElementById(id)?.textContent ?? "";
+
+/** What the page carries; where it is damaged or computes other numbers, the page says so and draws nothing. */
+async function carried(page: HTMLElement, parts: Parts): Promise<Source | null> {
+  try {
+    return await Carried.open(parts);
+  } catch (error) {
+    const reason = error instanceof Refused ? error.reason : ({ kind: "unable", reason: String(error) } as const);
+    page.replaceChildren();
+    render(<Refusing reason={reason} />, page);
+    return null;
+  }
+}
+
+/** What a server has, by the token in the address, which is removed from there. */
+async function served(page: HTMLElement): Promise<Source | null> {
+  const { token, rest } = tokenIn(location.hash);
+  history.replaceState(null, "", location.pathname + rest);
+  page.replaceChildren();
+  render(<Opening />, page);
+  try {
+    return await connect(token);
+  } catch (error) {
+    render(<Opening reason={error instanceof Error ? error.message : String(error)} />, page);
+    return null;
+  }
+}
 
 async function start(page: HTMLElement): Promise<void> {
   const parts = Object.fromEntries([...PARTS, "seal"].map((part) => [part, content(part)])) as Parts;
@@ -30,15 +59,8 @@ async function start(page: HTMLElement): Promise<void> {
   } catch {
     // A damaged part is told below, in English.
   }
-  let opened: Carried;
-  try {
-    opened = await Carried.open(parts);
-  } catch (error) {
-    const reason = error instanceof Refused ? error.reason : ({ kind: "unable", reason: String(error) } as const);
-    page.replaceChildren();
-    render(<Refusing reason={reason} />, page);
-    return;
-  }
+  const opened = content("served") ? await served(page) : await carried(page, parts);
+  if (opened === null) return;
   source.value = opened;
   open(0);
   if (location.hash.length > 1) read(location.hash);
@@ -56,9 +78,11 @@ async function start(page: HTMLElement): Promise<void> {
   remember();
   addEventListener("hashchange", () => read(location.hash));
   addEventListener("keydown", pressed);
+  render(null, page);
   page.replaceChildren();
   render(<App />, page);
   requestAnimationFrame(() => performance.mark("vitral: drawn"));
+  void complete();
 }
 
 /** Milliseconds: browsers take only so many addresses in a while. */

@@ -1,0 +1,181 @@
+"""The application: the page, what it says of the runs, and their numbers.
+
+    GET  /        the page
+    GET  /runs    [{"id", "name"}]
+    GET  /words   the page's sentences in other languages
+    POST /about   {"run", "whole"}                         what the page says of a run, as JSON
+    POST /trace   {"run", "ids" or "text", "names", ...}   named values as safetensors
+    POST /next    {"run", "ids", "numbers", ...}           drawn tokens, one frame each, as they are made
+
+A refusal is {"error": one line} with a status from 400 to 499. PyTorch and the runs' modules are imported in a thread
+of their own when the page has been sent or first asks for something.
+"""
+
+import asyncio
+import json
+import os
+import traceback
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from vitral.core.errors import TRACEBACK, VitralError
+from vitral.core.language import _
+from vitral.page.document import as_text, served_document, served_policy
+from vitral.page.server.security import Guard
+from vitral.page.words import words
+
+if TYPE_CHECKING:
+    from vitral.page.server.runs import Runs
+
+MOST_BODY = 1 << 20
+"""Bytes of a request."""
+LEFT = 499
+"""Status of an answer to nobody."""
+LONGEST = 200
+"""Characters of a foreign error that are told."""
+
+
+class Server:
+    """The answers to a page's requests.
+
+    Attributes:
+        paths: the runs' folders; a request names them by their place.
+    """
+
+    def __init__(self, paths: Sequence[Path], checkpoint: str = "best") -> None:
+        """Serve these runs."""
+        self.paths, self.checkpoint = [Path(path) for path in paths], checkpoint
+        self.page = served_document()
+        self.worker = ThreadPoolExecutor(1, "vitral")
+        self.slow = ThreadPoolExecutor(1, "vitral-slow")
+        self.turn = asyncio.Lock()
+        self._runs: Runs | None = None
+
+    def application(self, token: str, hosts: Sequence[str]) -> Starlette:
+        """The application, behind its guard."""
+        routes = [
+            Route("/", self.document, methods=["GET"]),
+            Route("/runs", self.listed, methods=["GET"]),
+            Route("/words", self.words, methods=["GET"]),
+            Route("/about", self.about, methods=["POST"]),
+            Route("/trace", self.trace, methods=["POST"]),
+            Route("/next", self.next, methods=["POST"]),
+        ]
+        guard = Middleware(Guard, token=token, hosts=hosts, policy=served_policy())  # pyright: ignore
+        handlers: dict[Any, Any] = {VitralError: _refused, HTTPException: _not_there, ClientDisconnect: _left}
+        return Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)
+
+    async def document(self, request: Request) -> Response:
+        """The page; PyTorch is imported when it has been sent."""
+        return HTMLResponse(self.page, background=BackgroundTask(self._warmed))
+
+    async def listed(self, request: Request) -> Response:
+        """The runs by their ids; none is opened."""
+        named = [{"id": place, "name": path.resolve().name} for place, path in enumerate(self.paths)]
+        return JSONResponse(named)
+
+    async def words(self, request: Request) -> Response:
+        """The words of other languages."""
+        return Response(await self._run(lambda: as_text(words())), media_type="application/json")
+
+    async def about(self, request: Request) -> Response:
+        """What the page says of a run."""
+        given = await _json(request)
+        worker = self.slow if given.get("whole") is True else self.worker
+        found = await self._run(lambda: self._opened().about(given), worker)
+        return Response(found, media_type="application/json")
+
+    async def trace(self, request: Request) -> Response:
+        """Named values of a sentence."""
+        given = await _json(request)
+        async with self.turn:
+            if await request.is_disconnected():  # a later keystroke has overtaken it
+                return Response(status_code=LEFT)
+            found = await self._called("trace", given)
+        return Response(found.values, media_type="application/octet-stream", headers=found.headers)
+
+    async def next(self, request: Request) -> Response:
+        """Tokens, one frame each."""
+        given = await _json(request)
+        frames = await self._called("drawn", given)
+        first = await self._run(partial(next, frames, None))  # what is refused is refused before the answer begins
+
+        async def streamed() -> AsyncIterator[bytes]:
+            frame = first
+            while frame is not None:
+                yield frame
+                if await request.is_disconnected():
+                    return
+                frame = await self._run(partial(next, frames, None))
+
+        return StreamingResponse(streamed(), media_type="application/octet-stream")
+
+    async def _called(self, method: str, given: Any) -> Any:
+        return await self._run(lambda: getattr(self._opened(), method)(given))
+
+    async def _run(self, call: Callable[[], Any], worker: ThreadPoolExecutor | None = None) -> Any:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(worker or self.worker, call)
+        except VitralError:
+            raise
+        except Exception as error:
+            if os.environ.get(TRACEBACK) == "1":
+                traceback.print_exception(error)
+            told = f"{type(error).__name__}: {str(error)[:LONGEST]}"
+            raise HTTPException(500, _("a fault of Vitral ({error})", error=told)) from None
+
+    def _opened(self) -> "Runs":
+        if self._runs is None:
+            from vitral.page.server.runs import Runs
+
+            self._runs = Runs(self.paths, self.checkpoint)
+        return self._runs
+
+    async def _warmed(self) -> None:
+        """The first run is loaded; what is wrong with it is told when the page asks."""
+        await self._run(lambda: self._opened().warm())
+
+
+async def _json(request: Request) -> Any:
+    """The body as JSON, at most `MOST_BODY` bytes."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MOST_BODY:
+            raise HTTPException(413, _("a request has at most {most:,} bytes", most=MOST_BODY))
+    try:
+        given = json.loads(bytes(body))
+    except (ValueError, RecursionError) as error:
+        raise HTTPException(
+            400, _("the request is not JSON ({error})", error=ascii(str(error))[1:-1][:LONGEST])
+        ) from None
+    if not isinstance(given, dict):
+        raise HTTPException(400, _("the request is not a JSON object"))
+    return given
+
+
+def _told(status: int, sentence: str) -> Response:
+    return JSONResponse({"error": sentence}, status_code=status)
+
+
+async def _refused(request: Request, error: VitralError) -> Response:
+    return _told(getattr(error, "status", 422), str(error))
+
+
+async def _not_there(request: Request, error: HTTPException) -> Response:
+    return _told(error.status_code, error.detail)
+
+
+async def _left(request: Request, error: ClientDisconnect) -> Response:
+    return Response(status_code=LEFT)

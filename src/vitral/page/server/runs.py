@@ -1,0 +1,382 @@
+"""The opened runs: PyTorch's numbers for a page, by requests that are checked key by key."""
+
+import json
+import struct
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import safetensors.numpy
+import torch
+from pydantic import BeforeValidator, Field
+from torch import Tensor
+
+from vitral.core.config import Config, nearest
+from vitral.core.edits import BETWEEN_POSITIONS, Edit, edits_of
+from vitral.core.errors import UsageError, VitralError
+from vitral.decoding import Sampling, choose, distribution
+from vitral.decoding.reader import Reader
+from vitral.inspection.edits import editing_tap
+from vitral.model import Transformer
+from vitral.page.content import about_run
+from vitral.page.of_text import of_text, opening_of_text
+from vitral.runs import LoadedRun, load_run
+from vitral.runs.checkpoint import list_checkpoints, load_checkpoint
+from vitral.runs.loading import load_weights, needed_shapes
+
+LENS = "lens."
+"""Before the name of a stream: the logits read off it."""
+AT = "@"
+"""Behind a name: only this position, as in `lens.embed@7`."""
+MOST_ANSWER = 1 << 29
+"""Bytes of an answer."""
+MOST_KEPT = 2
+"""Other checkpoints of a run that stay loaded."""
+MOST_DRAWN = 100_000
+
+
+class Gone(UsageError):
+    """What was there is not any more."""
+
+    status = 410
+
+
+class NotListed(UsageError):
+    """A run or a checkpoint that is not listed."""
+
+    status = 404
+
+
+class TooMuch(UsageError):
+    """An answer that is too large."""
+
+    status = 413
+
+
+def _listed(given: Any) -> Any:
+    return tuple(given) if isinstance(given, list) else given
+
+
+Ids = Annotated[tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(_listed)]
+
+
+class Asked(Config):
+    """A request about a run: its place in the list."""
+
+    run: Annotated[int, Field(ge=0)] = 0
+
+
+class AboutAsked(Asked):
+    """A request for what the page says of a run; `whole`: with what takes seconds, such as counts and ablations."""
+
+    whole: bool = False
+
+
+class Sentence(Asked):
+    """A request about a sentence.
+
+    Attributes:
+        ids: its tokens.
+        text: or its text.
+        edits: as `vitral.core.edits` has them.
+        step: of the checkpoint; the run's chosen one if None.
+    """
+
+    ids: Ids | None = None
+    text: str | None = None
+    edits: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_listed)] = ()
+    step: Annotated[int, Field(ge=0)] | None = None
+
+
+class TraceAsked(Sentence):
+    """A request for named values; all if `names` is None."""
+
+    names: Annotated[tuple[str, ...], BeforeValidator(_listed)] | None = None
+
+
+class NextAsked(Sentence):
+    """A request for tokens.
+
+    Attributes:
+        numbers: one from 0 to below 1 for each token to draw.
+        prompt: how many of the sentence's tokens were given at once; all if None.
+        sampling: as in `vitral.decoding.Sampling`; null is a filter that is off.
+    """
+
+    numbers: Annotated[tuple[Annotated[float, Field(ge=0, lt=1)], ...], BeforeValidator(_listed)] = ()
+    prompt: Annotated[int, Field(ge=1)] | None = None
+    sampling: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """Values as safetensors, and what the headers say of the run."""
+
+    values: bytes
+    headers: dict[str, str]
+
+
+class Runs:
+    """The runs of a server, each loaded when it is first asked for."""
+
+    def __init__(self, paths: Sequence[Path], checkpoint: str) -> None:
+        """Know the folders."""
+        self.paths, self.checkpoint = list(paths), checkpoint
+        self.opened: dict[int, Opened] = {}
+
+    def warm(self) -> None:
+        """Load the first run; what is wrong with it is told when it is asked for."""
+        try:
+            self._run(0)
+        except VitralError:
+            return
+
+    def about(self, given: Mapping[str, Any]) -> bytes:
+        """What the page says of a run, as JSON; a run that was trained on is loaded again."""
+        asked = AboutAsked.parse(given, "about")
+        known = self.opened.get(asked.run)
+        if known is not None and not asked.whole and known.newer() is not None:
+            del self.opened[asked.run]
+        run = self._run(asked.run)
+        return json.dumps(run.whole if asked.whole else run.about, allow_nan=False).encode("ascii")
+
+    def trace(self, given: Mapping[str, Any]) -> Found:
+        """Named values of a sentence."""
+        asked = TraceAsked.parse(given, "trace")
+        run = self._run(asked.run)
+        return run.trace(asked)
+
+    def drawn(self, given: Mapping[str, Any]) -> Iterator[bytes]:
+        """Frames of tokens: the id as a whole number of 32 bits, then the logits as float32, little-endian."""
+        asked = NextAsked.parse(given, "next")
+        return self._run(asked.run).drawn(asked)
+
+    def _run(self, place: int) -> "Opened":
+        if not 0 <= place < len(self.paths):
+            raise NotListed("run: there are the runs 0 to {last}, not {place}", last=len(self.paths) - 1, place=place)
+        path = self.paths[place]
+        if not (path / "config.toml").exists():
+            self.opened.pop(place, None)
+            raise Gone("{path}: the run is not there any more", path=path)
+        if place not in self.opened:
+            self.opened[place] = Opened(path, load_run(path, self.checkpoint))
+        return self.opened[place]
+
+
+class Opened:
+    """A loaded run."""
+
+    def __init__(self, path: Path, run: LoadedRun) -> None:
+        """Serve this run."""
+        self.path, self.run = path, run
+        self.others: OrderedDict[int, Transformer] = OrderedDict()
+        self.last_listed = self._listed_steps()
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """What the page says of it at once."""
+        return about_run(self.run, self.path.resolve().name) | opening_of_text(self.run)
+
+    @cached_property
+    def whole(self) -> dict[str, Any]:
+        """What the page says of it, all; the passages stay."""
+        kept = ("passages", "openings")
+        return self.about | of_text(self.run) | {key: self.about[key] for key in kept if key in self.about}
+
+    @cached_property
+    def widths(self) -> dict[str, int]:
+        """Numbers of each named value at one position."""
+        return {name: value.numel() for name, value in self.run.model.trace(self._tensor([0])).items()}
+
+    def newer(self) -> int | None:
+        """The step of a checkpoint that was written since the run was loaded; None if there is none."""
+        steps = self._listed_steps()
+        return steps[-1] if steps and (not self.last_listed or steps[-1] > self.last_listed[-1]) else None
+
+    def _listed_steps(self) -> list[int]:
+        try:
+            names = [folder.name for folder in list_checkpoints(self.run.folder.guarded_steps)]
+        except (VitralError, OSError):
+            return []
+        return [int(name.removeprefix("step-")) for name in names]
+
+    def trace(self, asked: TraceAsked) -> Found:
+        """Named values, with edits made on the way."""
+        model, ids = self._model(asked.step), self._ids(asked)
+        chosen = list(model.activation_names if asked.names is None else asked.names)
+        names = {each: self._name(each, len(ids)) for each in chosen}
+        bytes_asked = 4 * sum(self._numbers(each, len(ids)) for each in names.values())
+        if bytes_asked > MOST_ANSWER:
+            raise TooMuch(
+                "names: these values have {asked:,} bytes, more than {most:,}; ask for fewer",
+                asked=bytes_asked,
+                most=MOST_ANSWER,
+            )
+        tap = self._tap(model, asked.edits, len(ids))
+        kept = model.trace(self._tensor(ids), sorted({each.own for each in names.values()}), tap=tap)
+        with torch.inference_mode():
+            values = {key: _stored(each.read(model, kept[each.own])) for key, each in names.items()}
+        newer = self.newer()
+        headers = {"x-vitral-step": str(self.run.step if asked.step is None else asked.step)}
+        return Found(
+            safetensors.numpy.save(values), headers | ({} if newer is None else {"x-vitral-newer": str(newer)})
+        )
+
+    def drawn(self, asked: NextAsked) -> Iterator[bytes]:
+        """Tokens drawn one after another, each in a frame with the logits that it was drawn from."""
+        model, ids = self._model(asked.step), self._ids(asked, cropped=True)
+        if len(asked.numbers) > MOST_DRAWN:
+            raise TooMuch("numbers: at most {most:,}", most=MOST_DRAWN)
+        settings = {key: value for key, value in (asked.sampling or {}).items() if value is not None}
+        sampling = Sampling.parse(settings, "next: sampling")
+        start = _window_start(min(asked.prompt or len(ids), len(ids)), len(ids), model.config.context_length)
+        edits = self._edits(asked.edits)
+        reader = (
+            Edited(model, ids[start:], self._tap, asked.edits) if edits else Reader(model, self._tensor(ids[start:]))
+        )
+        for number in asked.numbers:
+            logits = reader.logits()
+            history = torch.tensor([ids])
+            likely = distribution(logits, sampling, history=history, forbidden=self.run.tokenizer.specials)
+            token = int(choose(likely, torch.tensor([number], dtype=torch.float64)))
+            raw = _stored(logits[0]).astype("<f4").tobytes()
+            yield struct.pack("<i", token) + raw
+            reader.append(torch.tensor([token]))
+            ids = [*ids, token]
+
+    def _ids(self, asked: Sentence, *, cropped: bool = False) -> list[int]:
+        """The tokens of a sentence.
+
+        Raises:
+            UsageError: both or none of `ids` and `text` are given, a token is unknown, or there are too many or none.
+        """
+        if (asked.ids is None) == (asked.text is None):
+            raise UsageError("give either ids or text")
+        ids = (
+            list(asked.ids) if asked.ids is not None else [int(i) for i in self.run.tokenizer.encode(asked.text or "")]
+        )
+        model = self.run.model
+        most = MOST_DRAWN if cropped else model.config.context_length
+        if not 1 <= len(ids) <= most:
+            raise UsageError(
+                "ids: {tokens} tokens, expected 1 to {context_length}", tokens=len(ids), context_length=most
+            )
+        unknown = next((each for each in ids if each >= model.vocab_size), None)
+        if unknown is not None:
+            raise UsageError(
+                "ids: token id {token} is not in the vocabulary of {vocab_size} tokens",
+                token=str(unknown),
+                vocab_size=model.vocab_size,
+            )
+        return ids
+
+    def _tensor(self, ids: Sequence[int]) -> Tensor:
+        return torch.tensor([list(ids)], device=self.run.model.token_embedding.weight.device)
+
+    def _edits(self, plain: Sequence[Mapping[str, Any]]) -> tuple[Edit, ...]:
+        return edits_of(list(plain))
+
+    def _tap(self, model: Transformer, plain: Sequence[Mapping[str, Any]], time: int) -> Any:
+        edits = self._edits(plain)
+        if not edits:
+            return None
+        return editing_tap(
+            model, time, edits, lambda text: self._tensor([int(i) for i in self.run.tokenizer.encode(text)])
+        )
+
+    def _name(self, asked: str, time: int) -> "Name":
+        own, at, written = asked.removeprefix(LENS).partition(AT)
+        is_lens = asked.startswith(LENS)
+        readable = [*self.about["stream"], *self.about["contributions"]]
+        known = readable if is_lens else self.run.model.activation_names
+        if own not in known:
+            raise UsageError("names: no activation is called {name!r}, {hint}", name=own, hint=nearest(own, known))
+        position = int(written) if written.isascii() and written.isdecimal() and len(written) < 10 else None
+        if at and (position is None or position >= time):
+            raise UsageError("names: {name!r}: the sentence has the positions 0 to {last}", name=asked, last=time - 1)
+        return Name(own, is_lens, position)
+
+    def _numbers(self, name: "Name", time: int) -> int:
+        rows = time if name.position is None else 1
+        width = self.run.model.vocab_size if name.is_lens else self.widths[name.own]
+        return rows * width * (time if name.own.endswith(tuple(f".attn.{step}" for step in BETWEEN_POSITIONS)) else 1)
+
+    def _model(self, step: int | None) -> Transformer:
+        if step is None or step == self.run.step:
+            return self.run.model
+        if step not in self.others:
+            steps = self._listed_steps()
+            if step not in steps:
+                raise NotListed("step: the run has kept the checkpoints {steps}", steps=", ".join(map(str, steps)))
+            folder = next(
+                each
+                for each in list_checkpoints(self.run.folder.guarded_steps)
+                if int(each.name.removeprefix("step-")) == step
+            )
+            own = self.run.model
+            shapes = needed_shapes(own.config, own.vocab_size, str(self.path))
+            door = self.run.folder.guarded_steps.within(folder.name)
+            checkpoint = load_checkpoint(door, with_optimizer=False, shapes=shapes)
+            if checkpoint.state.get("run", self.run.sealed.identity.run) != self.run.sealed.identity.run:
+                raise Gone("{path}: another run is in this folder now; start vitral open again", path=self.path)
+            model = Transformer(own.config, own.vocab_size).to(own.token_embedding.weight).eval()
+            load_weights(model, dict(checkpoint.model), str(self.path))
+            self.others[step] = model
+            if len(self.others) > MOST_KEPT:
+                self.others.popitem(last=False)
+        return self.others[step]
+
+
+@dataclass(frozen=True)
+class Name:
+    """A value that is asked for: an activation, or what the lens reads off it, at one position or at all."""
+
+    own: str
+    is_lens: bool
+    position: int | None
+
+    def read(self, model: Transformer, value: Tensor) -> Tensor:
+        """The value of an activation."""
+        if self.position is not None:
+            value = value[..., self.position : self.position + 1, :]
+        return model.unembed(model.final_norm(value)) if self.is_lens else value
+
+
+class Edited:
+    """As `Reader`, with edits: every token is a whole computation of its window."""
+
+    def __init__(
+        self, model: Transformer, ids: Sequence[int], tap: Callable[..., Any], edits: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Start with these tokens."""
+        self.model, self.window, self.tap, self.edits = model, list(ids), tap, edits
+
+    def logits(self) -> Tensor:
+        """The logits of the next token, [1, vocab]."""
+        tokens = torch.tensor([self.window], device=self.model.token_embedding.weight.device)
+        tap = self.tap(self.model, self.edits, len(self.window))
+        return self.model.trace(tokens, ["logits"], tap=tap)["logits"][:, -1]
+
+    def append(self, tokens: Tensor) -> None:
+        """Add a token."""
+        self.window += tokens.tolist()
+        context = self.model.config.context_length
+        if len(self.window) > context:
+            self.window = self.window[-max(1, context // 2) :]
+
+
+def _window_start(prompt: int, total: int, context: int) -> int:
+    """Where what the model sees begins after `total` tokens, of which so many are the prompt: as of a `Reader`."""
+    begin = max(0, prompt - context)
+    for length in range(prompt + 1, total + 1):
+        if length - begin > context:
+            begin = length - max(1, context // 2)
+    return begin
+
+
+def _stored(value: Tensor) -> np.ndarray:
+    return value.detach().to("cpu", torch.float32).contiguous().numpy()

@@ -1,0 +1,119 @@
+"""Serving a page on this machine: a socket on 127.0.0.1, the address with its token, the browser, the server."""
+
+import contextlib
+import os
+import secrets
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from vitral.core.errors import StorageError, UsageError, reason
+
+HOST = "127.0.0.1"
+NAMES = (HOST, "localhost")
+NEEDED = ("starlette", "uvicorn")
+
+
+def serve(
+    paths: Sequence[Path],
+    *,
+    checkpoint: str = "best",
+    port: int = 0,
+    browser: bool = True,
+    token: str | None = None,
+    announce: Callable[[str], object] = print,
+) -> None:
+    """Serve the page of runs until it is interrupted.
+
+    Args:
+        paths: the runs' folders.
+        checkpoint: "best" or "last".
+        port: 0 takes a free one.
+        browser: whether to open the address in the browser.
+        token: the secret; drawn if None.
+        announce: called with the address when it can be opened.
+
+    Raises:
+        UsageError: a folder is not a run, the extra `serve` is not installed, or the port is taken.
+    """
+    missing = next((package for package in NEEDED if find_spec(package) is None), None)
+    if missing is not None:
+        raise UsageError("the page is served by {package}: pip install 'vitral[serve]'", package=missing)
+    for path in paths:
+        if not (path / "config.toml").is_file():
+            raise UsageError("{path}: not a run: it has no config.toml", path=path)
+    token = token or secrets.token_urlsafe(24)
+    with _listening(port) as listening:
+        port = int(listening.getsockname()[1])
+        address = f"http://{HOST}:{port}/#token={token}"
+        announce(address)
+        with _opened(address) if browser else contextlib.nullcontext():
+            _run(listening, paths, checkpoint, token)
+
+
+def _listening(port: int) -> socket.socket:
+    """A socket that accepts connections from this machine; they wait until the server is there."""
+    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        if sys.platform != "win32":
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((HOST, port))
+        made.listen(128)
+    except (OSError, OverflowError) as error:
+        made.close()
+        raise UsageError("port {port} cannot be used ({reason})", port=str(port), reason=reason(error)) from None
+    return made
+
+
+def _run(listening: socket.socket, paths: Sequence[Path], checkpoint: str, token: str) -> None:
+    from uvicorn.config import Config
+    from uvicorn.server import Server as Uvicorn
+
+    from vitral.page.server.app import Server
+
+    port = listening.getsockname()[1]
+    application = Server(paths, checkpoint).application(token, [f"{name}:{port}" for name in NAMES])
+    config = Config(
+        application,
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=1,
+    )
+    Uvicorn(config).run(sockets=[listening])
+
+
+@contextlib.contextmanager
+def _opened(address: str):
+    """Open the address in the browser, by a file that only its owner can read: a process's arguments are public."""
+    if not (sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        yield
+        return
+    try:
+        handle, name = tempfile.mkstemp(prefix="vitral-", suffix=".html")
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={address}">\n')
+    except OSError as error:
+        raise StorageError("a temporary file cannot be written ({reason})", reason=reason(error)) from None
+    threading.Thread(target=_open, args=(Path(name).as_uri(),), daemon=True).start()
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+
+
+def _open(uri: str) -> None:
+    import webbrowser
+
+    with contextlib.suppress(webbrowser.Error, OSError):
+        webbrowser.open(uri)

@@ -1,0 +1,135 @@
+"""The page over a server, in Chromium: the run's numbers under the pointer, a server that dies and comes back."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from browser import needs_chromium
+from variants import TEXT, TOKENIZER, made
+
+import vitral
+from vitral.interop.importing import Imported, write_run
+
+ORIGIN = {"source": "a test", "revision": None, "files": {}, "form": "test", "config": {}}
+SECRET = "a-secret-token"
+SERVE = (
+    "import sys; from pathlib import Path; from vitral.page.server.serving import serve; "
+    "serve([Path(each) for each in sys.argv[3:]], port=int(sys.argv[1]), token=sys.argv[2], browser=False, "
+    "announce=lambda address: print(address, flush=True))"
+)
+pytestmark = needs_chromium
+pytest.importorskip("playwright")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    model = made("pre")
+    folder = tmp_path_factory.mktemp("served") / "tiny"
+    return write_run(Imported(model.config, model.state_dict(), TOKENIZER, ORIGIN), folder).path
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+@contextmanager
+def serving(port: int, *runs: Path, token: str = SECRET) -> Iterator[str]:
+    command = [sys.executable, "-c", SERVE, str(port), token, *map(str, runs)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"VITRAL_LANG": "en"})
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def windows() -> Iterator[Callable[[], object]]:
+    """Opens windows of one browser that may only speak to this machine."""
+    from browser import CHROMIUM
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        context = browser.new_context()
+        context.set_default_timeout(120_000)
+
+        def opened() -> object:
+            page = context.new_page()
+            page.requests = []
+            page.on("request", lambda request: page.requests.append(request.url))
+            return page
+
+        yield opened
+        browser.close()
+
+
+def test_the_page_shows_the_run_s_numbers_and_hides_its_token(run: Path, port: int, windows) -> None:
+    with serving(port, run) as address:
+        page, other = windows(), windows()
+        page.goto(address)
+        field = page.locator("textarea, input[type=text]").first
+        field.wait_for()
+        assert SECRET not in page.url
+        field.fill(TEXT)
+        page.locator(f"h1:has-text({TEXT[-3:]!r})").wait_for()
+        found = page.evaluate(
+            """async ([secret, text]) => {
+              const answer = await fetch("/trace", {method: "POST", headers: {"x-vitral-token": secret},
+                body: JSON.stringify({text, names: ["logits"]})});
+              const {shape, data} = vitralPage.tensorsOf(await answer.arrayBuffer()).logits;
+              return [shape, Array.from(data)];
+            }""",
+            [SECRET, TEXT],
+        )
+        wanted = vitral.load(run).trace(TEXT, ["logits"])["logits"]
+        assert found == [list(wanted.shape), wanted.flatten().tolist()]
+        other.goto(address)
+        other.locator("textarea, input[type=text]").first.wait_for()
+        for each in (page, other):
+            assert all(url.startswith((f"http://127.0.0.1:{port}/", "data:")) for url in each.requests)
+            assert not any(SECRET in url.partition("#")[0] for url in each.requests)
+
+
+def test_a_page_without_a_token_says_where_it_is(run: Path, port: int, windows) -> None:
+    with serving(port, run) as address:
+        page = windows()
+        page.goto(address.partition("#")[0])
+        page.get_by_text("Open the address that vitral open printed").first.wait_for()
+
+
+def test_the_page_says_that_its_server_is_gone_and_recovers(run: Path, port: int, windows) -> None:
+    page = windows()
+    with serving(port, run) as address:
+        page.goto(address)
+        field = page.locator("textarea, input[type=text]").first
+        field.wait_for()
+        page.locator("h1 em").wait_for()
+    field.fill(TEXT)
+    said = page.get_by_text("The server does not answer")
+    said.wait_for()
+    with serving(port, run):
+        said.wait_for(state="detached")
+        page.locator(f"h1:has-text({TEXT[-3:]!r})").wait_for()
+    field.fill(TEXT[:4])
+    said.wait_for()
+    with serving(port, run, token="another"):
+        page.get_by_text("This server was started anew").wait_for()
+
+
+def test_several_runs_are_chosen_by_name(run: Path, port: int, windows, tmp_path: Path) -> None:
+    model = made("post", seed=9)
+    other = write_run(Imported(model.config, model.state_dict(), TOKENIZER, ORIGIN), tmp_path / "other").path
+    with serving(port, run, other) as address:
+        page = windows()
+        page.goto(address)
+        page.get_by_role("button", name="other", exact=True).click()
+        page.locator("p.name:has-text('other')").wait_for()

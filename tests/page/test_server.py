@@ -1,0 +1,358 @@
+"""The page over a server on this machine: its numbers are the run's, and nobody else can ask for them."""
+
+import asyncio
+import json
+import random
+import re
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
+from variants import TEXT, TOKENIZER, made
+
+import vitral
+from vitral.decoding import Sampling, choose, distribution
+from vitral.inspection.lens import lens_logits
+from vitral.interop.importing import Imported, write_run
+from vitral.page.server.app import MOST_BODY, Server
+from vitral.page.server.security import TOKEN
+
+SECRET, HOST = "a-secret-token", "127.0.0.1:8123"
+ORIGIN = {"source": "a test", "revision": None, "files": {}, "form": "test", "config": {}}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("served") / "tiny <b>"
+    model = made("grouped")
+    return write_run(Imported(model.config, model.state_dict(), TOKENIZER, ORIGIN), folder).path
+
+
+def client(*paths: Path, **headers: str) -> TestClient:
+    application = Server(paths).application(SECRET, [HOST])
+    return TestClient(application, base_url=f"http://{HOST}", headers={TOKEN: SECRET, **headers})
+
+
+@pytest.fixture(scope="module")
+def page(run: Path) -> Iterator[TestClient]:
+    with client(run) as opened:
+        yield opened
+
+
+def refused(answer: Any, *statuses: int) -> str:
+    """The line of a refusal."""
+    assert answer.status_code in statuses, answer.text
+    (line,) = answer.json().values()
+    assert "\n" not in line
+    return line
+
+
+def test_the_page_is_there_before_torch_and_says_nothing_of_the_run(run: Path) -> None:
+    code = (
+        "import sys\nimport vitral.cli, vitral.page.server.serving, uvicorn.server\n"
+        "from vitral.page.server.app import Server\nfrom pathlib import Path\n"
+        f"server = Server([Path({str(run)!r})])\nserver.application('t', ['h'])\n"
+        "assert not {'torch', 'numpy', 'pydantic', 'babel', 'jinja2', 'vitral.lab'} & set(sys.modules)\n"
+        "assert 'tiny' not in server.page\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_every_answer_has_a_strict_policy_and_none_is_for_other_pages(page: TestClient) -> None:
+    for answer in (page.get("/"), page.get("/runs"), page.get("/nothing"), page.post("/trace", json={"names": 3})):
+        policy = answer.headers["content-security-policy"]
+        assert "unsafe" not in policy
+        assert "default-src 'none'" in policy
+        assert "connect-src 'self'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+        assert "set-cookie" not in answer.headers
+
+
+def test_the_policy_knows_the_page_s_script_and_style(page: TestClient) -> None:
+    from base64 import b64encode
+    from hashlib import sha256
+
+    answer = page.get("/")
+    found = re.findall(r"<(?:script|style)>(.*?)</(?:script|style)>", answer.text, re.DOTALL)
+    assert len(found) == 2
+    for each in found:
+        assert (
+            f"'sha256-{b64encode(sha256(each.encode()).digest()).decode()}'"
+            in answer.headers["content-security-policy"]
+        )
+
+
+STRANGERS = [
+    ({"host": "evil.example:8123"}, 403),
+    ({"host": "127.0.0.1"}, 403),
+    ({"host": "127.0.0.1:8124"}, 403),
+    ({"origin": "http://evil.example"}, 403),
+    ({"origin": "null"}, 403),
+    ({"origin": "https://127.0.0.1:8123"}, 403),
+    ({"sec-fetch-site": "cross-site"}, 403),
+    ({"sec-fetch-site": "same-site"}, 403),
+    ({TOKEN: ""}, 401),
+    ({TOKEN: SECRET[:-1]}, 401),
+    ({TOKEN: SECRET + "x"}, 401),
+]
+
+
+@pytest.mark.parametrize(("headers", "status"), STRANGERS)
+def test_strangers_get_nothing(headers: dict[str, str], status: int, page: TestClient) -> None:
+    for path in ("/runs", "/words"):
+        refused(page.get(path, headers=headers), status)
+    for path in ("/about", "/trace", "/next"):
+        refused(page.post(path, json={}, headers=headers), status)
+    if status == 403 and "sec-fetch-site" not in headers:
+        refused(page.get("/", headers=headers), 403)
+
+
+def test_no_token_in_an_address_a_cookie_or_a_form_helps(run: Path) -> None:
+    with TestClient(Server([run]).application(SECRET, [HOST]), base_url=f"http://{HOST}") as other:
+        assert other.get("/").status_code == 200
+        for answer in (
+            other.get(f"/runs?token={SECRET}"),
+            other.get("/runs", headers={"cookie": f"token={SECRET}", "authorization": f"Bearer {SECRET}"}),
+            other.post("/trace", data={TOKEN: SECRET}),
+            other.options("/trace", headers={"origin": f"http://{HOST}"}),
+        ):
+            refused(answer, 401)
+
+
+def tensors(answer: Any) -> dict[str, torch.Tensor]:
+    assert answer.status_code == 200, answer.text
+    return safetensors.torch.load(answer.content)
+
+
+def test_numbers_are_those_of_the_run(run: Path, page: TestClient) -> None:
+    loaded, rng = vitral.load(run), random.Random(1)
+    about = page.post("/about", json={"run": 0}).json()
+    assert (about["name"], about["names"]) == ("tiny <b>", loaded.model.activation_names)
+    ids = [int(each) for each in TOKENIZER.encode(TEXT)]
+    edits = [{"at": "blocks.0.attn.z", "heads": [1], "positions": [2], "do": "mean"}]
+    for made_here in ([], edits):
+        found = tensors(page.post("/trace", json={"ids": ids, "edits": made_here}))
+        wanted = loaded.trace(TEXT, edits=made_here)
+        assert found.keys() == wanted.keys()
+        assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+        names = rng.sample(sorted(wanted), 4)
+        by_text = tensors(page.post("/trace", json={"text": TEXT, "names": names, "edits": made_here}))
+        assert by_text.keys() == set(names)
+        for name in names:
+            torch.testing.assert_close(by_text[name], wanted[name])
+    read = [*about["stream"], *about["contributions"]]
+    asked = [f"lens.{name}" for name in read] + ["blocks.0.attn.weights@3", f"lens.{read[1]}@5"]
+    found, wanted = tensors(page.post("/trace", json={"ids": ids, "names": asked})), loaded.trace(TEXT)
+    for name in read:
+        torch.testing.assert_close(found[f"lens.{name}"], lens_logits(loaded.model, wanted[name]))
+    assert torch.equal(found[asked[-2]], wanted["blocks.0.attn.weights"][:, :, 3:4])
+    torch.testing.assert_close(found[asked[-1]], found[f"lens.{read[1]}"][:, 5:6])
+
+
+def frames(body: bytes, vocabulary: int) -> list[tuple[int, torch.Tensor]]:
+    size = 4 + 4 * vocabulary
+    pieces = [body[start : start + size] for start in range(0, len(body), size)]
+    return [
+        (struct.unpack("<i", each[:4])[0], torch.frombuffer(bytearray(each[4:]), dtype=torch.float32))
+        for each in pieces
+    ]
+
+
+@pytest.mark.parametrize("edits", [[], [{"at": "blocks.1.mlp.out", "do": "zero"}]])
+def test_drawn_tokens_are_those_of_the_library_past_the_context_too(edits: list, run: Path, page: TestClient) -> None:
+    loaded = vitral.load(run)
+    ids, numbers = [int(each) for each in TOKENIZER.encode(TEXT)], [0.1, 0.9, 0.5, 0.3, 0.7, 0.2, 0.99, 0.0, 0.45]
+    sampling = {"temperature": 0.8, "top_k": 5, "top_p": None, "min_p": None}
+    answer = page.post("/next", json={"ids": ids, "numbers": numbers, "sampling": sampling, "edits": edits})
+    found = frames(answer.content, 11)
+    assert len(found) == len(numbers)
+    begin, context = 0, loaded.model.config.context_length
+    for (token, logits), number in zip(found, numbers, strict=True):
+        if len(ids) - begin > context:
+            begin = len(ids) - context // 2
+        wanted = loaded.trace(TOKENIZER.decode(ids[begin:]), ["logits"], edits=edits)["logits"][:, -1]
+        torch.testing.assert_close(logits, wanted[0], rtol=1e-4, atol=1e-5)
+        likely = distribution(logits[None], Sampling(temperature=0.8, top_k=5), forbidden=TOKENIZER.specials)
+        assert token == int(choose(likely, torch.tensor([number]))[0])
+        ids.append(token)
+
+
+def test_a_stream_stops_within_one_token_of_a_disconnect(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vitral.page.server.runs import Opened
+
+    server, drawn = Server([run]), []
+    whole = Opened.drawn
+    monkeypatch.setattr(
+        Opened, "drawn", lambda self, asked: (drawn.append(each) or each for each in whole(self, asked))
+    )
+    application = server.application(SECRET, [HOST])
+    body = json.dumps({"ids": [1], "numbers": [0.5] * 5000}).encode()
+    sent: list[bytes] = []
+    left = asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        if receive.first:  # pyright: ignore
+            receive.first = False  # pyright: ignore
+            return {"type": "http.request", "body": body, "more_body": False}
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    receive.first = True  # pyright: ignore
+
+    async def send(message: Any) -> None:
+        sent.append(message.get("body", b""))
+        if len([each for each in sent if each]) == 3:
+            left.set()
+
+    headers = [(b"host", HOST.encode()), (TOKEN.encode(), SECRET.encode())]
+    scope = {"type": "http", "method": "POST", "path": "/next", "headers": headers, "query_string": b"", "asgi": {}}
+    asyncio.run(application(scope, receive, send))
+    assert 3 <= len(drawn) <= 5
+
+
+BROKEN: list[tuple[str, Any, int]] = [
+    ("/trace", b"{", 400),
+    ("/trace", b"[]", 400),
+    ("/trace", b"[" * 100_000, 400),
+    ("/trace", {}, 422),
+    ("/trace", {"ids": []}, 422),
+    ("/trace", {"ids": [1], "text": "a"}, 422),
+    ("/trace", {"ids": [11]}, 422),
+    ("/trace", {"ids": [-1]}, 422),
+    ("/trace", {"ids": [2**70]}, 422),
+    ("/trace", {"ids": [1] * 14}, 422),
+    ("/trace", {"ids": [1], "names": ["embd"]}, 422),
+    ("/trace", {"ids": [1], "names": ["lens.logits"]}, 422),
+    ("/trace", {"ids": [1], "names": ["embed@1"]}, 422),
+    ("/trace", {"ids": [1], "names": ["embed@"]}, 422),
+    ("/trace", {"ids": [1], "names": ["embed@²"]}, 422),
+    ("/trace", {"ids": [1], "step": 7}, 404),
+    ("/trace", {"ids": [1], "run": 1}, 404),
+    ("/trace", {"ids": [1], "run": "../../etc"}, 422),
+    ("/trace", {"ids": [1], "path": "/etc/passwd"}, 422),
+    ("/trace", {"text": "é"}, 422),
+    ("/trace", {"ids": [1], "edits": [{"at": "embed", "do": "patch", "from": "é"}]}, 422),
+    ("/trace", {"ids": [1], "edits": [3]}, 422),
+    ("/next", {"ids": [1], "numbers": [1.0]}, 422),
+    ("/next", {"ids": [1], "numbers": [0.5], "sampling": {"top_k": 99}}, 422),
+    ("/next", {"ids": [1], "numbers": [0.5], "sampling": {"temperature": -1}}, 422),
+    ("/next", {"ids": [1], "numbers": [0.5], "edits": [{"at": "embed", "do": "zero", "positions": [3]}]}, 422),
+    ("/about", {"run": -1}, 422),
+    ("/about", {"run": True}, 422),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "status"), BROKEN)
+def test_a_broken_request_is_refused_in_one_line(path: str, body: Any, status: int, page: TestClient) -> None:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    refused(page.post(path, content=raw), status)
+
+
+def test_methods_paths_and_sizes(page: TestClient) -> None:
+    refused(page.get("/trace"), 405)
+    refused(page.post("/"), 405)
+    refused(page.get("/../../etc/passwd"), 404)
+    refused(page.post("/trace", content=b" " * (MOST_BODY + 1)), 413)
+
+
+_PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    max_leaves=8,
+)
+_KEYS = ("run", "ids", "text", "names", "edits", "step", "numbers", "prompt", "sampling", "whole")
+_LIKELY = st.fixed_dictionaries(
+    {"ids": st.lists(st.integers(0, 10), min_size=1, max_size=13) | _PLAIN},
+    optional={
+        **{key: _PLAIN for key in _KEYS if key != "ids"},
+        "edits": st.lists(
+            st.fixed_dictionaries(
+                {"at": st.sampled_from(["embed", "blocks.0.attn.masked", "logits", "x"])},
+                optional={
+                    "do": st.sampled_from(["zero", "mean", "scale", "set", "patch"]) | _PLAIN,
+                    "positions": st.lists(st.integers(-1, 13), max_size=3) | _PLAIN,
+                    "heads": st.lists(st.integers(-1, 9), max_size=3) | _PLAIN,
+                    "factor": st.floats() | _PLAIN,
+                    "value": st.floats() | _PLAIN,
+                    "from": st.text("abcé \n", max_size=5) | _PLAIN,
+                },
+            ),
+            max_size=2,
+        ),
+    },
+)
+
+
+@settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(path=st.sampled_from(["/about", "/trace", "/next"]), body=_LIKELY | _PLAIN | st.binary(max_size=60))
+def test_no_request_is_a_fault(path: str, body: Any, page: TestClient) -> None:
+    if isinstance(body, dict):
+        body.pop("whole", None)
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode("utf-8", errors="surrogatepass")
+    answer = page.post(path, content=raw)
+    if answer.status_code != 200:
+        refused(answer, *range(400, 500))
+
+
+def test_a_run_that_is_trained_on_or_deleted_is_said(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "tiny"
+    shutil.copytree(run, copy)
+    with client(copy) as page:
+        first = page.post("/trace", json={"ids": [1], "names": ["logits"]})
+        assert "x-vitral-newer" not in first.headers
+        (step,) = (copy / "steps").iterdir()
+        shutil.copytree(step, copy / "steps" / "step-00000900")
+        second = page.post("/trace", json={"ids": [1], "names": ["logits"]})
+        assert (second.content, second.headers["x-vitral-newer"]) == (first.content, "900")
+        shutil.rmtree(copy)
+        for path, body in (("/trace", {"ids": [1]}), ("/about", {}), ("/next", {"ids": [1], "numbers": [0.5]})):
+            assert str(copy) in refused(page.post(path, json=body), 410)
+
+
+def test_several_runs_by_their_places(run: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(run, other)
+    broken = tmp_path / "broken"
+    shutil.copytree(run, broken)
+    next((broken / "steps").rglob("model.safetensors")).write_bytes(b"no weights")
+    with client(run, other, broken) as page:
+        assert page.get("/runs").json() == [
+            {"id": place, "name": name} for place, name in enumerate(("tiny <b>", "other", "broken"))
+        ]
+        assert page.post("/about", json={"run": 1}).json()["name"] == "other"
+        assert "broken" in refused(page.post("/about", json={"run": 2}), 422)
+
+
+def test_a_command_that_cannot_serve_says_why(vitral_command: Callable[..., Any], run: Path, tmp_path: Path) -> None:
+    nothing = vitral_command("open", str(tmp_path), "--no-browser")
+    assert (nothing[0], "not a run" in nothing[1]) == (2, True)
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        refusal = vitral_command("open", str(run), "--no-browser", "--port", port)
+    assert (refusal[0], port in refusal[1]) == (2, True)
+
+
+@pytest.fixture
+def vitral_command(capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    def call(*arguments: str) -> tuple[int, str]:
+        from vitral.cli import run as command
+
+        code = command(arguments)
+        return code, capfd.readouterr().err
+
+    return call

@@ -1,0 +1,85 @@
+// What stands between the page and its server, where there is one: said as long as it lasts.
+
+import { Line, Listed, Served, connection, newer } from "../served";
+import { source } from "../state";
+import { learn, number, t } from "../words";
+
+let line: Line | null = null;
+let listed: Listed[] = [];
+
+/** Opens the run that a page begins with. */
+export async function connect(token: string): Promise<Served> {
+  line = new Line(token);
+  listed = await line.ask("/runs", (answer) => answer.json() as Promise<Listed[]>);
+  const opened = Served.open(line, listed[0].id);
+  learn(await line.ask("/words", (answer) => answer.json() as Promise<Record<string, Record<string, string>>>));
+  return opened;
+}
+
+/** Opens a run of the list, or the same run again where it has been trained on. */
+async function change(run: number): Promise<void> {
+  source.value = await Served.open(line!, run);
+  void complete();
+}
+
+/** Has the rest of what the page says of its run, when the server has it; without it the page is whole as well. */
+export async function complete(): Promise<void> {
+  const from = source.value;
+  if (!(from instanceof Served)) return;
+  const whole = await from.whole().catch(() => null);
+  if (whole !== null && source.value === from) source.value = whole;
+}
+
+/** The runs to choose from, and what is wrong with the connection. */
+export function Connection() {
+  const from = source.value;
+  const run = from instanceof Served ? from.run : -1;
+  return (
+    <>
+      {listed.length > 1 && (
+        <nav aria-label={t("runs")}>
+          {listed.map(({ id, name }) => (
+            <button aria-pressed={id === run} onClick={() => void change(id)}>
+              {name}
+            </button>
+          ))}
+        </nav>
+      )}
+      <Trouble />
+      {newer.value !== null && (
+        <p class="connection" role="status">
+          {t("The run has been trained on: there is a checkpoint of step {step}.", { step: number(newer.value, 9) })}{" "}
+          <button onClick={() => void change(run)}>{t("open it")}</button>
+        </p>
+      )}
+    </>
+  );
+}
+
+/** What is wrong with the connection. */
+export function Trouble() {
+  if (connection.value === "away")
+    return (
+      <p class="connection" role="alert">
+        {t("The server does not answer. The page asks again until it does; what you see is its last answer.")}
+      </p>
+    );
+  if (connection.value === "stranger")
+    return (
+      <p class="connection" role="alert">
+        {t("This server was started anew, or the address is not whole. Open the address that vitral open printed.")}
+      </p>
+    );
+  return null;
+}
+
+/** Before the first answer. */
+export function Opening({ reason }: { reason?: string }) {
+  return (
+    <section class="opening" aria-busy={reason === undefined}>
+      <h1>Vitral</h1>
+      {reason === undefined ? <p role="status">{t("The model is being loaded …")}</p> : <p role="alert">{reason}</p>}
+      <Trouble />
+    </section>
+  );
+}

@@ -1,0 +1,174 @@
+// The source of a page over a server on this machine (`vitral open`): all numbers are PyTorch's. Answers are raw bytes;
+// the token is kept in memory only, and sent in a header.
+
+import { signal } from "@preact/signals";
+import type { Drawn } from "./decoding/generation";
+import type { About, Draws, Edit, Encoded, Source, Values } from "./source";
+import { Tokens, tokenizerOf } from "./tokens";
+
+/** How the page stands with its server. A stranger has no token, or that of a server which ended. */
+export type Connection = "here" | "away" | "stranger";
+export const connection = signal<Connection>("here");
+/** The step of a checkpoint that was written since the run was opened. */
+export const newer = signal<number | null>(null);
+
+export interface Listed {
+  id: number;
+  name: string;
+}
+
+/** What the server refuses, in its words. */
+export class Denied extends Error {
+  constructor(readonly status: number, message: string) {
+    super(message);
+  }
+}
+
+const TOKEN = "token";
+const [FIRST_WAIT, LONGEST_WAIT] = [250, 2000];
+/** Requests that wait for the server to come back: so many of the last ones. */
+const MOST_WAITING = 4;
+
+/** The token in an address's fragment, and the fragment without it. */
+export function tokenIn(fragment: string): { token: string; rest: string } {
+  const parts = fragment.replace(/^#/, "").split("&").filter(Boolean);
+  const own = parts.filter((part) => part.startsWith(`${TOKEN}=`));
+  const rest = parts.filter((part) => !own.includes(part)).join("&");
+  return { token: own[0]?.slice(TOKEN.length + 1) ?? "", rest: rest && `#${rest}` };
+}
+
+/** Tensors in the format safetensors, as float32, without a copy. */
+export function tensorsOf(bytes: ArrayBuffer): Values {
+  const length = Number(new DataView(bytes).getBigUint64(0, true));
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 8, length))) as Record<
+    string,
+    { shape: number[]; data_offsets: [number, number] }
+  >;
+  const found: Values = {};
+  for (const [name, { shape, data_offsets }] of Object.entries(header)) {
+    if (name === "__metadata__") continue;
+    const [begin, end] = data_offsets;
+    found[name] = { shape, data: new Float32Array(bytes, 8 + length + begin, (end - begin) / 4) };
+  }
+  return found;
+}
+
+const pause = (milliseconds: number) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+/** Requests with the token; where the server does not answer, they are repeated until it does. */
+export class Line {
+  private last = 0;
+
+  constructor(private readonly token: string) {}
+
+  async ask<Read>(path: string, read: (answer: Response) => Read | Promise<Read>, body?: unknown, stop?: AbortSignal): Promise<Read> {
+    const own = ++this.last;
+    for (let wait = FIRST_WAIT; ; wait = Math.min(2 * wait, LONGEST_WAIT)) {
+      try {
+        const answer = await fetch(path, {
+          method: body === undefined ? "GET" : "POST",
+          headers: { "x-vitral-token": this.token, ...(body === undefined ? {} : { "content-type": "application/json" }) },
+          body: body === undefined ? undefined : JSON.stringify(body),
+          credentials: "omit",
+          cache: "no-store",
+          signal: stop,
+        });
+        connection.value = answer.status === 401 ? "stranger" : "here";
+        if (answer.ok) return await read(answer);
+        const told = (await answer.json().catch(() => ({}))) as { error?: string };
+        throw new Denied(answer.status, told.error ?? String(answer.status));
+      } catch (error) {
+        if (!(error instanceof TypeError)) throw error;
+        connection.value = "away";
+        if (this.last - own > MOST_WAITING) throw error;
+        await pause(wait);
+      }
+    }
+  }
+}
+
+export class Served implements Source {
+  private readonly tokens: Tokens;
+  /** The computations that are under way, by what they ask for. */
+  private readonly asked = new Map<string, { sentence: string; stop: AbortController }>();
+
+  private constructor(
+    readonly about: About,
+    readonly run: number,
+    private readonly line: Line,
+  ) {
+    this.tokens = tokenizerOf(about);
+  }
+
+  static async open(line: Line, run: number): Promise<Served> {
+    const about = await line.ask("/about", (answer) => answer.json() as Promise<About>, { run });
+    newer.value = null;
+    return new Served(about, run, line);
+  }
+
+  /** The same with what takes the server seconds: counts, kinds of heads, what each part is worth. */
+  async whole(): Promise<Served> {
+    const about = await this.line.ask("/about", (answer) => answer.json() as Promise<About>, { run: this.run, whole: true });
+    return new Served(about, this.run, this.line);
+  }
+
+  encode(text: string): Encoded {
+    return this.tokens.encode(text);
+  }
+
+  decode(ids: readonly number[]): string {
+    return this.tokens.decode(ids);
+  }
+
+  /** As of every source; a sentence overtakes the one before it that asks for the same names. */
+  async trace(ids: readonly number[], names: readonly string[], edits: readonly Edit[], step?: number): Promise<Values> {
+    const [kind, sentence] = [JSON.stringify(names), JSON.stringify([ids, step])];
+    const before = this.asked.get(kind);
+    if (before && before.sentence !== sentence) before.stop.abort();
+    const stop = new AbortController();
+    const own = { sentence, stop };
+    this.asked.set(kind, own);
+    try {
+      const read = async (answer: Response) => {
+        const later = answer.headers.get("x-vitral-newer");
+        newer.value = later === null ? null : Number(later);
+        return tensorsOf(await answer.arrayBuffer());
+      };
+      const body = { run: this.run, ids, names, edits, ...(step === undefined ? {} : { step }) };
+      return await this.line.ask("/trace", read, body, stop.signal);
+    } finally {
+      if (this.asked.get(kind) === own) this.asked.delete(kind);
+    }
+  }
+
+  async *next(ids: readonly number[], { sampling, numbers, prompt, edits }: Draws): AsyncGenerator<Drawn> {
+    const stop = new AbortController();
+    try {
+      const body = { run: this.run, ids, sampling, numbers, prompt, edits };
+      const stream = await this.line.ask("/next", (answer) => answer.body!.getReader(), body, stop.signal);
+      yield* drawnFrom(stream, this.about.vocabulary);
+    } finally {
+      stop.abort(); // who stops listening stops the server within one token
+    }
+  }
+}
+
+/** The tokens of a stream of frames: an id of 32 bits, then the logits as float32. */
+async function* drawnFrom(reader: ReadableStreamDefaultReader<Uint8Array>, vocabulary: number): AsyncGenerator<Drawn> {
+  const frame = new Uint8Array(4 + 4 * vocabulary);
+  let filled = 0;
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    for (let from = 0; from < value.length; ) {
+      const taken = Math.min(value.length - from, frame.length - filled);
+      frame.set(value.subarray(from, from + taken), filled);
+      from += taken;
+      filled += taken;
+      if (filled < frame.length) continue;
+      filled = 0;
+      const whole = frame.slice();
+      yield { id: new DataView(whole.buffer).getInt32(0, true), logits: new Float32Array(whole.buffer, 4, vocabulary) };
+    }
+  }
+}
