@@ -74,6 +74,8 @@ export interface About {
   /** What the loss on windows of the test split rises by without each part. */
   ablations?: { windows: number; tokens: number; loss: number; parts: Part[] };
   /** Command lines and Python lines that make the same numbers. */
+  /** Whether a server computes the numbers, with PyTorch. */
+  served?: boolean;
   commands: Record<string, string>;
   language: string;
   vitral: string;

@@ -179,7 +179,7 @@ class Opened:
     @cached_property
     def about(self) -> dict[str, Any]:
         """What the page says of it at once."""
-        return about_run(self.run, self.path.resolve().name) | opening_of_text(self.run)
+        return about_run(self.run, self.path.resolve().name) | opening_of_text(self.run) | {"served": True}
 
     @cached_property
     def whole(self) -> dict[str, Any]:

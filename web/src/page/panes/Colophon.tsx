@@ -67,13 +67,13 @@ export function Colophon() {
     <footer class="colophon">
       <h2>{t("About this page")}</h2>
       <p>
-        {text && "name" in text
+        {text === undefined ? "" : "name" in text
           ? t("Trained on “{name}”, {characters} characters; licence of the text: {licence}.", {
               name: text.name,
               characters: text.characters,
               licence: text.licence && LICENCES.includes(text.licence.sentence) ? t(text.licence.sentence, { number: text.licence.number ?? "" }) : t("not known to Vitral"),
             })
-          : text?.missing === "imported"
+          : text.missing === "imported"
             ? t("The model was imported, without a text: nothing is counted, and no loss is known.")
             : t("The text of the run was not found when the page was made: nothing is counted.")}{" "}
         {about.loss !== undefined && t("Test loss: {loss} nats per token.", { loss: number(about.loss, 3) })}{" "}
@@ -84,7 +84,9 @@ export function Colophon() {
       </p>
       <Worth />
       {about.commands.page && <p>
-        {t("The page computes the run's own graph in this browser, and compared its numbers with those of PyTorch when it was opened. Step {step}, made by Vitral {version}:", {
+        {t(about.served
+          ? N("PyTorch computes the numbers, on this machine. Step {step}, Vitral {version}; the same in one file that needs no server:")
+          : N("The page computes the run's own graph in this browser, and compared its numbers with those of PyTorch when it was opened. Step {step}, made by Vitral {version}:"), {
           step: about.step, version: about.vitral,
         })}{" "}
         <code>{about.commands.page}</code>
