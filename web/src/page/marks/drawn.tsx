@@ -56,7 +56,7 @@ export function Drawn({ scene, label, lattice, canvas, surface, picked, onPick, 
   useEffect(() => collected?.add(() => ({ scene: latest.current, node: root.current! })), [collected]);
   return (
     <div class="mark" ref={root} style={{ width: `${scene.width}px`, height: `${scene.height}px` }}
-      {...(lattice ? {} : { role: "img", "aria-label": label })}>
+      {...(lattice || children ? {} : { role: "img", "aria-label": label })}>
       {surface ?? (canvas || scene.shapes.some((shape) => shape.kind === "cells") ? <Canvas scene={scene} /> : (
         <svg width={scene.width} height={scene.height} aria-hidden="true" focusable="false">{scene.shapes.map(svgOf)}</svg>
       ))}
