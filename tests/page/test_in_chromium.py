@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -252,10 +252,10 @@ def told_in(window: Any) -> float:
     return float(tip.inner_text().rpartition(":")[2].strip().replace("−", "-"))
 
 
-def drawn(window: Any, is_right: Callable[[float], bool]) -> bool:
+def drawn(window: Any, number: Any) -> bool:
     """Whether the tip has the right number within some frames: it is drawn after the key or the pointer."""
     for _frame in range(200):
-        if is_right(told_in(window)):
+        if told_in(window) == number:
             return True
         window.wait_for_timeout(16)
     return False
@@ -271,9 +271,9 @@ def test_the_number_under_the_pointer_is_pytorchs(one: Made, window: Any) -> Non
         for key in ["Control+Home", *["ArrowDown"] * row, *["ArrowRight"] * column]:
             window.keyboard.press(key)
         expected_number = pytest.approx(float(truth[row, column]), abs=6e-5)
-        assert drawn(window, lambda number: number == expected_number)
+        assert drawn(window, expected_number)
         box = window.locator(".mark-ring").first.bounding_box()
         window.evaluate("() => document.activeElement.blur()")
         window.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-        assert drawn(window, lambda number: number == expected_number)
+        assert drawn(window, expected_number)
         window.mouse.move(1, 1)
