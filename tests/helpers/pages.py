@@ -126,7 +126,7 @@ def chromium(**options: Any) -> Iterator[Any]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         context = browser.new_context(**{"offline": True, **options})
-        page = context.new_page()
+        page: Any = context.new_page()
         page.faults = []
         page.on("console", lambda message: message.type == "error" and page.faults.append(message.text))
         page.on("pageerror", lambda error: page.faults.append(str(error)))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from browser import needs_chromium
@@ -63,7 +64,7 @@ def windows() -> Iterator[Callable[[], object]]:
         context.set_default_timeout(120_000)
 
         def opened() -> object:
-            page = context.new_page()
+            page: Any = context.new_page()
             page.requests = []
             page.on("request", lambda request: page.requests.append(request.url))
             return page
