@@ -119,7 +119,7 @@ def test_an_edit_counts_in_every_step() -> None:
     at = "blocks.0.attn.z"
     edits = [
         {"at": at, "heads": [1], "positions": "all", "do": "zero"},
-        {"at": "blocks.0.mlp.out", "positions": [4, 6], "do": "scale", "factor": 3},
+        {"at": "blocks.0.mlp.out", "positions": [0, PROMPT - 1], "do": "scale", "factor": 3},
     ]
     found, _ = in_page("one layer", ids, PROMPT, edits)
     rows = [in_page("one layer", ids[:time], time, edits)[0] for time in range(PROMPT, len(ids) + 1)]
