@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from symbols import symbolic_lengths
 
 from vitral import __version__
 from vitral.core.names import ATTENTION_STEPS
@@ -471,7 +472,8 @@ def test_a_study_in_small(vitral, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_demonstration_in_small(vitral, tmp_path: Path) -> None:
-    told = vitral("demo", "--out", "d", *SETTINGS, "--set", "training.sample_every=2")
+    with symbolic_lengths():
+        told = vitral("demo", "--out", "d", *SETTINGS, "--set", "training.sample_every=2")
     assert told.code == 0, told.err
     page = (tmp_path / "d" / "report.html").read_text(encoding="utf-8")
     assert str(Path("d", "model.html")) in told.out
