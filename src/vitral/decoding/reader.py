@@ -17,6 +17,17 @@ from vitral.model.decode_step import DecodeStep, can_decode_step
 from vitral.model.transformer import Transformer
 
 
+def window_start(begin: int, length: int, context_length: int) -> int:
+    """Where the window begins after a token was added: a full one restarts with half a context, at least one token.
+
+    Args:
+        begin: where it began before.
+        length: tokens so far, with the new one.
+        context_length: of the model.
+    """
+    return begin if length - begin <= context_length else length - max(1, context_length // 2)
+
+
 @checked(first=["__init__"])
 class Reader:
     """A batch of rows of equal length.
@@ -58,11 +69,10 @@ class Reader:
                 self._tokens = torch.cat([self._tokens, torch.zeros_like(self._tokens)], dim=1)
             self._tokens[:, self._length] = tokens
         self._length += 1
-        context_length = self._model.config.context_length
-        if self._length - self._begin > context_length:
-            self._begin = self._length - max(1, context_length // 2)
-            if self._cache is not None:
-                self._cache.clear()
+        begin = window_start(self._begin, self._length, self._model.config.context_length)
+        if begin != self._begin and self._cache is not None:
+            self._cache.clear()
+        self._begin = begin
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
         """Continue with these rows: reordered, repeated, or fewer."""

@@ -19,7 +19,7 @@ from vitral.core.config import Config, nearest
 from vitral.core.edits import BETWEEN_POSITIONS, Edit, edits_of
 from vitral.core.errors import UsageError, VitralError
 from vitral.decoding import Sampling, choose, distribution
-from vitral.decoding.reader import Reader
+from vitral.decoding.reader import Reader, window_start
 from vitral.inspection.edits import editing_tap
 from vitral.model import Transformer
 from vitral.page.content import about_run
@@ -233,7 +233,7 @@ class Opened:
             raise TooMuch("numbers: at most {most:,}", most=MOST_DRAWN)
         settings = {key: value for key, value in (asked.sampling or {}).items() if value is not None}
         sampling = Sampling.parse(settings, "next: sampling")
-        start = _window_start(min(asked.prompt or len(ids), len(ids)), len(ids), model.config.context_length)
+        start = _start_after(min(asked.prompt or len(ids), len(ids)), len(ids), model.config.context_length)
         edits = self._edits(asked.edits)
         reader = (
             Edited(model, ids[start:], self._tap, asked.edits) if edits else Reader(model, self._tensor(ids[start:]))
@@ -364,17 +364,14 @@ class Edited:
     def append(self, tokens: Tensor) -> None:
         """Add a token."""
         self.window += tokens.tolist()
-        context = self.model.config.context_length
-        if len(self.window) > context:
-            self.window = self.window[-max(1, context // 2) :]
+        self.window = self.window[window_start(0, len(self.window), self.model.config.context_length) :]
 
 
-def _window_start(prompt: int, total: int, context: int) -> int:
+def _start_after(prompt: int, total: int, context: int) -> int:
     """Where what the model sees begins after `total` tokens, of which so many are the prompt: as of a `Reader`."""
     begin = max(0, prompt - context)
     for length in range(prompt + 1, total + 1):
-        if length - begin > context:
-            begin = length - max(1, context // 2)
+        begin = window_start(begin, length, context)
     return begin
 
 
