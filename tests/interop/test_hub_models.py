@@ -5,8 +5,6 @@ There is no hub here. Width, heads, vocabulary and every other key are the hub's
 
 import importlib
 import os
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from vitral.interop import import_model
 from vitral.interop.tokenizers import written
 from vitral.runs import load_run
 
-pytestmark = needs_transformers
+pytestmark = [needs_transformers, pytest.mark.usefixtures("quiet")]
 
 FULL = os.environ.get("VITRAL_FULL") == "1"
 MOST_BLOCKS = 3
@@ -81,14 +79,6 @@ HUB: dict[str, dict[str, Any]] = {
 """Without what is the library's default."""
 QUICK = ("EleutherAI/pythia-14m", "roneneldan/TinyStories-1M")
 LAYERS = ("n_layer", "num_hidden_layers", "num_layers")
-
-
-@pytest.fixture(autouse=True)
-def _quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def fewer_blocks(config: dict[str, Any]) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 import importlib
 import json
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +19,7 @@ from vitral.interop.tokenizers import read_tokenizer, settings_of, written
 from vitral.model import Transformer
 from vitral.runs import load_run
 
-pytestmark = needs_transformers
-
-
-@pytest.fixture(autouse=True)
-def _quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+pytestmark = [needs_transformers, pytest.mark.usefixtures("quiet")]
 
 
 def run_of(model: Transformer, folder: Path, tokenizer: Tokenizer | None = None) -> Path:
