@@ -1,7 +1,7 @@
 """A recurrent layer as the part of a block that mixes positions, in the place of attention."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from jaxtyping import Float
@@ -45,9 +45,13 @@ class Recurrence(nn.Module):
         """
         if is_tracing() and carry is None:
             return tap("out", lstm(x, list(self.lstm.parameters())))
-        # cuDNN computes no gradients outside training.
-        fallback = x.is_cuda and torch.is_grad_enabled() and not self.training
-        with torch.backends.cudnn.flags(enabled=False) if fallback else nullcontext():
+        kernel: AbstractContextManager[object] = nullcontext()
+        if x.is_cuda and torch.is_grad_enabled() and not self.training:
+            kernel = torch.backends.cudnn.flags(enabled=False)  # cuDNN computes no gradients outside training
+        elif x.device.type == "cpu":
+            kernel = torch.autocast("cpu", enabled=False)  # few processors have an LSTM in bfloat16: none uses it
+            x = x.to(next(self.lstm.parameters()).dtype)
+        with kernel:
             y, state = self.lstm(x, None if carry is None else carry(None))
         if carry is not None:
             carry(state)

@@ -25,7 +25,7 @@ COPIES_OF_LOGITS = 3
 """At the start of the backward pass: log-probabilities, their gradient, and the gradient of the logits."""
 COPIES_OF_MATRICES = 3
 """While Muon orthogonalises matrices of one shape: stacked, scaled, and the result."""
-LSTM_WORKSPACE = {"float32": 8, "bfloat16": 14, "float64": 0}
+LSTM_WORKSPACE = {"float32": 8, "bfloat16": 24, "float64": 0}
 """Vectors of d_model numbers that oneDNN keeps on the CPU per token of an LSTM, besides those it needs; measured."""
 THIS, ON_THE_GPU = N_("training this model"), N_("training this model on the GPU")
 
