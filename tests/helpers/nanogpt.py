@@ -1,5 +1,6 @@
 """nanoGPT's `ckpt.pt`, small, as its train.py saves it."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -48,3 +49,11 @@ def saved(path: Path, *, rows: int, bias: bool = True, prefix: str = "", **chang
     }
     torch.save(held, path)
     return path
+
+
+def of_our_sizes(written: str) -> str:
+    """A map of names with the sizes of the models that are made here."""
+    for key, size in {"context_length": CONTEXT, "d_model": WIDTH, "num_layers": LAYERS, "num_heads": HEADS}.items():
+        written, found = re.subn(rf"^{key} = \d+$", f"{key} = {size}", written, flags=re.MULTILINE)
+        assert found == 1
+    return written

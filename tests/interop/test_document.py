@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import safetensors.torch
 from foreign import of_form, write_source
-from nanogpt import saved
+from nanogpt import of_our_sizes, saved
 from notes_model import ROWS, NotesModel, large, notes_tensors
 from symbols import symbolic_lengths
 
@@ -45,6 +45,11 @@ def write_characters(file: Path) -> None:
     file.write_text(f"characters = {json.dumps(''.join(map(chr, range(0x100, 0x100 + ROWS))))}\n", encoding="utf-8")
 
 
+def write_old_map(file: Path) -> None:
+    """The document's map for an older nanoGPT, of the sizes that the checkpoint here has."""
+    file.write_text(of_our_sizes(blocks(DOCUMENTS["en"], "toml")[0][1]), encoding="utf-8")
+
+
 STANDS_FOR: dict[str, tuple[str, Callable[[Path], object]]] = {
     "hf:openai-community/gpt2": ("hub/gpt2", lambda folder: write_source(folder, "gpt2", of_form("gpt2"))),
 }
@@ -52,10 +57,11 @@ STANDS_FOR: dict[str, tuple[str, Callable[[Path], object]]] = {
 FILES: dict[str, Callable[[Path], object]] = {
     "my.txt": lambda file: file.write_text(TEXT),
     "data/shakespeare_char/input.txt": lambda file: file.write_text(SPOKEN),
-    "out-shakespeare-char/ckpt.pt": lambda file: saved(file, rows=len(set(SPOKEN))),
+    "out-shakespeare-char/ckpt.pt": lambda file: saved(file, rows=len(set(SPOKEN)), bias=False),
     "out/ckpt.pt": lambda file: saved(file, rows=300),
     "model.safetensors": write_own,
-    "names.toml": lambda file: file.write_text(blocks(DOCUMENTS["en"], "toml")[0][1], encoding="utf-8"),
+    "names.toml": lambda file: file.write_text(blocks(DOCUMENTS["en"], "toml")[1][1], encoding="utf-8"),
+    "old.toml": write_old_map,
     "tokens.toml": write_characters,
 }
 """What a reader of the document has."""
