@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from sentences import CATALOGUES, catalogue
+from symbols import symbolic_lengths
 
 from tests.cli.conftest import SETTINGS
 from vitral.cli import run
@@ -200,7 +201,8 @@ def content(path: str) -> str:
 
 def test_the_demonstration(said: Said, english: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VITRAL_LANG", "en")
-    screen = said("demo", "--lang", "pt", "--out", "d", *SMALL)
+    with symbolic_lengths():
+        screen = said("demo", "--lang", "pt", "--out", "d", *SMALL)
     assert faults(english, screen=screen, page=content("d/report.html")) == {}
 
 

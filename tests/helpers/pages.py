@@ -137,6 +137,7 @@ def chromium(**options: Any) -> Iterator[Any]:
 
 
 def opened(page: Any, file: Path, fragment: str = "") -> None:
-    """Open a page and wait for what it draws, or for its refusal."""
+    """Open a page anew, even where only the fragment differs, and wait for what it draws, or for its refusal."""
+    page.goto("about:blank")
     page.goto(file.as_uri() + fragment)
     page.locator("main h1").wait_for()

@@ -9,6 +9,7 @@ from typing import Any
 import IPython.display
 import pytest
 import torch
+from symbols import symbolic_lengths
 
 import vitral
 from vitral.core.errors import Interrupted, UsageError
@@ -168,7 +169,8 @@ def test_an_interrupted_study_goes_on_with_the_same_call(tmp_path: Path, noteboo
 def test_an_interrupted_demonstration_goes_on_with_the_same_call(tmp_path: Path, notebook: Notebook) -> None:
     with pytest.raises(Interrupted, match="same call"):
         vitral.demo(tmp_path / "demo", callback=stop_at(2), **SMALL)
-    shown = vitral.demo(tmp_path / "demo", **SMALL)
+    with symbolic_lengths():
+        shown = vitral.demo(tmp_path / "demo", **SMALL)
     assert shown.plain()["verdicts"] == list(shown.verdicts)
     assert shown.html.is_file()
     assert vitral.load(shown.run).step
@@ -176,7 +178,7 @@ def test_an_interrupted_demonstration_goes_on_with_the_same_call(tmp_path: Path,
 
 
 def test_the_verdicts_of_a_demonstration_are_told_and_as_data_english(tmp_path: Path) -> None:
-    with in_language("pt"):
+    with in_language("pt"), symbolic_lengths():
         shown = vitral.demo(tmp_path / "demo", **SMALL)
         english = shown.plain()["verdicts"]
         assert set(english).isdisjoint(shown.verdicts)

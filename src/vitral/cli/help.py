@@ -47,6 +47,7 @@ METAVARS = (
     N_("FOLDER"),
     N_("MY"),
     N_("KIND"),
+    N_("JSON"),
     N_("KEY"),
     N_("VALUE"),
     N_("PATTERN"),
