@@ -23,6 +23,7 @@ from vitral.cli.options import (
     reading,
     runtime,
 )
+from vitral.cli.ranks import RanksOption, launch_if_several, reporting
 from vitral.core.language import _
 
 
@@ -94,15 +95,19 @@ def train(
         typer.Option(help="Train for this many minutes: as many steps as fit.  [default: 2 for a bare text]"),
     ] = None,
     threads: ThreadsOption = None,
+    ranks: RanksOption = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")] = False,
 ) -> None:
     """Train a model on a text."""
-    from vitral.cli.progress import live_reporter, tensorboard_reporter
+    launch_if_several(ranks)
+    from vitral.cli.progress import tensorboard_reporter
     from vitral.cli.session import time_frame
     from vitral.core.config import assignment
     from vitral.lab import free_folder
     from vitral.lab.configuration import pinned, plan_run
-    from vitral.training import all_of
+    from vitral.runs import is_run
+    from vitral.training import all_of, resume
+    from vitral.training.joining import together
 
     overrides: list[dict[str, Any]] = [
         runtime(device, dtype),
@@ -116,12 +121,17 @@ def train(
         overrides.append({"seed": seed})
     if threads is not None:
         overrides.append({"training": {"threads": threads}})
-    planned = plan_run(start, corpus=text, init_from=init_from, minutes=minutes, overrides=overrides)
-    folder = out or free_folder(start or planned.config.corpus.source)
-    with live_reporter() as report:
-        also = [tensorboard_reporter(folder)] if tensorboard else []
-        planned.train(folder, all_of(report, *also), time_frame())
-    finish(folder)
+    with together() as team:
+        planned = plan_run(start, corpus=text, init_from=init_from, minutes=minutes, overrides=overrides)
+        folder = out or free_folder(start or planned.config.corpus.source)
+        with reporting(team) as report:
+            reports = all_of(report, *([tensorboard_reporter(folder)] if tensorboard and team.leads else []))
+            if team.is_restarted and is_run(folder):  # by torchrun, after a rank was lost
+                resume(folder, callback=reports, frame=time_frame())
+            else:
+                planned.train(folder, reports, time_frame())
+    if team.leads:
+        finish(folder)
 
 
 def _tokens(special: list[str] | None, replace: str | None) -> dict[str, Any]:
