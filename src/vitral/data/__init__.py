@@ -1,7 +1,7 @@
 """Texts, tokenizers, splits, datasets and batches, and a report on a text."""
 
 from vitral.data.alphabet import PAD, UnseenCharacter
-from vitral.data.batches import Batches, Split, count_windows, windows
+from vitral.data.batches import Batches, ShuffledBatches, Split, count_windows, windows
 from vitral.data.byte_pairs import BPETokenizer
 from vitral.data.config import BPEConfig, ByteConfig, CharConfig, CorpusConfig, FileConfig, TokenizerConfig
 from vitral.data.corpora import Corpus, corpus_names, load_corpus
@@ -48,6 +48,7 @@ __all__ = [
     "LineStatistics",
     "LongText",
     "RecordedText",
+    "ShuffledBatches",
     "Source",
     "Split",
     "Text",
