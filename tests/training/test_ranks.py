@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 import torch
 from forked_ranks import PATIENCE, Forked
 
+import vitral
 from vitral.core.errors import UsageError
 from vitral.runs import RunFolder
 from vitral.training import RunConfig, followers, loop, ranks, resume, train
@@ -86,6 +88,25 @@ def test_ranks_give_the_bits_of_one(
     run = RunFolder.open(tmp_path / "run")
     assert bytes_of(run, STEPS) == bytes_of(one, STEPS)
     assert measured_in(run) == measured_in(one)
+
+
+def test_runs_from_python_one_after_another(
+    shared: Configured, alone: Alone, bytes_of: BytesOf, tmp_path: Path
+) -> None:
+    """As a script does that torchrun starts; every rank gets the run."""
+
+    def work() -> None:
+        for name in ("muon", "adamw"):
+            plain = shared(name).plain()
+            config = tmp_path / f"{name}.toml"
+            config.write_bytes(tomli_w.dumps(plain).encode())
+            made = vitral.train(str(config), out=tmp_path / name, progress=False, training={"watch": False})
+            assert made.path == tmp_path / name
+
+    assert Forked(2, work, tmp_path).wait() == [0, 0]
+    for name in ("muon", "adamw"):
+        run = RunFolder.open(tmp_path / name)
+        assert bytes_of(run, STEPS) == bytes_of(alone(name), STEPS)
 
 
 def go_on(config: RunConfig, path: Path) -> None:

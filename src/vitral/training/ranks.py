@@ -8,6 +8,7 @@ Whoever waits wakes up now and then and looks at the others: every rank counts i
 in a thread, so that no work, however long, keeps it from answering. A rank that fails says why in the same store.
 """
 
+import atexit
 import hashlib
 import json
 import logging
@@ -46,6 +47,8 @@ SILENCE = 60.0
 """These seconds if the variable is not set."""
 LONGEST_WAIT = timedelta(days=7)
 """A last limit of the connections themselves, should the heartbeats go on although nothing else does."""
+_joined: list["Ranks"] = []
+"""The ranks that this process is one of: it connects to them once."""
 Follow = Callable[["Ranks", str | None], RunFolder]
 
 
@@ -61,14 +64,16 @@ def joined(follow: Follow) -> Generator["Ranks"]:
         UsageError: PyTorch is too old, or the ranks have different versions.
     """
     require_ranks()
-    team = Ranks(follow)
+    if not _joined:
+        _joined.append(Ranks(follow))
+        atexit.register(_joined[0].part)
+    team = _joined[0]
     try:
         team.greet()
         yield team
     except BaseException as error:
         team.leave(error)
         raise
-    team.part()
 
 
 def launch(ranks: int, arguments: Sequence[str], told: str) -> int:
@@ -319,9 +324,10 @@ class Ranks(Team):
         error.is_said = is_said  # pyright: ignore[reportAttributeAccessIssue]
 
     def part(self) -> None:
-        """Leave after the work is done."""
+        """Leave when the process ends."""
         self._heart.stop()
-        dist.destroy_process_group()
+        if not self.is_broken:
+            dist.destroy_process_group()
 
     def _compare(self, mine: Mapping[str, Any]) -> None:
         first, *others = (json.loads(one) for one in self._gathered(_json(mine)))
