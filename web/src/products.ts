@@ -28,14 +28,16 @@ function product(left: From, right: From, made: From, [height, inner, width]: [n
 
 /** Two rows of the left matrix times four columns; a last row is both, if `width`, the distance between them, is 0. */
 function tiled(rows: Numbers, first: number, tile: Float64Array, inner: number, cells: Numbers, to: number, width: number): void {
+  const next = width && inner;
   let a = 0, b = 0, c = 0, d = 0;
   let e = 0, f = 0, g = 0, h = 0;
-  for (let x = first, z = width ? first + inner : first, y = 0, end = first + inner; x < end; x++, z++, y += COLUMNS) {
+  for (let x = first, y = 0, end = first + inner; x < end; x++, y += 4) {
     const one = tile[y];
     const two = tile[y + 1];
     const three = tile[y + 2];
     const four = tile[y + 3];
-    const [upper, lower] = [rows[x], rows[z]];
+    const upper = rows[x];
+    const lower = rows[x + next];
     a += upper * one, b += upper * two, c += upper * three, d += upper * four;
     e += lower * one, f += lower * two, g += lower * three, h += lower * four;
   }

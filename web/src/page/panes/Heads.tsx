@@ -136,7 +136,7 @@ export function Heads() {
             tokens={tokens.value} kind={kind} columns={isLong ? undefined : columns.value} width={Math.min(WIDEST_MAP, room.value)} row={at} gutter={gutter.value} picked={{ row: at, column: hidden ? at : (ranked[0] ?? at) }}
             say={({ row: time, column }) => `${token(time)} → ${token(column)}: ${number(map[time * count + column], 4)}`} onPick={(spot) => { chosen.value = spot.row; open(`${base}.${step.value}`, [0, which, spot.row, spot.column]); }} />
         </div>
-        {isLong && <p class="receipt small">{t("Ctrl and the wheel, or + and −, enlarge the map; drag it to move it, 0 shows all of it.")}</p>}
+        {isLong && <p class="remark">{t("Ctrl and the wheel, or + and −, enlarge the map; drag it to move it, 0 shows all of it.")}</p>}
         {!hidden && !isLong && columns.value.edges[count] / count > 27 && (
           <div class="in-gutter numbers-row" aria-hidden="true" style={{ paddingLeft: `${gutter.value}px` }}>
             <span class="row-name" style={{ width: `${gutter.value - 12}px` }}>{t("the row")}</span>
