@@ -23,7 +23,7 @@ test: $(VENV)/.installed-dev
 # students.
 test-full: $(VENV)/.installed-dev
 	VITRAL_FULL=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) tests/reliability tests/explanation/test_students.py \
-		tests/explanation/test_equations.py tests/interop tests/page/test_carried.py \
+		tests/explanation/test_equations.py tests/interop tests/native tests/page/test_carried.py \
 		tests/studies/test_estimator_by_simulation.py
 
 # For a night: the tests with the oldest and with the newest versions that pyproject.toml admits, each in an environment

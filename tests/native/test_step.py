@@ -102,7 +102,6 @@ def test_it_follows_every_change_of_the_model() -> None:
     assert not torch.equal(in_pieces(model, tokens, [9]), before)
     block.mlp.up.weight.data = block.mlp.up.weight.data.clone()
     assert same()
-    block.mlp.activation = torch.nn.functional.relu
     attention: Any = made("pre", seed=5).blocks[0].get_submodule("attn")
     block.attn = attention
     assert same()
@@ -132,9 +131,16 @@ def test_it_leaves_alone_what_it_does_not_know(monkeypatch: pytest.MonkeyPatch) 
     assert not is_known(hooked)
     handle.remove()
     assert is_known(hooked)
-    block: Any = hooked.blocks[0]
-    block.mlp.activation = torch.nn.functional.silu
-    assert not is_known(hooked)
+    for activation in (torch.nn.functional.silu, torch.nn.functional.relu):
+        block: Any = hooked.blocks[0]
+        block.mlp.activation = activation
+        assert not is_known(hooked)
+    other: Any = made("pre")
+    other.blocks[1].mlp_norm.eps = 0.1
+    assert not is_known(other)
+    exchanged = made("pre")
+    exchanged.token_embedding = torch.nn.Embedding(TOKENIZER.vocab_size + 1, 15)
+    assert not is_known(exchanged)
     laid = made("pre")
     laid.token_embedding.weight.data = laid.token_embedding.weight.data.T.contiguous().T
     assert not is_known(laid)

@@ -37,7 +37,9 @@ def why_not(model: Transformer) -> str | None:
         return N_("its weights are not plain float32")
     if not has_only(model, KNOWN | {Recurrence, nn.LSTM}):
         return N_("it has parts of its own kind, or hooks")
-    return None if all(_is_known(block) for block in model.blocks) else N_("it has parts of its own kind, or hooks")
+    if not all(_is_known(block) for block in model.blocks):
+        return N_("it has parts of its own kind, or hooks")
+    return None if _is_as_configured(model) else N_("its parts are not those of its configuration")
 
 
 def _is_known(block: nn.Module) -> bool:
@@ -45,6 +47,48 @@ def _is_known(block: nn.Module) -> bool:
         return False
     part = block.mlp
     return part is None or (has_taps(part) and (isinstance(part, SwiGLU) or _name_of(part) is not None))
+
+
+def _is_as_configured(model: Transformer) -> bool:
+    """Whether no part was exchanged for another one: `step.c` has one kind and one size for all blocks."""
+    config = model.config
+    with torch.device("meta"):  # no memory, and no random numbers
+        usual = Block(config)
+    norm = {"layernorm": nn.LayerNorm, "rmsnorm": nn.RMSNorm}.get(str(config.norm_type))
+    if any(_kinds(block) != _kinds(usual) for block in _blocks(model)):
+        return False
+    norms = [module for module in model.modules() if isinstance(module, nn.LayerNorm | nn.RMSNorm)]
+    if any(type(each) is not norm or each.eps != config.epsilon for each in norms):
+        return False
+    numbers, tensors = described(model)
+    return all(
+        tensor is None or tensor.numel() == size for tensor, size in zip(tensors, _sizes(model, numbers), strict=True)
+    )
+
+
+def _kinds(block: Any) -> tuple[Any, ...]:
+    """What the numbers of a model say of every block."""
+    attention, mlp = block.attn, block.mlp
+    heads = attention and (attention.num_heads, attention.num_kv_heads, attention.d_head, list(attention.widths))
+    feed = mlp and (type(mlp), getattr(mlp, "activation", None), mlp.up.out_features)
+    norms = [type(norm) for norm in (block.attn_norm, block.recurrence_norm, block.mlp_norm)]
+    return block.wire, block.combine, block.parallel, heads, feed, norms, type(block.recurrence)
+
+
+def _sizes(model: Transformer, numbers: Numbers) -> list[int]:
+    """How many numbers each tensor must have."""
+    config = model.config
+    d, heads, kv_heads, width = config.d_model, config.num_heads, config.kv_heads, config.d_head
+    d_ff, vocab, context = numbers[5], model.vocab_size, config.context_length
+    turned = context * (numbers[15] // 2)
+    sizes = [1, vocab * d, context * d, turned, turned, heads, heads * (2 * numbers[17] + 1), d, d, vocab * d, vocab]
+    if config.recurrence is None:
+        wide, merged = (heads + 2 * kv_heads) * width, heads * width
+        mix = [wide * d, wide, d * merged, d, heads if numbers[19] else 1]
+    else:
+        mix = [4 * d * d, 4 * d, 4 * d * d, 4 * d, 1]
+    feed = [d_ff * d, d_ff, d_ff * d, d_ff, d * d_ff, d]
+    return sizes + [d, d, d, d, *mix, *feed] * len(model.blocks)
 
 
 def _name_of(part: Any) -> str | None:

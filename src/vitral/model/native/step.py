@@ -16,7 +16,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from vitral.core.errors import VitralError
 from vitral.core.language import N_
 from vitral.model.cache import KVCache
 from vitral.model.native.described import described, why_not
@@ -37,7 +36,7 @@ class Choice(NamedTuple):
     repetition_penalty: float = 1.0
 
 
-class Refused(VitralError):
+class Refused(ValueError):
     """The C code made no choice, of logits or settings that `distribution` refuses with a sentence.
 
     Attributes:
