@@ -40,7 +40,15 @@ export const source = signal<Source | null>(null);
 export const shown = signal<{ ids: number[]; values: Values; compared: Values | null; edits: Edit[] } | null>(null);
 export const fault = signal("");
 
-export const encoded = computed(() => source.value?.encode(text.value) ?? { ids: [], unseen: [] });
+/** Tokens of a text that were chosen one by one: the tokenizer may cut the same text differently. */
+export interface Held { text: string; ids: number[] }
+export const held = signal<Held | null>(null);
+
+export const encoded = computed(() => {
+  const [from, own] = [source.value, held.value];
+  if (from && own?.text === text.value && from.decode(own.ids) === own.text) return { ids: own.ids, unseen: [] };
+  return from?.encode(text.value) ?? { ids: [], unseen: [] };
+});
 /** The tokens that fit into the context: the last ones. */
 export const ids = computed(() => {
   const most = source.value?.about.context ?? 0;
@@ -80,7 +88,7 @@ export async function refresh(): Promise<void> {
   }
 }
 
-const DEFAULTS = { p: "-1", b: "0", h: "0", s: "weights", t: "1", k: "", q: "", m: "", r: "1", u: "", e: "[]", l: "", c: "auto", f: "" };
+const DEFAULTS = { p: "-1", b: "0", h: "0", s: "weights", t: "1", k: "", q: "", m: "", r: "1", u: "", e: "[]", i: "", l: "", c: "auto", f: "" };
 
 /** The fragment of the address. */
 export function written(): string {
@@ -97,12 +105,28 @@ export function written(): string {
     r: String(seed.value),
     u: String(ownNumber.value ?? ""),
     e: JSON.stringify(edits.value),
+    i: ownCut(),
     l: language.value === source.value?.about.language ? "" : language.value,
     c: theme.value,
     f: figure.value,
   };
   const kept = Object.entries(now).filter(([key, value]) => value !== (DEFAULTS as Record<string, string>)[key]);
   return kept.map(([key, value]) => `${key}=${encodeURIComponent(wellFormed(value))}`).join("&");
+}
+
+/** The tokens, where they are not those that the tokenizer makes of the text. */
+function ownCut(): string {
+  const { value: from } = source;
+  if (held.value?.text !== text.value || !from) return "";
+  const own = held.value.ids.join(".");
+  return own === from.encode(text.value).ids.join(".") ? "" : own;
+}
+
+function heldOf(told: string | null): Held | null {
+  const ids = told ? told.split(".").map(Number) : [];
+  const known = source.value?.about.vocabulary ?? 0;
+  if (!ids.length || ids.some((id) => !Number.isInteger(id) || id < 0 || id >= known)) return null;
+  return { text: source.value!.decode(ids), ids };
 }
 
 /** The text without lone surrogates, which no address can hold. */
@@ -118,6 +142,7 @@ export function read(fragment: string): void {
   };
   batch(() => {
     if (found.has("text")) text.value = found.get("text")!;
+    held.value = heldOf(found.get("i"));
     chosen.value = whole("p", -1, (about?.context ?? 1) - 1, -1);
     block.value = whole("b", 0, Math.max((about?.layers ?? 1) - 1, 0), 0);
     head.value = whole("h", 0, Math.max((about?.heads ?? 1) - 1, 0), 0);

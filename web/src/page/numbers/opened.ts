@@ -8,7 +8,7 @@ import { Anatomy, Opened, Sheet, Spot } from "./opening";
 export const trail = signal<readonly Spot[]>([]);
 /** Places of the sentence that the pointed number is of. */
 export const marked = signal<readonly number[]>([]);
-const anatomy = signal<Anatomy | null>(null);
+export const anatomy = signal<Anatomy | null>(null);
 /** Counts numbers that were fetched, so that what is open is read again. */
 const fetched = signal(0);
 
