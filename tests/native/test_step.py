@@ -7,10 +7,12 @@ import torch
 from variants import BASE, TOKENIZER, VARIANTS, enlarged, made
 
 from vitral.core.errors import UsageError
+from vitral.core.process import using_threads
 from vitral.decoding.reader import Reader
 from vitral.model import KVCache, ModelConfig, Transformer
 from vitral.model.block import Block
 from vitral.model.native import NativeStep, native_step
+from vitral.model.native import step as native_module
 
 pytestmark = pytest.mark.usefixtures("used")
 
@@ -154,3 +156,11 @@ def test_it_leaves_alone_what_it_does_not_know(monkeypatch: pytest.MonkeyPatch) 
 def test_an_unknown_token_is_refused_in_the_same_words(token: int) -> None:
     with pytest.raises(UsageError, match=f"token id {token} is not in the vocabulary"):
         Reader(made("pre"), torch.tensor([[1, token]])).logits()
+
+
+def test_a_large_model_is_left_to_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = made("pre")
+    monkeypatch.setattr(native_module, "LARGE", 100)
+    for threads, is_left in ((1, False), (2, True)):
+        with using_threads(threads):
+            assert isinstance(native_step(model), str) == is_left

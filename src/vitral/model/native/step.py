@@ -26,6 +26,10 @@ SHARED_FROM = 2**26
 """Products of a call from which its rows are shared among threads; for fewer, starting threads takes longer."""
 
 
+LARGE = 2**25
+"""Weights of a model above which several threads of PyTorch are taken to read them faster than the one of a row here."""
+
+
 class Choice(NamedTuple):
     """How tokens are chosen: the numbers of `vitral.decoding.Sampling`, those that are off as 0, 1, 0 and 1."""
 
@@ -57,6 +61,8 @@ def native_step(model: Transformer) -> "NativeStep | str":
     if torch.is_autocast_enabled("cpu"):
         return N_("another precision than float32 is asked for")
     known = _known(model, found.library)
+    if known.weights > LARGE and torch.get_num_threads() > 1:
+        return N_("the weights are so many that several threads read them faster")
     return known.complaint or NativeStep(model, found.library, known)
 
 
