@@ -16,6 +16,13 @@ export async function connect(token: string): Promise<Served> {
   return opened;
 }
 
+/** Goes on with the token of an address that was opened in this tab. */
+export function renew(token: string): void {
+  const from = source.value;
+  line?.renew(token);
+  if (from instanceof Served) void change(from.run).catch(() => undefined);
+}
+
 /** Opens a run of the list, or the same run again where it has been trained on. */
 async function change(run: number): Promise<void> {
   source.value = await Served.open(line!, run);
@@ -78,7 +85,7 @@ export function Opening({ reason }: { reason?: string }) {
   return (
     <section class="opening" aria-busy={reason === undefined}>
       <h1>Vitral</h1>
-      {reason === undefined ? <p role="status">{t("The model is being loaded …")}</p> : <p role="alert">{reason}</p>}
+      {reason === undefined ? <p role="status">{t("The model is being loaded …")}</p> : connection.value !== "stranger" && <p role="alert">{reason}</p>}
       <Trouble />
     </section>
   );
