@@ -12,7 +12,7 @@ import { pressed } from "./keys";
 import { edits, ids, names, read, refresh, shown, source, text, theme, toggle, written } from "./state";
 import { Opening, complete, connect, renew } from "./panes/Connection";
 import { Ngrams } from "./ngrams";
-import { Sheet, leads, openable } from "./numbers/opening";
+import { Remote, Sheet, leads, openable } from "./numbers/opening";
 import { sheet } from "./numbers/opened";
 import { digitsOf, equation, leaves, textOf } from "./numbers/telling";
 import { open } from "./panes/Passages";
@@ -21,7 +21,7 @@ import { language, learn, number, t } from "./words";
 
 export { edits, ids, shown, source, text, toggle, written };
 export { Carried, Ngrams, difference, language, learn, number, ownSha256, t, tensorsOf, tokenIn, tokenizerOf };
-export { Sheet, digitsOf, equation, inner, leads, leaves, openable, sheet, textOf, worth };
+export { Remote, Sheet, digitsOf, equation, inner, leads, leaves, openable, sheet, textOf, worth };
 
 const content = (id: string): string => document.getElementById(id)?.textContent ?? "";
 

@@ -119,7 +119,9 @@ async function gathered(from: Source, ask: number, more: readonly string[], chan
   return found;
 }
 
-const DEFAULTS = { p: "-1", b: "0", h: "0", s: "weights", t: "1", k: "", q: "", m: "", r: "1", u: "", e: "[]", l: "", c: "auto", f: "" };
+/** Cells on the way to the one that is open, in an address. */
+const MOST_OPENED = 64;
+const DEFAULTS = { p: "-1", b: "0", h: "0", s: "weights", t: "1", k: "", q: "", m: "", r: "1", u: "", e: "[]", l: "", c: "auto", f: "", o: "" };
 
 /** The fragment of the address. */
 export function written(): string {
@@ -139,6 +141,7 @@ export function written(): string {
     l: language.value === source.value?.about.language ? "" : language.value,
     c: theme.value,
     f: figure.value,
+    o: trail.value.map(({ name, index, path }) => [name, index.join("."), path.join(".")].join(":")).join(" "),
   };
   const kept = Object.entries(now).filter(([key, value]) => value !== (DEFAULTS as Record<string, string>)[key]);
   return kept.map(([key, value]) => `${key}=${encodeURIComponent(wellFormed(value))}`).join("&");
@@ -178,9 +181,20 @@ export function read(fragment: string): void {
     const code = found.get("l") || about?.language || "en";
     if (code in LANGUAGES) language.value = code;
     figure.value = (found.get("f") ?? "").replace(/[^a-z-]/g, "");
+    trail.value = spotsOf(found.get("o") ?? "");
     const colours = found.get("c") as Theme;
     theme.value = ["light", "dark"].includes(colours) ? colours : "auto";
   });
+}
+
+/** Cells as an address writes them, NAME:INDEX:PATH; those that a sentence does not have are never opened. */
+function spotsOf(told: string): Spot[] {
+  const places = (text: string | undefined) => (text ? text.split(".").map(Number) : []);
+  const spots = told.split(" ").filter(Boolean).map((each): Spot => {
+    const [name, index, path] = each.split(":");
+    return { name, index: places(index), path: places(path) };
+  });
+  return spots.every(({ index, path }) => [...index, ...path].every((each) => Number.isInteger(each) && each >= 0)) ? spots.slice(0, MOST_OPENED) : [];
 }
 
 function editsOf(told: string | null): Edit[] {

@@ -56,9 +56,9 @@ class Server:
         paths: the runs' folders; a request names them by their place.
     """
 
-    def __init__(self, paths: Sequence[Path], checkpoint: str = "best") -> None:
-        """Serve these runs."""
-        self.paths, self.checkpoint = [Path(path) for path in paths], checkpoint
+    def __init__(self, paths: Sequence[Path], checkpoint: str = "best", corpus: str | None = None) -> None:
+        """Serve these runs; `corpus` is where the text of one is, if it is no longer where it was."""
+        self.paths, self.checkpoint, self.corpus = [Path(path) for path in paths], checkpoint, corpus
         self.page = served_document()
         self.worker = ThreadPoolExecutor(1, "vitral")
         self.slow = ThreadPoolExecutor(1, "vitral-slow")
@@ -162,7 +162,7 @@ class Server:
         if self._runs is None:
             from vitral.page.server.runs import Runs
 
-            self._runs = Runs(self.paths, self.checkpoint)
+            self._runs = Runs(self.paths, self.checkpoint, self.corpus)
         return self._runs
 
     async def _warmed(self) -> None:

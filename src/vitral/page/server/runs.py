@@ -137,9 +137,9 @@ class Found:
 class Runs:
     """The runs of a server, each loaded when it is first asked for."""
 
-    def __init__(self, paths: Sequence[Path], checkpoint: str) -> None:
-        """Know the folders."""
-        self.paths, self.checkpoint = list(paths), checkpoint
+    def __init__(self, paths: Sequence[Path], checkpoint: str, corpus: str | None = None) -> None:
+        """Know the folders; `corpus` is the text of one of them, or of all."""
+        self.paths, self.checkpoint, self.corpus = list(paths), checkpoint, corpus
         self.opened: dict[int, Opened] = {}
 
     def warm(self) -> None:
@@ -191,16 +191,16 @@ class Runs:
             self.opened.pop(place, None)
             raise Gone("{path}: the run is not there any more", path=path)
         if place not in self.opened:
-            self.opened[place] = Opened(path, load_run(path, self.checkpoint))
+            self.opened[place] = Opened(path, load_run(path, self.checkpoint), self.corpus, alone=len(self.paths) == 1)
         return self.opened[place]
 
 
 class Opened:
     """A loaded run."""
 
-    def __init__(self, path: Path, run: LoadedRun) -> None:
-        """Serve this run."""
-        self.path, self.run = path, run
+    def __init__(self, path: Path, run: LoadedRun, corpus: str | None = None, *, alone: bool = True) -> None:
+        """Serve this run, alone or beside others; `corpus` is its text, or that of another."""
+        self.path, self.run, self.corpus, self.alone = path, run, corpus, alone
         self.others: OrderedDict[int, Transformer] = OrderedDict()
         self.kept: OrderedDict[str, dict[str, Tensor]] = OrderedDict()
         self.last_listed = self._listed_steps()
@@ -208,13 +208,20 @@ class Opened:
     @cached_property
     def about(self) -> dict[str, Any]:
         """What the page says of it at once."""
-        return about_run(self.run, self.path.resolve().name, served=True) | opening_of_text(self.run)
+        about = about_run(self.run, self.path.resolve().name, served=True)
+        try:
+            return about | opening_of_text(self.run, self.corpus)
+        except UsageError:
+            if self.alone:
+                raise
+            self.corpus = None
+            return about | opening_of_text(self.run)
 
     @cached_property
     def whole(self) -> dict[str, Any]:
         """What the page says of it, all; the passages stay."""
         kept = ("passages", "openings")
-        return self.about | of_text(self.run) | {key: self.about[key] for key in kept if key in self.about}
+        return self.about | of_text(self.run, self.corpus) | {key: self.about[key] for key in kept if key in self.about}
 
     @cached_property
     def anatomy(self) -> "Anatomy":

@@ -92,6 +92,14 @@ export function open(name: string, index: readonly number[]): void {
   trail.value = [{ name, index, path: [] }];
 }
 
+/** Opens a cell from afar: the reader is taken to it. */
+export function show(name: string, index: readonly number[]): void {
+  open(name, index);
+  const heading = document.getElementById("numbers");
+  heading?.focus({ preventScroll: true });
+  heading?.scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+}
+
 /** Opens a number of what is open. */
 export function go(spot: Spot): void {
   trail.value = [...way.value, spot];

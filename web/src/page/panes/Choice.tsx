@@ -8,6 +8,7 @@ import { visible } from "../marks/colour";
 import { MOST_SEED, choose, shares } from "../decoding/draw";
 import { Filter, Filtered, descending, filtered } from "../decoding/filters";
 import { back, branch, branches, keepFor, nextNumber } from "../decoding/session";
+import { show } from "../numbers/opened";
 import { largest } from "../rows";
 import { rowOf } from "../wanted";
 import { edits, minP, ownNumber, position, sampling, seed, shown, source, temperature, text, topK, topP } from "../state";
@@ -51,7 +52,10 @@ export function Choice() {
               token: <Token id={drawn} />,
             })}
           </p>
-          <p>{t("Choose a token to go on with it, drawn or not.")}</p>
+          <p>
+            {t("Choose a token to go on with it, drawn or not.")}{" "}
+            <button class="said" onClick={() => show("logits", [0, at, drawn])}>{rich("open the logit of {token}", { token: <Token id={drawn} /> })}</button>
+          </p>
           {branches.value.length > 0 && (
             <p>
               <button class="button" onClick={back}>

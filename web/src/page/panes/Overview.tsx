@@ -8,6 +8,7 @@ import { Flow, FlowPart, flowPlaces, FlowRow } from "../marks/flow";
 import { Unrolled } from "../marks/bars";
 import { seriate } from "../marks/glass";
 import { Spot } from "../marks/grid";
+import { show } from "../numbers/opened";
 import { row } from "../rows";
 import { block, chosen, isOff, position, shown, source, toggle } from "../state";
 import type { Values } from "../source";
@@ -86,7 +87,7 @@ export function Overview() {
         </p>
       </div>
       <Figure id="overview" command={explained()} label={t("The whole computation, from the embedding down to the prediction")} python={traced(name, `0, ${spot.column}`)}
-        caption={t("A ribbon's width is its weight, the mean of the heads, times the length of what attention adds here; the order of a pane's numbers is fixed, those that move together lie together. At the far right: what the stream would say if it ended there. Point at a pane to unroll it; choose a part at the left to go in.")}>
+        caption={t("A ribbon's width is its weight, the mean of the heads, times the length of what attention adds here; the order of a pane's numbers is fixed, those that move together lie together. At the far right: what the stream would say if it ended there. Point at a pane to unroll it, choose one of its numbers to open it; choose a part at the left to go in.")}>
         <div class="line">
           {!narrow.value && (
             <div class="flow-names" style={{ height: `${places.bottom}px`, width: `${gutter.value}px` }}>
@@ -110,7 +111,7 @@ export function Overview() {
         </div>
         <Line name={<>{t("pane of {token}, token {place}", { token: visible(tokens.value[spot.column]), place: spot.column + 1 })}<br /><small>{placeName(name)}</small></>}>
           <Unrolled label={t("The numbers of one pane")} values={vector} token={tokens.value[spot.column]} width={columns.value.edges[ids.length]} order={order} number={number}
-            name={(dimension) => t("dimension {number}", { number: dimension })} />
+            name={(dimension) => t("dimension {number}", { number: dimension })} onPick={({ column }) => show(name, [0, spot.column, order[column]])} />
         </Line>
       </Figure>
       {narrow.value && <p class="switches">{about.contributions.map((part) => <label key={part}>{contributionName(part)} <Switch part={part} /></label>)}</p>}
