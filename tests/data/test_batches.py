@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from vitral.core.errors import UsageError
-from vitral.data import Batches, Split, windows
+from vitral.data import Batches, ShuffledBatches, Split, windows
+from vitral.data.permutations import permuted
 
 
 def part_of(*lengths: int) -> Split:
@@ -87,3 +88,66 @@ def test_every_token_but_the_first_of_a_stretch_is_a_target_once(lengths, contex
 def test_windows_worked_by_hand():
     batches = [inputs.tolist() for inputs, _ in windows(part_of(8, 6), 3, 2)]
     assert batches == [[[0, 1, 2], [3, 4, 5]], [[8, 9, 10]], [[11, 12]], [[6]]]
+
+
+def shuffled(part: Split, seed: int = 3, accumulation: int = 1) -> ShuffledBatches:
+    return ShuffledBatches(part, context_length=5, batch_size=7, accumulation=accumulation, seed=seed)
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=9), st.integers(0, 5))
+def test_each_window_of_a_pass_is_drawn_once_and_no_token_twice(lengths: list[int], seed: int):
+    part = part_of(6, *lengths)
+    batches = shuffled(part, seed)
+    drawn = [row for step in range(2 * batches.num_windows // 7 + 1) for row in batches.batch(step)[1].tolist()]
+    passes = [drawn[begin : begin + batches.num_windows] for begin in range(0, len(drawn), batches.num_windows)]
+    for rows in passes[:-1]:
+        targets = [token for row in rows for token in row]
+        assert len(set(targets)) == len(targets)
+        assert len(rows) == sum((length - 1) // 5 for length in (6, *lengths))
+        for begin, end in part.segments.tolist():
+            inside = [row for row in rows if begin <= row[0] < end]
+            assert all(row[0] > begin and row[-1] < end for row in inside)
+            assert len(inside) == (end - begin - 1) // 5
+
+
+def test_every_token_is_a_target_in_some_pass_and_orders_differ():
+    part = part_of(13, 29)
+    batches = shuffled(part)
+    drawn = [tuple(row) for step in range(100) for row in batches.batch(step)[1].tolist()]
+    assert {token for row in drawn for token in row} == {*range(1, 13), *range(14, 42)}
+    number = batches.num_windows
+    assert len({tuple(drawn[begin : begin + number]) for begin in range(0, 10 * number, number)}) == 10
+
+
+def test_a_shuffled_batch_is_a_function_of_its_step_and_accumulation_goes_on_with_the_pass():
+    part = part_of(500)
+    straight = [shuffled(part).batch(step)[0] for step in range(6)]
+    assert all(torch.equal(shuffled(part).batch(step)[0], straight[step]) for step in reversed(range(6)))
+    halves = shuffled(part, accumulation=2)
+    assert all(torch.equal(halves.batch(step // 2, step % 2)[0], straight[step]) for step in range(6))
+    with pytest.raises(UsageError, match="context_length = 5 needs 6"):
+        shuffled(part_of(5, 4))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 17, 1000, 1024, 1025, 10**6])
+def test_a_permutation_has_every_number_once(size: int):
+    found = permuted(np.arange(size), size, 5, "test")
+    assert np.array_equal(np.sort(found), np.arange(size))
+
+
+def test_places_of_a_permutation_are_independent_and_keys_give_other_orders():
+    few = permuted(np.array([10**12 - 1, 0, 5]), 10**12, 5, "test")
+    assert few.tolist() == [int(permuted(np.array([place]), 10**12, 5, "test")[0]) for place in (10**12 - 1, 0, 5)]
+    assert (permuted(np.arange(1000), 10**12, 5, "a") != permuted(np.arange(1000), 10**12, 5, "b")).all()
+
+
+def test_all_orders_of_four_things_are_about_equally_frequent():
+    orders = Counter(tuple(permuted(np.arange(4), 4, seed, "test").tolist()) for seed in range(480))
+    assert len(orders) == 24
+    assert stats.chisquare(list(orders.values())).pvalue > 1e-4
+
+
+def test_neighbours_of_a_permutation_are_unrelated():
+    found = permuted(np.arange(10**5), 10**12, 7, "test").astype(np.float64)
+    assert stats.kstest(found / 10**12, "uniform").pvalue > 1e-4
+    assert abs(np.corrcoef(found[:-1], found[1:])[0, 1]) < 5 / np.sqrt(found.size)

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vitral.data import Blocks
-from vitral.data import report as module
-from vitral.data.report import duplicates_across, window_hashes
+from vitral.data import duplicates as module
+from vitral.data.duplicates import duplicates_across, window_hashes, window_hashes_below
 
 
 def spans(*blocks):
@@ -53,6 +53,30 @@ def test_a_text_shorter_than_a_window_has_none():
 
 
 def test_a_long_test_part_is_sampled(monkeypatch):
-    monkeypatch.setattr(module, "_MAX_WINDOWS", 10)
+    monkeypatch.setattr(module, "_MOST_WINDOWS", 10)
     text = "a" * 500
     assert duplicates_across(text, {"train": spans((0, 250)), "test": spans((250, 500))}).share == 1.0
+
+
+@pytest.mark.parametrize("length", [1, 7, 16, 60])
+def test_the_hashes_of_chosen_windows_are_those_of_all(length):
+    text = "".join(map(chr, np.random.default_rng(5).integers(97, 107, 5000)))
+    places, hashes = window_hashes_below((1 << 64) // 7, text, length)
+    assert 0 < places.size < 5000
+    assert hashes.tolist() == window_hashes(text, length)[places].tolist()
+    beginnings = {text[place : place + 16] for place in places} if length >= 16 else set(text)
+    others = set(range(len(text) - length + 1)).difference(places.tolist()) if length >= 16 else set()
+    assert beginnings.isdisjoint(text[place : place + 16] for place in others)
+
+
+def test_the_share_of_chosen_windows_is_near_that_of_all(monkeypatch):
+    rng = np.random.default_rng(7)
+    train, own = ("".join(map(chr, rng.integers(97, 123, 60_000))) for _ in range(2))
+    text = train + train[:20_000] + own[:40_000]
+    blocks = {"train": spans((0, 60_000)), "test": spans((60_000, 120_000))}
+    exact = duplicates_across(text, blocks).share
+    monkeypatch.setattr(module, "_MOST_WINDOWS", 6_000)
+    found = duplicates_across(text, blocks)
+    assert found.share == pytest.approx(exact, abs=0.03)  # five standard errors of 6,000 windows
+    assert found.example in train
+    assert found.share != exact

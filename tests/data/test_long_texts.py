@@ -1,7 +1,9 @@
 """A text that stays on the disk is the same text: same characters, tokens, report, complaints, in little memory."""
 
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,7 +13,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
-from vitral.data import SPLITS, Corpus, CorpusConfig, LongText, corpus_report, load_corpus, prepare, texts
+from vitral.data import (
+    SPLITS,
+    Corpus,
+    CorpusConfig,
+    LongText,
+    corpora,
+    corpus_report,
+    load_corpus,
+    long_texts,
+    prepare,
+    texts,
+)
 from vitral.data.batches import Split, thinned
 from vitral.data.long_texts import pieces
 from vitral.data.texts import Reading, decode_document, read_document
@@ -156,3 +169,62 @@ def test_a_text_of_300_megabytes_needs_less_memory_than_it_has_bytes(tmp_path: P
     command = [sys.executable, "-c", MEASURE, str(path), str(tmp_path / "run")]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert float(ran.stdout) < 300
+
+
+@pytest.mark.usefixtures("long")
+@NOT_NEW_EACH_TIME
+@given(
+    st.lists(TRICKY, min_size=1, max_size=5), st.sampled_from(["lf", "keep"]), st.text("\n\r-", max_size=2), st.data()
+)
+def test_a_large_folder_is_the_text_of_its_files(
+    tmp_path: Path, contents: list[str], newlines: str, separator: str, data: st.DataObject
+) -> None:
+    folder = tmp_path / "books"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for number, content in enumerate([*contents, "end"]):
+        (folder / f"{number}.txt").write_bytes(content.encode())
+    config = CorpusConfig.parse({"source": str(folder), "newlines": newlines, "separator": separator})
+    most = data.draw(st.integers(0, 300))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpora, "LONG", most)
+        patch.setattr(texts, "LONG", 1 << 20)
+        patch.setattr(long_texts, "PIECE", 11)
+        found = load_corpus(config)
+        text = "".join(pieces(found.text))
+        borders = pairwise(pieces(found.text))
+        assert not [one for one, other in borders if one.endswith("\r") and other.startswith("\n")]
+        spans = [sorted(data.draw(st.integers(0, len(text) + 2)) for _ in range(2)) for _ in range(5)]
+        assert [found.text[begin:end] for begin, end in spans] == [text[begin:end] for begin, end in spans]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(texts, "LONG", 1 << 20)
+        expected = load_corpus(config)
+    assert isinstance(expected.text, str)
+    assert (text, len(found.text)) == (expected.text, len(expected.text))
+    assert replace(found, text="") == replace(expected, text="")
+
+
+def test_a_large_folder_gives_the_tokens_and_the_report_of_a_small_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "books"
+    folder.mkdir()
+    for number in range(7):
+        words = np.random.default_rng(number).choice(["sea", "the", "wind,", "não\n", "sang"], 900)
+        (folder / f"{number}.txt").write_text(" ".join(words), encoding="utf-8")
+    config = CorpusConfig.parse({"source": str(folder), "tokenizer": "char"})
+    small = prepare(config, cache=tmp_path / "one")
+    report = corpus_report(small, load_corpus(config).text, context_length=13, batch_size=5)
+    monkeypatch.setattr(corpora, "LONG", 5000)
+    large = prepare(config, cache=tmp_path / "other")
+    assert (large.sha256, large.fingerprint, large.store_sha256) == (
+        small.sha256,
+        small.fingerprint,
+        small.store_sha256,
+    )
+    text = load_corpus(config).text
+    assert not isinstance(text, str)
+    assert corpus_report(large, text, context_length=13, batch_size=5) == report
+    (folder / "6.txt").write_text("the sea", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"6\.txt"):
+        "".join(pieces(text))

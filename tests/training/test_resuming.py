@@ -166,6 +166,7 @@ def test_trained_outside_the_main_thread(
 @pytest.mark.parametrize(
     "changes",
     [
+        {"training": {"windows": "shuffled", "accumulation": 3}},
         {"training": {"dtype": "float64"}},
         {"training": {"dtype": "bfloat16"}},
         {"training": {"optimizer": {"name": "muon", "weight_decay": 0.01}, "dtype": "bfloat16"}},

@@ -1,15 +1,16 @@
 """Texts, tokenizers, splits, datasets and batches, and a report on a text."""
 
 from vitral.data.alphabet import PAD, UnseenCharacter
-from vitral.data.batches import Batches, Split, count_windows, windows
+from vitral.data.batches import Batches, ShuffledBatches, Split, count_windows, windows
 from vitral.data.byte_pairs import BPETokenizer
 from vitral.data.config import BPEConfig, ByteConfig, CharConfig, CorpusConfig, FileConfig, TokenizerConfig
 from vitral.data.corpora import Corpus, corpus_names, load_corpus
 from vitral.data.dataset import Dataset, encode_splits, prepare, prepare_recorded
+from vitral.data.duplicates import Duplicates
 from vitral.data.file_tokenizer import FileTokenizer
 from vitral.data.long_texts import LongText, Text
 from vitral.data.recorded import RecordedText, without_folders
-from vitral.data.report import CharacterCount, CorpusReport, Duplicates, LineStatistics, corpus_report
+from vitral.data.report import CharacterCount, CorpusReport, LineStatistics, corpus_report
 from vitral.data.sources import SOURCES, Source, cache_folder
 from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks, split_text
 from vitral.data.tokenizers import (
@@ -47,6 +48,7 @@ __all__ = [
     "LineStatistics",
     "LongText",
     "RecordedText",
+    "ShuffledBatches",
     "Source",
     "Split",
     "Text",

@@ -11,7 +11,8 @@ from torch import Tensor
 from vitral.core.checked import Count, Natural, checked
 from vitral.core.errors import UsageError
 from vitral.core.language import _
-from vitral.core.streams import numpy_stream
+from vitral.core.streams import key, numpy_stream
+from vitral.data.permutations import mixed, permuted
 
 Pair = tuple[Int[Tensor, "batch time"], Int[Tensor, "batch time"]]
 """Inputs and targets, int64; the target of a position is the token after it."""
@@ -111,6 +112,74 @@ class Batches:
         segment = np.searchsorted(self._ends, drawn, side="right")
         starts = self._begins[segment] + drawn - (self._ends - self._counts)[segment]
         return _pair(self._tokens[starts[:, None] + self._offsets])
+
+
+@checked(first=["__init__"])
+class ShuffledBatches:
+    """Batches of consecutive windows of a split in passes: each window once in a pass, in a new random order.
+
+    A window is `context_length` inputs and the token after each. The windows of a segment follow one another; what is
+    left of it is shared out before the first and after the last, differently in each pass. The order is computed
+    (`permuted`), so it takes no memory, and each batch is a function of its step.
+
+    Attributes:
+        num_windows: number of windows in a pass.
+    """
+
+    def __init__(
+        self, split: Split, *, context_length: Count, batch_size: Count, accumulation: Count, seed: Natural
+    ) -> None:
+        """Count the windows of a pass.
+
+        Args:
+            split: the tokens.
+            context_length: inputs per window.
+            batch_size: windows per batch.
+            accumulation: batches per step.
+            seed: the run's seed.
+
+        Raises:
+            UsageError: a size is not positive, or no segment is long enough for a window.
+        """
+        lengths = split.segments[:, 1] - split.segments[:, 0]
+        counts = np.maximum(lengths - 1, 0) // context_length
+        self.num_windows = int(counts.sum())
+        if self.num_windows == 0:
+            raise UsageError(too_short(split, context_length))
+        self._tokens = np.asarray(split.tokens)
+        self._begins = split.segments[:, 0]
+        self._left = np.maximum(lengths - 1, 0) - counts * context_length
+        self._ends, self._counts = np.cumsum(counts), counts
+        self._context_length, self._batch_size, self._accumulation, self._seed = (
+            context_length,
+            batch_size,
+            accumulation,
+            seed,
+        )
+
+    def batch(self, step: int, micro: int = 0) -> Pair:
+        """The batch of one step.
+
+        Args:
+            step: the optimizer step.
+            micro: index of the batch within the step (gradient accumulation).
+
+        Returns:
+            Inputs and targets, which depend only on (seed, step, micro).
+        """
+        first = (step * self._accumulation + micro) * self._batch_size
+        begun, places = np.divmod(np.arange(first, first + self._batch_size), self.num_windows)
+        starts = np.concatenate([self._starts(places[begun == number], number) for number in np.unique(begun).tolist()])
+        return _pair(self._tokens[starts[:, None] + np.arange(self._context_length + 1)])
+
+    def _starts(self, places: Int[np.ndarray, " some"], number: int) -> Int[np.ndarray, " some"]:
+        """Where the windows at these places of one pass begin."""
+        window = permuted(places, self.num_windows, self._seed, "windows", number)
+        segment = np.searchsorted(self._ends, window, side="right")
+        shift = mixed(segment.astype(np.uint64) ^ np.uint64(key(self._seed, "shift", number)))
+        shift %= (self._left[segment] + 1).astype(np.uint64)
+        inside = window - (self._ends - self._counts)[segment]
+        return self._begins[segment] + shift.astype(np.int64) + inside * self._context_length
 
 
 @checked(first=True)

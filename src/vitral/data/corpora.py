@@ -16,11 +16,11 @@ from vitral.core.errors import UsageError
 from vitral.core.language import N_, in_language
 from vitral.data.config import TASK, CorpusConfig
 from vitral.data.folders import Listing, is_surely_text, library_files, no_match, own_named, refuse_own, user_files
-from vitral.data.long_texts import Text, pieces
-from vitral.data.opening import read_bytes, shown
+from vitral.data.long_texts import Text, joined_text, pieces
+from vitral.data.opening import opened, shown, stamp_of
 from vitral.data.sources import SOURCES, Source, cache_folder, fetch
 from vitral.data.tasks import TASKS, Task, task_text
-from vitral.data.texts import Document, Reading, decode_document, read_document, reading_notes
+from vitral.data.texts import LONG, Document, Reading, decode_document, on_disk, read_document, read_file, reading_notes
 
 BUNDLED = {"sample": "the-window-of-aldermere.txt", "sample-pt": "dom-casmurro.txt"}
 """The files of the bundled texts, under `data/texts`; its README has their sources and licences."""
@@ -275,7 +275,7 @@ def joined(name: str, texts: Iterable[Corpus], config: CorpusConfig) -> Corpus:
     listing = "".join(f"{corpus.sha256}  {corpus.name}\n" for corpus in texts)
     return Corpus(
         name=name,
-        text=config.separator.join("".join(pieces(corpus.text)) for corpus in texts),
+        text=joined_text([corpus.text for corpus in texts], config.separator),
         num_bytes=sum(corpus.num_bytes for corpus in texts),
         sha256=hashlib.sha256(listing.encode()).hexdigest(),
         notes=tuple(note for corpus in texts for note in corpus.notes),
@@ -333,7 +333,7 @@ def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing, rea
             notes.append(N_("Left out: {folders}.").format(folders=own_named(root, listing)))
     return Corpus(
         name=shown(name),
-        text=config.separator.join("".join(pieces(document.text)) for document in read),
+        text=joined_text([document.text for document in read], config.separator),
         num_bytes=sum(document.num_bytes for document in read),
         sha256=hashlib.sha256(listed.encode("utf-8", "surrogateescape")).hexdigest(),
         notes=(*notes, *reading_notes(read)),
@@ -345,22 +345,29 @@ def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing, rea
 def _documents(root: Path, files: list[Path], reading: Reading) -> Iterator[tuple[str, int, Document | str]]:
     """The relative path, size in bytes and text of each file; for a file that is not text, the reason or nothing.
 
+    After the first LONG bytes of text, what is yielded does not hold its characters.
+
     Raises:
         UsageError: a file cannot be read, has the suffix of a text file but is none, or has no such field.
     """
+    in_memory = 0
     for path in files:
         relative = path.relative_to(root).as_posix()
         if not path.is_file():
             yield relative, 0, ""
             continue
-        raw = read_bytes(path)
-        try:
-            document = decode_document(raw, shown(path), reading)
-        except UsageError as error:
-            if is_surely_text(path) or reading.field is not None:
-                raise
-            yield relative, len(raw), str(error)
-            continue
+        with opened(path) as file:
+            size, _ = stamp = stamp_of(file.fileno())
+            try:
+                document = read_file(file, path, reading)
+            except UsageError as error:
+                if is_surely_text(path) or reading.field is not None:
+                    raise
+                yield relative, size, str(error)
+                continue
         # A NUL in a file without a text suffix: an image, an archive or binary data.
-        is_text = is_surely_text(path) or "\0" not in "".join(pieces(document.text))
-        yield relative, len(raw), document if is_text else ""
+        if not is_surely_text(path) and any("\0" in piece for piece in pieces(document.text)):
+            yield relative, size, ""
+            continue
+        in_memory += size
+        yield relative, size, document if in_memory <= LONG else on_disk(document, path, reading, stamp)

@@ -50,6 +50,7 @@ from vitral.data.works import (
 _Blocks = Mapping[str, Blocks]
 _Cut = tuple[Text, Blocks]
 
+_BUFFER = 1 << 20
 LEARN_FROM = 1 << 24
 """Characters of a long text from which byte-pair merges are learned, in evenly spaced training blocks."""
 
@@ -339,7 +340,7 @@ def _encoded(
 
 def _on_disk(path: Path, pieces: Iterator[np.ndarray], dtype: np.dtype) -> np.ndarray:
     """Write the tokens to a file and memory-map it."""
-    with path.open("wb") as file:
+    with path.open("wb", buffering=_BUFFER) as file:
         for piece in pieces:
             file.write(piece.data)
     return np.memmap(path, dtype=dtype, mode="r")

@@ -1,8 +1,10 @@
-"""Texts too long for memory: they stay on disk and are read piece by piece."""
+"""Texts too long for memory, of one file or of many: they stay on disk and are read piece by piece."""
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from vitral.core.checked import checked
@@ -76,13 +78,109 @@ class LongText:
             return file.read(end - begin)
 
 
-Text = str | LongText
+@dataclass(frozen=True)
+class FileText:
+    """The text of a file of a large folder: it is read whole whenever it is needed.
+
+    Attributes:
+        read: reads it; refuses a file that has changed.
+        length: its number of characters.
+    """
+
+    read: Callable[[], str]
+    length: int
+
+    def __len__(self) -> int:
+        """Number of characters."""
+        return self.length
+
+    def __getitem__(self, where: slice) -> str:
+        """A slice of characters."""
+        return self.read()[where]
+
+    def pieces(self) -> Iterator[str]:
+        """The whole text, in one piece."""
+        yield self.read()
+
+
+@checked(first=["__init__"])
+class JoinedText:
+    """Texts one after the other with a separator between them, sliced like a str; `joined_text` makes it."""
+
+    def __init__(self, parts: "Sequence[Text]", separator: str) -> None:
+        """Join these texts; at least one."""
+        self._parts, self._separator = parts, separator
+        self._begins = [0, *accumulate(len(part) + len(separator) for part in parts)]
+        self._recent: dict[int, Text] = {}
+
+    def __len__(self) -> int:
+        """Number of characters."""
+        return self._begins[-1] - len(self._separator)
+
+    def __getitem__(self, where: slice) -> str:
+        """A slice of characters, with step 1.
+
+        Raises:
+            UsageError: a file has changed, or can no longer be read.
+        """
+        begin, end, step = where.indices(len(self))
+        if step != 1:
+            raise TypeError("a slice of a joined text must have step 1")
+        if begin >= end:
+            return ""
+        first, last = (bisect_right(self._begins, place) - 1 for place in (begin, end - 1))
+        return "".join(self._slice(number, begin, end) for number in range(first, last + 1))
+
+    def pieces(self) -> Iterator[str]:
+        """The whole text in order, at least about a million characters at a time."""
+        held, size = list[str](), 0
+        for number in range(len(self._parts)):
+            last = number + 1 == len(self._parts)
+            for piece in (*pieces(self._part(number)), *([] if last else [self._separator])):
+                held.append(piece)
+                size += len(piece)
+                if size >= PIECE and not piece.endswith("\r"):
+                    yield "".join(held)
+                    held, size = [], 0
+        if held:
+            yield "".join(held)
+
+    def _slice(self, number: int, begin: int, end: int) -> str:
+        """The characters from begin to end that belong to this text and the separator after it."""
+        first, length = self._begins[number], len(self._parts[number])
+        begin, end = max(begin - first, 0), end - first
+        text = self._part(number)[begin:end] if begin < length else ""
+        return text + self._separator[max(begin - length, 0) : max(end - length, 0)]
+
+    def _part(self, number: int) -> "Text":
+        part = self._parts[number]
+        if not isinstance(part, FileText):
+            return part
+        if number not in self._recent:
+            while len(self._recent) >= _KEPT:
+                del self._recent[next(iter(self._recent))]
+            self._recent[number] = part.read()
+        return self._recent[number]
+
+
+Text = str | LongText | FileText | JoinedText
 """The text of a corpus."""
 
 
 def pieces(text: Text) -> Iterable[str]:
     r"""The whole text in pieces (a str in one); no piece border splits a `\r\n`."""
     return [text] if isinstance(text, str) else text.pieces()
+
+
+def joined_text(texts: Sequence[Text], separator: str) -> Text:
+    """Texts one after the other with a separator between them; a str if all of them are.
+
+    >>> joined_text(["a", "b"], "-")
+    'a-b'
+    """
+    if all(isinstance(text, str) for text in texts):
+        return separator.join(text for text in texts if isinstance(text, str))
+    return JoinedText(texts, separator)
 
 
 def in_lines(text: str, newlines: str) -> str:

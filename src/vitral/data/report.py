@@ -1,8 +1,7 @@
 """A report on a text before training: its numbers, and the problems it will cause."""
 
-import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,18 +12,21 @@ from vitral.core.language import N_, in_language
 from vitral.data.alphabet import character_counts, code_point, code_points, label_text
 from vitral.data.batches import Split, count_windows, too_short
 from vitral.data.dataset import Dataset
+from vitral.data.duplicates import Duplicates, duplicates_across
 from vitral.data.long_texts import Text, in_lines, pieces
 from vitral.data.split import SPLITS, Blocks
 
 RARE = 10
 """A character with fewer occurrences than this counts as rare."""
 
+_CHUNK = 1 << 20
 _LONG_LINE = 5_000
 _FEW_BATCHES = 20
 _MOST_BLOCKS = 200
 _FEW_TEST_TOKENS = 10_000
 _DUPLICATE_SHARE = 0.02
-_MANGLED = re.compile("[ÂÃ][\x80-\xbf]|â€")
+_MANGLED = (b"\xc3\x82\xc2", b"\xc3\x83\xc2", "â€".encode())
+"""In UTF-8, U+0080 to U+00BF are the characters that begin with the byte C2."""
 _FEW_MANGLED = 5
 _NAMED_AT_MOST = 8
 
@@ -52,27 +54,6 @@ class LineStatistics:
     num_lines: int
     longest: int
     endings: dict[str, int]
-
-
-_BASE = 0x9E3779B97F4A7C15
-_FILTER_BITS = 24
-_CHUNK = 1 << 20
-_MAX_WINDOWS = 1 << 20
-
-
-@dataclass(frozen=True)
-class Duplicates:
-    """Windows of the test split that also occur in the training split.
-
-    Attributes:
-        length: characters of a window.
-        share: share of the test windows that occur in the training split, 0 to 1.
-        example: the first such window, or empty.
-    """
-
-    length: int
-    share: float
-    example: str
 
 
 @dataclass(frozen=True)
@@ -197,9 +178,16 @@ def survey_lines(text: Text) -> LineStatistics:
     for piece in pieces(text):
         crlf = piece.count("\r\n")
         num_lf, num_crlf, num_cr = num_lf + piece.count("\n") - crlf, num_crlf + crlf, num_cr + piece.count("\r") - crlf
-        lines = in_lines(piece, "lf").split("\n")
-        lengths = [unfinished + len(lines[0]), *map(len, lines[1:])]
-        unfinished, longest = lengths[-1], max(longest, *lengths)
+        lines = in_lines(piece, "lf")
+        for begin in range(0, len(lines), _CHUNK):
+            points = code_points(lines[begin : begin + _CHUNK])
+            ends = np.flatnonzero(points == ord("\n"))
+            if ends.size:
+                longest = max(longest, unfinished + int(ends[0]), int(np.diff(ends).max(initial=1)) - 1)
+                unfinished = points.size - int(ends[-1]) - 1
+            else:
+                unfinished += points.size
+    longest = max(longest, unfinished)
     endings = {"\\n": num_lf, "\\r\\n": num_crlf, "\\r": num_cr}
     return LineStatistics(sum(endings.values()) + (unfinished > 0), longest, endings)
 
@@ -302,7 +290,7 @@ def _character_problems(text: Text, counts: dict[str, int]) -> list[str]:
                 "learn to write it: use the original file."
             ).format(number=num_lost)
         )
-    num_mangled = sum(1 for piece in _overlapping(text) for _ in _MANGLED.finditer(piece))
+    num_mangled = _mangled(text) if any(map(counts.get, "ÂÃâ")) else 0
     if num_mangled >= _FEW_MANGLED:
         problems.append(
             N_(
@@ -313,12 +301,14 @@ def _character_problems(text: Text, counts: dict[str, int]) -> list[str]:
     return problems + _normal_form_problems(text, counts)
 
 
-def _overlapping(text: Text) -> Iterator[str]:
-    """The pieces of a text, each preceded by the last character of the previous one, so that no pair is missed."""
-    before = ""
+def _mangled(text: Text) -> int:
+    """Places that look like UTF-8 decoded as Latin-1: “Â” or “Ã” before U+0080 to U+00BF, or “â€”."""
+    number, before = 0, b""
     for piece in pieces(text):
-        yield before + piece
-        before = piece[-1:]
+        data = before + piece.encode("utf-8", "surrogatepass")
+        number += sum(map(data.count, _MANGLED))
+        before = piece[-1:].encode("utf-8", "surrogatepass")
+    return number
 
 
 def _is_control(character: str) -> bool:
@@ -406,83 +396,3 @@ def _duplicate_problems(duplicates: Duplicates) -> list[str]:
             "documents and boilerplate."
         ).format(share=duplicates.share, length=duplicates.length, example=label_text(duplicates.example))
     ]
-
-
-def duplicates_across(text: Text, blocks: Mapping[str, Blocks], length: int = 60) -> Duplicates:
-    """Compare the windows of the test split with those of the training split, by 64-bit hashes.
-
-    Windows stay within runs of adjacent blocks of their split. A test split of more than about a million characters is
-    sampled at evenly spaced windows.
-
-    Args:
-        text: the whole text.
-        blocks: split -> its blocks, from `split_corpus`.
-        length: characters of a window.
-    """
-    runs = {split: [(run[0][0], run[-1][1]) for run in blocks[split].runs()] for split in ("train", "test")}
-    starts, hashes = _spaced_windows(text, runs["test"], length)
-    distinct, inverse = np.unique(hashes, return_inverse=True)
-    found = np.zeros(distinct.size, dtype=bool)
-    maybe = np.zeros(1 << _FILTER_BITS, dtype=bool)
-    maybe[_filter_index(distinct)] = True
-    for begin, end in _chunks(runs["train"], length):
-        train = window_hashes(text[begin:end], length)
-        # The table rejects nearly all training windows; only the rest are searched for.
-        train = train[maybe[_filter_index(train)]]
-        place = np.minimum(np.searchsorted(distinct, train), max(distinct.size - 1, 0))
-        found[place[distinct[place] == train]] = True
-    both = found[inverse]
-    if not both.any():
-        return Duplicates(length, 0.0, "")
-    first = int(starts[both.argmax()])
-    return Duplicates(length, float(both.mean()), text[first : first + length])
-
-
-def _spaced_windows(text: Text, runs: list[tuple[int, int]], length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Offsets and hashes of the windows of these runs: all, or evenly spaced ones if there are too many."""
-    total = sum(max(0, end - begin - length + 1) for begin, end in runs)
-    stride, passed = -(-total // _MAX_WINDOWS) or 1, 0
-    starts, hashes = list[np.ndarray](), list[np.ndarray]()
-    for begin, end in _chunks(runs, length):
-        found = window_hashes(text[begin:end], length)
-        first = -passed % stride
-        starts.append(np.arange(begin + first, begin + found.size, stride))
-        hashes.append(found[first::stride])
-        passed += found.size
-    return _concatenate(starts), _concatenate(hashes).astype(np.uint64)
-
-
-def window_hashes(text: str, length: int) -> np.ndarray:
-    """A 64-bit polynomial hash of every window of `length` characters, 1-d uint64, indexed by first character.
-
-    Hashes of windows are combined from hashes of pieces whose lengths are powers of two, which takes
-    O(characters · log length) operations.
-    """
-    piece = (code_points(text).astype(np.uint64) + np.uint64(1)) * np.uint64(_BASE)
-    piece ^= piece >> np.uint64(29)
-    size, whole, done = 1, np.zeros(piece.size + 1, dtype=np.uint64), 0
-    while size <= length:
-        if length & size:
-            whole, done = _joined(whole, done, piece, size), done + size
-        piece, size = _joined(piece, size, piece, size), 2 * size
-    return whole
-
-
-def _joined(left: np.ndarray, left_size: int, right: np.ndarray, right_size: int) -> np.ndarray:
-    """Hashes of windows that consist of a left and a right piece."""
-    count = max(min(left.size, right.size - left_size), 0)
-    shift = np.uint64(pow(_BASE, right_size, 1 << 64))
-    return left[:count] * shift + right[left_size : left_size + count]
-
-
-def _filter_index(hashes: np.ndarray) -> np.ndarray:
-    return hashes >> np.uint64(64 - _FILTER_BITS)
-
-
-def _chunks(runs: list[tuple[int, int]], length: int) -> list[tuple[int, int]]:
-    """Runs cut into chunks of bounded size that overlap by `length` - 1 characters."""
-    return [(at, min(at + _CHUNK + length - 1, end)) for begin, end in runs for at in range(begin, end, _CHUNK)]
-
-
-def _concatenate(arrays: list[np.ndarray]) -> np.ndarray:
-    return np.concatenate(arrays) if arrays else np.zeros(0, dtype=np.int64)

@@ -6,7 +6,8 @@ byte's offset, and so is a file in another format than plain text. A leading byt
 Nothing else changes, and every change is recorded in a note. NUL and other control characters are kept.
 
 A UTF-8 file of more than LONG bytes stays on disk and is read piece by piece; its licence is not stripped. A field of
-JSON lines, and the files of a folder, are read into memory.
+JSON lines is read into memory. Of a folder with more than LONG bytes of text, the rest
+is read again file by file whenever it is needed.
 """
 
 import hashlib
@@ -14,7 +15,7 @@ import os
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
@@ -24,7 +25,7 @@ from vitral.core.language import N_, _
 from vitral.data.config import CorpusConfig
 from vitral.data.encodings import SAMPLE, guess, is_utf8, sample_around, unmarked_utf
 from vitral.data.formats import foreign_format
-from vitral.data.long_texts import PIECE, LongText, Text, in_lines
+from vitral.data.long_texts import PIECE, FileText, LongText, Text, in_lines, pieces
 from vitral.data.opening import all_of, changed, opened, shown, stamp_of
 from vitral.data.records import SUFFIXES, field_of_lines, text_fields
 
@@ -138,6 +139,25 @@ def read_file(file: BinaryIO, path: Path, reading: Reading = AS_UTF8) -> Documen
     _refuse_other_formats(file.read(SAMPLE), where, reading)
     file.seek(0)
     return _survey(file, path, reading.newlines) if reading.field is None else _records(file, where, reading)
+
+
+def on_disk(document: Document, path: Path, reading: Reading, stamp: tuple[int, int]) -> Document:
+    """A file's text without its characters in memory: they are read again whenever they are needed.
+
+    Args:
+        document: the file as it was read.
+        path: the file.
+        reading: how it was read.
+        stamp: its size and modification time then.
+    """
+
+    def read() -> str:
+        with opened(path, N_("{path}: can no longer be read ({reason})")) as file:
+            if stamp_of(file.fileno()) != stamp:
+                raise changed(path)
+            return "".join(pieces(read_file(file, path, reading).text))
+
+    return replace(document, text=FileText(read, len(document.text))) if isinstance(document.text, str) else document
 
 
 def _survey(file: BinaryIO, path: Path, newlines: str) -> Document:

@@ -29,7 +29,7 @@ from vitral.data.alphabet import (
 from vitral.data.byte_pairs import BPETokenizer, learn_merges
 from vitral.data.config import MOST_SPECIAL, BPEConfig, CorpusConfig, FileConfig
 from vitral.data.file_tokenizer import FileTokenizer
-from vitral.data.long_texts import Text
+from vitral.data.long_texts import LongText, Text, pieces
 from vitral.data.special_tokens import alphabet_counts, between_special_tokens, special_pattern
 
 _CHUNK = 1 << 17
@@ -391,8 +391,9 @@ def build_tokenizer(config: CorpusConfig, text: Text, training_blocks: Sequence[
     Raises:
         UsageError: the text is empty, or contains a lone surrogate.
     """
-    if isinstance(text, str):  # a long text comes from valid UTF-8 and has no lone surrogates
-        utf8(text)
+    if not isinstance(text, LongText):  # of valid UTF-8, so without lone surrogates
+        for piece in pieces(text):
+            utf8(piece)
     if not len(text):
         raise UsageError("the text is empty: there is nothing to build a tokenizer from")
     kind, specials = config.tokenizer, config.specials or ()

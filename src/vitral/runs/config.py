@@ -162,6 +162,7 @@ class TrainingConfig(Config):
         steps: number of optimizer steps.
         batch_size: windows per batch.
         accumulation: batches whose gradients are averaged into one step.
+        windows: "random": any windows, all equally likely; "shuffled": consecutive ones in passes, each once in a pass.
         objective: "next-token", or {name = "masked", rate = 0.15} for masked language modelling.
         optimizer: its kind and hyperparameters; or an own one, with its learning_rate and settings.
         schedule: the learning rate schedule.
@@ -190,6 +191,7 @@ class TrainingConfig(Config):
     steps: Steps = 1200
     batch_size: Annotated[int, Field(ge=1, le=2**20)] = 64
     accumulation: Annotated[int, Field(ge=1, le=2**20)] = 1
+    windows: Literal["random", "shuffled"] = "random"
     objective: Objective = "next-token"
     optimizer: OptimizerConfig = AdamWConfig()
     schedule: ScheduleConfig = ScheduleConfig()

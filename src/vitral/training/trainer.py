@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.data import Dataset
-from vitral.data.batches import Batches
+from vitral.data.batches import Batches, ShuffledBatches, Split
 from vitral.evaluation import NgramBaselines, training_text
 from vitral.evaluation.copying import MOST_SEARCHED
 from vitral.model import Transformer
@@ -148,12 +148,7 @@ class Trainer:
 
     def __post_init__(self) -> None:
         """Build the batches and, for the masked objective, the masking; both may refuse the text or tokenizer."""
-        self.batches = Batches(
-            self.dataset.splits["train"],
-            context_length=self.config.model.context_length,
-            batch_size=self.config.training.batch_size,
-            seed=self.config.seed,
-        )
+        self.batches = batches_of(self.config, self.dataset.splits["train"])
         if self.identity is None:
             self.identity = new_identity(self.config, self.dataset.describe(), self.dataset.tokenizer.plain())
         self.masking = masking_of(self.config.training.objective, self.dataset.tokenizer)
@@ -257,6 +252,15 @@ class Trainer:
         """Add the hash of a new JSON file to the identity, which the next checkpoint seals."""
         documents = {**self.identity.documents, f"{name}.json": document_hash(document)}
         self.identity = self.identity.model_copy(update={"documents": documents})
+
+
+def batches_of(config: RunConfig, split: Split) -> Batches | ShuffledBatches:
+    """The training batches of a run."""
+    training = config.training
+    sizes = {"context_length": config.model.context_length, "batch_size": training.batch_size, "seed": config.seed}
+    if training.windows == "shuffled":
+        return ShuffledBatches(split, accumulation=training.accumulation, **sizes)
+    return Batches(split, **sizes)
 
 
 def link(chain: str, inputs: Tensor, targets: Tensor) -> str:

@@ -1,0 +1,179 @@
+"""How much of the test split also occurs in the training split, found by hashes of windows."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from jaxtyping import Bool, Int, UInt64
+
+from vitral.core.machine import cores
+from vitral.data.alphabet import code_points
+from vitral.data.long_texts import Text
+from vitral.data.split import Blocks
+
+_BASE = 0x9E3779B97F4A7C15
+_FILTER_BITS = 24
+_CHUNK = 1 << 20
+_MOST_WINDOWS = 1 << 20
+_FEW = 1000
+"""With fewer distinct windows than this, those below a bound are too few to stand for all."""
+_LARGEST = (1 << 64) - 1
+_BEGINNING = 16
+"""Characters of a window that decide whether it is compared."""
+
+Found = TypeVar("Found")
+Hashes = UInt64[np.ndarray, " windows"]
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Windows of the test split that also occur in the training split.
+
+    Attributes:
+        length: characters of a window.
+        share: share of the test windows that occur in the training split, 0 to 1.
+        example: the first such window, or empty.
+    """
+
+    length: int
+    share: float
+    example: str
+
+
+def duplicates_across(text: Text, blocks: Mapping[str, Blocks], length: int = 60) -> Duplicates:
+    """Compare the windows of the test split with those of the training split, by 64-bit hashes.
+
+    Windows stay within runs of adjacent blocks of their split. Of a test split of more than about a million characters,
+    only the windows whose beginning has a hash below a bound are compared, so that most training windows need neither a
+    hash nor a search. Where a text repeats itself so much that these are few, evenly spaced windows are compared with
+    all.
+
+    Args:
+        text: the whole text.
+        blocks: split -> its blocks, from `split_corpus`.
+        length: characters of a window.
+    """
+    windows = {split: _Windows(text, blocks[split], length) for split in ("train", "test")}
+    test, stride = windows["test"], -(-windows["test"].total // _MOST_WINDOWS) or 1
+    bound = _LARGEST // stride
+    starts, hashes = test.below(bound)
+    if stride > 1 and np.unique(hashes).size < _FEW:
+        bound = _LARGEST
+        starts, hashes = test.spaced(stride)
+    distinct, inverse = np.unique(hashes, return_inverse=True)
+    both = _occurring(distinct, windows["train"], bound)[inverse]
+    if not both.any():
+        return Duplicates(length, 0.0, "")
+    first = int(starts[both.argmax()])
+    return Duplicates(length, float(both.mean()), text[first : first + length])
+
+
+class _Windows:
+    """The windows of one split."""
+
+    def __init__(self, text: Text, blocks: Blocks, length: int) -> None:
+        self.text, self.length = text, length
+        self.runs = [(run[0][0], run[-1][1]) for run in blocks.runs()]
+        self.total = sum(max(0, end - begin - length + 1) for begin, end in self.runs)
+
+    def below(self, bound: int) -> tuple[Int[np.ndarray, " windows"], Hashes]:
+        """Offsets and hashes of the windows whose beginning has a hash of at most this."""
+        chosen = list(self.each(lambda text: window_hashes_below(bound, text, self.length)))
+        starts = [begin + places for begin, (places, _) in chosen]
+        return _in_order(starts, np.int64), _in_order([hashes for _, (_, hashes) in chosen], np.uint64)
+
+    def spaced(self, stride: int) -> tuple[Int[np.ndarray, " windows"], Hashes]:
+        """Offsets and hashes of evenly spaced windows."""
+        starts, chosen, passed = list[np.ndarray](), list[np.ndarray](), 0
+        for begin, hashes in self.each(lambda text: window_hashes(text, self.length)):
+            first = -passed % stride
+            starts.append(np.arange(begin + first, begin + hashes.size, stride))
+            chosen.append(hashes[first::stride])
+            passed += hashes.size
+        return _in_order(starts, np.int64), _in_order(chosen, np.uint64)
+
+    def each(self, look: Callable[[str], Found]) -> Iterator[tuple[int, Found]]:
+        """What `look` finds in each chunk, in order, with the chunk's offset; all cores look, one thread reads."""
+        waiting = deque[tuple[int, Future[Found]]]()
+        with ThreadPoolExecutor(threads := cores()) as pool:
+            for begin, end in _chunks(self.runs, self.length):
+                waiting.append((begin, pool.submit(look, self.text[begin:end])))
+                if len(waiting) > 2 * threads:
+                    at, found = waiting.popleft()
+                    yield at, found.result()
+            yield from ((at, found.result()) for at, found in waiting)
+
+
+def _occurring(distinct: Hashes, train: _Windows, bound: int) -> Bool[np.ndarray, " windows"]:
+    """Which of these hashes are hashes of training windows."""
+    maybe = np.zeros(1 << _FILTER_BITS, dtype=bool)
+    maybe[_filter_index(distinct)] = True
+
+    def found_in(text: str) -> Int[np.ndarray, " found"]:
+        hashes = window_hashes_below(bound, text, train.length)[1]
+        hashes = hashes[maybe[_filter_index(hashes)]]  # the table rejects most; only the rest are searched for
+        place = np.minimum(np.searchsorted(distinct, hashes), max(distinct.size - 1, 0))
+        return place[distinct[place] == hashes]
+
+    found = np.zeros(distinct.size, dtype=bool)
+    for _, places in train.each(found_in):
+        found[places] = True
+    return found
+
+
+def window_hashes(text: str, length: int) -> Hashes:
+    """A 64-bit polynomial hash of every window of `length` characters, indexed by first character.
+
+    Hashes of windows are combined from hashes of pieces whose lengths are powers of two, which takes
+    O(characters · log length) operations.
+    """
+    piece = _mixed(text)
+    size, whole, done = 1, np.zeros(piece.size + 1, dtype=np.uint64), 0
+    while size <= length:
+        if length & size:
+            whole, done = _joined(whole, done, piece, size), done + size
+        piece, size = _joined(piece, size, piece, size), 2 * size
+    return whole
+
+
+def window_hashes_below(bound: int, text: str, length: int) -> tuple[Int[np.ndarray, " chosen"], Hashes]:
+    """First characters and hashes, as of `window_hashes`, of the windows whose beginning has a hash of at most this."""
+    if bound == _LARGEST:
+        hashes = window_hashes(text, length)
+        return np.arange(hashes.size), hashes
+    beginnings = window_hashes(text, min(length, _BEGINNING))[: max(0, len(text) - length + 1)]
+    places = np.flatnonzero(beginnings <= np.uint64(bound))
+    values, hashes = _mixed(text), np.zeros(places.size, dtype=np.uint64)
+    for each in range(length):
+        hashes *= np.uint64(_BASE)
+        hashes += values[places + each]
+    return places, hashes
+
+
+def _mixed(text: str) -> Hashes:
+    """One number for each character."""
+    values = (code_points(text).astype(np.uint64) + np.uint64(1)) * np.uint64(_BASE)
+    return values ^ (values >> np.uint64(29))
+
+
+def _joined(left: np.ndarray, left_size: int, right: np.ndarray, right_size: int) -> np.ndarray:
+    """Hashes of windows that consist of a left and a right piece."""
+    count = max(min(left.size, right.size - left_size), 0)
+    shift = np.uint64(pow(_BASE, right_size, 1 << 64))
+    return left[:count] * shift + right[left_size : left_size + count]
+
+
+def _filter_index(hashes: np.ndarray) -> np.ndarray:
+    return hashes >> np.uint64(64 - _FILTER_BITS)
+
+
+def _chunks(runs: list[tuple[int, int]], length: int) -> list[tuple[int, int]]:
+    """Runs cut into chunks of bounded size that overlap by `length` - 1 characters."""
+    return [(at, min(at + _CHUNK + length - 1, end)) for begin, end in runs for at in range(begin, end, _CHUNK)]
+
+
+def _in_order(arrays: list[np.ndarray], dtype: type[np.generic]) -> np.ndarray:
+    return np.concatenate(arrays) if arrays else np.zeros(0, dtype=dtype)
