@@ -198,7 +198,8 @@ const told = (each) => each && [String(each.value), each.is, each.expression && 
 for (let spot of cells(2))
   for (let depth = 0; depth < 12; depth++) {
     const [whole, part] = [sheet.open(spot), fetched(spot)];
-    if (JSON.stringify(told(whole)) !== JSON.stringify(told(part))) throw new Error(JSON.stringify([spot, told(whole), told(part)]));
+    const both = [whole, part].map((each) => JSON.stringify(told(each)));
+    if (both[0] !== both[1]) throw new Error([JSON.stringify(spot), ...both].join(" "));
     const ways = whole.expression ? openable(whole.expression) : [];
     if (!ways.length) break;
     spot = leads(spot, ways[draw(ways.length)]);

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from browser import needs_chromium
@@ -112,7 +114,7 @@ def test_a_page_that_is_reloaded_opens_again_and_no_other_tab_does(run: Path, po
         field = page.locator("textarea, input[type=text]").first
         field.fill(TEXT)
         page.locator(f"h1:has-text({TEXT[-3:]!r})").wait_for()
-        page.wait_for_url(re.compile("#.*text="))
+        page.wait_for_url(re.compile("[#&]text=abc"))
         page.reload()
         page.locator(f"h1:has-text({TEXT[-3:]!r})").wait_for()
         assert SECRET not in page.url
@@ -164,6 +166,52 @@ def test_a_tokenizer_that_no_page_carries_is_the_server_s(port: int, windows, tm
             page.wait_for_function("(ids) => String(vitralPage.ids.value) === String(ids)", arg=ids)
             page.wait_for_function("(ids) => String(vitralPage.shown.value?.ids ?? []) === String(ids)", arg=ids)
             assert (page.get_by_text("never seen").count() > 0) == ("é" in text)
+
+
+WAY = ("masked", "scaled", "scores", "attn.q", "attn_norm", "resid_pre", "embed", "token_embedding.weight")
+OPENED = """() => ({
+  python: document.querySelector("#figure-numbers .receipt:not(.command)").textContent,
+  value: Number(document.querySelector("#opened .equation").dataset.value),
+})"""
+
+
+def test_any_number_opens_down_to_a_parameter_and_its_python_line_gives_it(run: Path, port: int, windows) -> None:
+    loaded = vitral.load(run)
+    with serving(port, run) as address:
+        page = windows()
+        page.goto(f"{address}&text={quote(TEXT[:3])}")
+        page.locator("#opened .equation .cell").first.wait_for()
+        for depth, wanted in enumerate(WAY):
+            page.locator(f'#opened .equation .cell[aria-label*="{wanted}["]').first.focus()
+            page.keyboard.press("Enter")
+            page.wait_for_function("(n) => document.querySelectorAll('#opened .trail li').length === n", arg=depth + 2)
+            page.locator(f'#opened .trail b:has-text("{wanted}[")').wait_for()
+            found = page.evaluate(OPENED)
+            value = float(eval(found["python"], {"run": loaded}))
+            assert found["value"] == pytest.approx(value, rel=1e-5, abs=1e-5), found["python"]
+        page.wait_for_url(re.compile(r"[#&]o=.*token_embedding"))
+        shown = page.locator("#opened .trail").text_content()
+        page.reload()
+        page.wait_for_function("(shown) => document.querySelector('#opened .trail')?.textContent === shown", arg=shown)
+
+
+@pytest.mark.parametrize("cell", ["logits:0.2.5", "blocks.1.mlp.out:0.1.3", "blocks.0.attn.z:0.1.2.0"])
+def test_the_printed_lines_give_the_number_that_is_shown(cell: str, run: Path, port: int, windows) -> None:
+    name, _, index = cell.partition(":")
+    with serving(port, run) as address:
+        page = windows()
+        page.goto(f"{address}&text={quote(TEXT[:3])}&o={cell}")
+        page.locator(f"#figure-numbers .receipt:has-text('\"{name}\"')").first.wait_for()
+        page.locator("#opened .equation .cell").first.wait_for()
+        found = page.evaluate(OPENED)
+        told = page.locator("#opened .receipt.command").text_content()
+    value = vitral.load(run).trace(TEXT[:3], [name])[name][tuple(map(int, index.split(".")))]
+    assert float(eval(found["python"], {"run": vitral.load(run)})) == value
+    assert found["value"] == pytest.approx(float(value), rel=1e-6)
+    command = [str(run) if each == run.name else each for each in shlex.split(told)]
+    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"{abs(float(value)):.3f}" in done.stdout
 
 
 def test_a_page_without_a_token_says_where_it_is(run: Path, port: int, windows) -> None:

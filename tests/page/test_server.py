@@ -115,7 +115,7 @@ STRANGERS = [
 def test_strangers_get_nothing(headers: dict[str, str], status: int, page: TestClient) -> None:
     for path in ("/runs", "/words"):
         refused(page.get(path, headers=headers), status)
-    for path in ("/about", "/encode", "/trace", "/next"):
+    for path in ("/about", "/anatomy", "/encode", "/next", "/numbers", "/trace"):
         refused(page.post(path, json={}, headers=headers), status)
     if status == 403 and "sec-fetch-site" not in headers:
         refused(page.get("/", headers=headers), 403)
@@ -201,6 +201,20 @@ def test_a_sentence_is_computed_once_for_all_that_is_asked_of_it(run: Path, monk
         assert len(computed) == 1
         page.post("/trace", json={"ids": [1, 2], "names": ["blocks.0.attn.q"]})
         assert len(computed) == 2
+
+
+def test_the_graph_has_no_numbers_and_each_can_be_had(run: Path, page: TestClient) -> None:
+    model = vitral.load(run).model
+    graph = page.post("/anatomy", json={}).json()
+    assert set(graph["outputs"]) == set(model.activation_names)
+    names = [each["name"] for each in graph["constants"]]
+    assert "token_embedding.weight" in names
+    cells: dict[str, Any] = dict.fromkeys(names[1:]) | {names[0]: [1, 0]}
+    found = tensors(page.post("/numbers", json={"cells": cells}))
+    truth = model.state_dict()
+    for name in set(names[1:]) & set(truth):
+        assert torch.equal(found[name], truth[name].flatten().float())
+    assert torch.equal(found[names[0]], truth[names[0]].flatten()[[1, 0]])
 
 
 def test_the_tokens_of_any_text(page: TestClient) -> None:
@@ -304,6 +318,11 @@ BROKEN: list[tuple[str, Any, int]] = [
     ("/next", {"ids": [1], "numbers": [0.5], "edits": [{"at": "embed", "do": "zero", "positions": [3]}]}, 422),
     ("/about", {"run": -1}, 422),
     ("/about", {"run": True}, 422),
+    ("/numbers", {}, 422),
+    ("/numbers", {"cells": {"nothing": [0]}}, 422),
+    ("/numbers", {"cells": {"token_embedding.weight": [-1]}}, 422),
+    ("/numbers", {"cells": {"token_embedding.weight": [10**9]}}, 422),
+    ("/anatomy", {"ids": [1]}, 422),
     ("/encode", {}, 422),
     ("/encode", {"text": 3}, 422),
     ("/encode", {"text": "a", "run": 1}, 404),

@@ -3,16 +3,19 @@
 
 import { Cells, readOff, surprise, Surprise } from "./compute/readings";
 import { row } from "./rows";
-import { About, LENS, RATED, READ, Values, atPosition } from "./source";
+import { About, LENS, RATED, READ, Tensor, Values, atPosition } from "./source";
 
 /** The logits of the lens, and all other numbers of a sentence, up to which everything is asked for. */
 const [MOST_READ, MOST_NUMBERS] = [2 ** 20, 2 ** 22];
+const MOST_PARAMETERS = 2e7;
 const STEPS = ["scores", "scaled", "masked"];
 
 const lensOf = (about: About, time: number): number => (about.stream.length + about.contributions.length) * time * about.vocabulary;
 /** About how many numbers all named values have: four maps of each head, and fourteen vectors of each token. */
 const numbersOf = (about: About, time: number): number => about.layers * time * (4 * about.heads * time + 14 * about.d_model);
 
+/** Whether the arithmetic of the model is read only when a cell is opened: in a large model that takes seconds. */
+export const isSlow = (about: About): boolean => about.parameters > MOST_PARAMETERS;
 /** Whether the lens reads one position; the others come when nobody types. */
 export const isNarrow = (about: About, time: number): boolean => lensOf(about, time) > MOST_READ;
 /** Whether the page asks for what it shows only, so that another position or block is another question. */
@@ -44,6 +47,9 @@ export function rowOf(values: Values, name: string, position: number): Float32Ar
   return alone ? alone.data : row(values[name], 0, position);
 }
 
+/** What was read off, for the panes that show the same. */
+const known = new WeakMap<Tensor, ReturnType<typeof readOff>>();
+
 /** At each position the most probable token of a stream's logits, or of `logits`; −1 where nobody has asked. */
 export function saidBy(values: Values, name: string, time: number, position: number): { ids: Int32Array; shares: Float64Array } {
   const logits = name === "logits" ? name : LENS + name;
@@ -53,7 +59,8 @@ export function saidBy(values: Values, name: string, time: number, position: num
   for (let place = 0; pairs && place < time; place++) [ids[place], shares[place]] = [pairs[2 * place], pairs[2 * place + 1]];
   const alone = values[atPosition(logits, position)];
   if (alone) {
-    const here = readOff(alone);
+    const here = known.get(alone) ?? readOff(alone);
+    known.set(alone, here);
     [ids[position], shares[position]] = [here.ids[0], here.shares[0]];
   }
   return { ids, shares };

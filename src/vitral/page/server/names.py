@@ -145,8 +145,10 @@ def rated(logits: Float[Tensor, "1 time vocab"], ids: Sequence[int]) -> Float[Te
         told: Int[Tensor, " time"] = torch.tensor(ids[1:], device=logits.device)
         rows = logits[0, :-1]
         own = rows.gather(1, told[:, None])
-        before = torch.arange(rows.shape[1], device=rows.device)[None] < told[:, None]
-        above = (rows > own) | ((rows == own) & before)
+        above, equal = torch.count_nonzero(rows > own, dim=-1), rows == own
+        if torch.count_nonzero(equal) > len(told):
+            before = torch.arange(rows.shape[1], device=rows.device)[None] < told[:, None]
+            above = above + torch.count_nonzero(equal & before, dim=-1)
         found[0, 1:, 0] = rows.logsumexp(dim=-1) - own[:, 0]
-        found[0, 1:, 1] = 1 + above.sum(dim=-1)
+        found[0, 1:, 1] = 1 + above
     return found

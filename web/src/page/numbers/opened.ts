@@ -4,7 +4,7 @@ import { batch, computed, effect, signal } from "@preact/signals";
 import type { Edit, Source, Values } from "../source";
 import { block, fault, head, position, shown, source, trail } from "../state";
 import { largest, row } from "../rows";
-import { rowOf } from "../wanted";
+import { isSlow, rowOf } from "../wanted";
 import { Anatomy, Needed, Opened, Sheet, Spot } from "./opening";
 
 /** Places of the sentence that the pointed number is of. */
@@ -17,9 +17,15 @@ const more = signal<{ ids: readonly number[]; edits: readonly Edit[]; values: Va
 /** Counts numbers that were fetched, so that what is open is read again. */
 const fetched = signal(0);
 
+/** Whether the arithmetic waits for somebody who opens a cell. */
+export const isWaiting = computed(() => Boolean(source.value?.about.served && isSlow(source.value.about) && !trail.value.length));
+
+let owner: Source | null = null;
 effect(() => {
   const from = source.value;
-  batch(() => ((anatomy.value = null), (closed.value = "")));
+  if (from !== owner) batch(() => ((anatomy.value = null), (closed.value = "")));
+  owner = from;
+  if (isWaiting.value || anatomy.peek()) return;
   from?.anatomy?.().then(
     (found) => source.peek() === from && (anatomy.value = found),
     (error: unknown) => source.peek() === from && (closed.value = error instanceof Error ? error.message : String(error)),
