@@ -85,15 +85,17 @@ export class Line {
   async ask<Read>(path: string, read: (answer: Response) => Read | Promise<Read>, body?: unknown, stop?: AbortSignal): Promise<Read> {
     const own = ++this.last;
     for (let wait = FIRST_WAIT; ; wait = Math.min(2 * wait, LONGEST_WAIT)) {
+      const { token } = this;
       try {
         const answer = await fetch(path, {
           method: body === undefined ? "GET" : "POST",
-          headers: { "x-vitral-token": this.token, ...(body === undefined ? {} : { "content-type": "application/json" }) },
+          headers: { "x-vitral-token": token, ...(body === undefined ? {} : { "content-type": "application/json" }) },
           body: body === undefined ? undefined : JSON.stringify(body),
           credentials: "omit",
           cache: "no-store",
           signal: stop,
         });
+        if (answer.status === 401 && token !== this.token) continue; // the token was renewed meanwhile
         connection.value = answer.status === 401 ? "stranger" : "here";
         if (answer.status === 401) kept(null);
         if (answer.ok) return await read(answer);
