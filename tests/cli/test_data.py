@@ -74,9 +74,16 @@ TINY = [
 ]
 
 
+FORECAST = ["fast", "--gpus", "2", "--measure", "--vocabulary", "11", *TINY, "--set", "training.accumulation=2"]
+
+
 def command_line(command: str, trained: Path) -> list[str]:
-    run, told = str(trained), {"count": ["fast"], "corpus": ["sample"], "list": [], "check": ["life-is-awesome"]}
+    run, told = (
+        str(trained),
+        {"count": ["fast"], "corpus": ["sample"], "list": [], "check": ["life-is-awesome"]},
+    )
     told |= {"evaluate": [run], "generate": [run, "--max-tokens", "3"], "doctor": [run]}
+    told |= {"forecast": FORECAST}
     told |= {"inspect": [run, "--text", "a light"]}
     told |= {"list runs": [run], "compare": [run, str(shutil.copytree(trained, "copy")), "--max-tokens", "3"]}
     told |= {"explain": [run, "--text", "To"], "bundle": [run, "--no-ablations"]}

@@ -15,6 +15,7 @@ from vitral.lab.before_training import count, survey
 from vitral.lab.checkups import doctor
 from vitral.lab.configuration import Preset, configure, presets
 from vitral.lab.experiments import DemoPage, demo, study
+from vitral.lab.forecasting import forecast
 from vitral.lab.grading import grade
 from vitral.lab.inspected import Inspection
 from vitral.lab.interchange import export, import_
@@ -68,6 +69,7 @@ __all__ = [
     "exercise",
     "explain",
     "export",
+    "forecast",
     "free_folder",
     "generate",
     "grade",

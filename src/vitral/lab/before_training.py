@@ -89,12 +89,30 @@ def count(
     Raises:
         UsageError: an invalid configuration, or its text cannot be read.
     """
+    of_text = {"corpus": corpus, "vocabulary": vocabulary, "tokenizer": tokenizer}
+    return ModelCount.of(*configured(start, minutes=minutes, context=context, **of_text, **overrides))
+
+
+def configured(
+    start: str | Path | Run,
+    *,
+    corpus: str | Path | Mapping[str, Any] | None = None,
+    vocabulary: Count | None = None,
+    minutes: Finite | None = None,
+    tokenizer: str | None = None,
+    context: Count | None = None,
+    **overrides: Any,
+) -> tuple[str, RunConfig, int, tuple[str, ...]]:
+    """Name, configuration and vocabulary of what `count` and `forecast` are asked about, and lines of advice.
+
+    Args and errors are those of `count`.
+    """
     name = str(start.path) if isinstance(start, Run) else text(start)
     if isinstance(start, Run) or is_run(name):
         chosen = {"corpus": corpus, "vocabulary": vocabulary, "minutes": minutes}
         refuse_choices(name, **chosen, tokenizer=tokenizer, context=context, **overrides)
         run = start if isinstance(start, Run) else load_run(Path(name))
-        return ModelCount.of(name, run.sealed.config, run.tokenizer.vocab_size)
+        return name, run.sealed.config, run.tokenizer.vocab_size, ()
     known = presets()
     layers = [text_layer(overrides), pinned(tokenizer, context), overrides]
     plan = plan_run(name, corpus=text(corpus), minutes=minutes, overrides=layers)
@@ -102,8 +120,8 @@ def count(
         dataset = plan.dataset()
         fitted = plan.fitted(dataset)
         advice = (*plan.text.lines, *fitted.notes)
-        return ModelCount.of(name, fitted.config, vocabulary or dataset.tokenizer.vocab_size, advice)
+        return name, fitted.config, vocabulary or dataset.tokenizer.vocab_size, advice
     if vocabulary is None:
         nominal = corpus is None and tokenizer is None and name in known
         vocabulary = known[name].vocabulary if nominal else plan.dataset().tokenizer.vocab_size
-    return ModelCount.of(name, plan.config, vocabulary)
+    return name, plan.config, vocabulary, ()

@@ -93,7 +93,8 @@ def calm_tied_head(embedding: Tensor, std: float, last_norm: nn.Module | None, a
     largest = min(math.log1p(vocab_size / 30), math.sqrt(d_model) / 4)
     gain = getattr(last_norm, "weight", None)
     with torch.no_grad():
-        if isinstance(gain, nn.Parameter) and gain.shape == (d_model,) and bool(gain.eq(1).all()):
+        ours = isinstance(last_norm, nn.LayerNorm | nn.RMSNorm)  # begins at 1, also where numbers cannot be looked at
+        if isinstance(gain, nn.Parameter) and gain.shape == (d_model,) and (ours or bool(gain.eq(1).all())):
             gain.fill_(min(1.0, largest / (d_model * std)))
         elif last_norm is not None:  # one of the user's: it is taken to give numbers of size 1
             embedding.mul_(min(1.0, largest / (d_model * std)))

@@ -90,9 +90,10 @@ class Rotary(Positions):
         super().__init__()
         self.rotation = config.rotary or ROTARY
         self.register_buffer("turns", turns(0, config.context_length, config.d_head, self.rotation), persistent=False)
-        partner = partners(config.d_head, self.rotation)
-        is_roll = torch.equal(partner, torch.arange(config.d_head).roll(config.d_head // 2))
-        self.register_buffer("partner", None if is_roll else partner, persistent=False)
+        width = self.rotation.width(config.d_head)
+        is_roll = width == config.d_head and (self.rotation.pairing == "halves" or width == 2)
+        partner = None if is_roll else partners(config.d_head, self.rotation)
+        self.register_buffer("partner", partner, persistent=False)
 
     turns: Tensor
     partner: Tensor | None

@@ -147,15 +147,15 @@ def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
             f"{number((costs.forward_flops + costs.backward_flops) * tokens + counted.optimizer_flops, '.3g')} FLOPs",
             _("{tokens:,} tokens", tokens=tokens),
         ),
-        (_("weights"), _bytes(costs.weight_bytes), _("4 bytes each")),
-        (_("gradients"), _bytes(costs.gradient_bytes), _("4 bytes each")),
-        (_("optimizer"), _bytes(costs.optimizer_bytes), _(_OPTIMIZERS.get(counted.optimizer, OWN_OPTIMIZER))),
+        (_("weights"), size_of(costs.weight_bytes), _("4 bytes each")),
+        (_("gradients"), size_of(costs.gradient_bytes), _("4 bytes each")),
+        (_("optimizer"), size_of(costs.optimizer_bytes), _(_OPTIMIZERS.get(counted.optimizer, OWN_OPTIMIZER))),
         (
             _("activations"),
-            _bytes(costs.activation_bytes),
+            size_of(costs.activation_bytes),
             _("estimate, for the backward pass of {tokens:,} tokens", tokens=tokens),
         ),
-        (_("cache"), _bytes(costs.cache_bytes), _(CACHED if counted.config.recurrence is None else STATES)),
+        (_("cache"), size_of(costs.cache_bytes), _(CACHED if counted.config.recurrence is None else STATES)),
     ]
 
 
@@ -167,7 +167,8 @@ def count_sections(counted: ModelCount) -> list[Section]:
     return [parameter_section(counted.rows), costs, *advice]
 
 
-def _bytes(count: int) -> str:
+def size_of(count: int) -> str:
+    """A number of bytes in its unit."""
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= size:
             return f"{number(count / size, '.2f')} {unit}"

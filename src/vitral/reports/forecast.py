@@ -1,0 +1,208 @@
+"""A training's needs before a machine is rented: memory, speed, hours, price, network and checkpoints."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from vitral.core.checked import checked
+from vitral.core.language import N_, _, number, retold
+from vitral.core.tables import Tabular
+from vitral.figures.html import page
+from vitral.figures.notebook import Shown, page_of
+from vitral.figures.plain import plain_text
+from vitral.figures.sections import Listing, Section, Table
+from vitral.figures.tables import Column, DataTable
+from vitral.reports.model import size_of
+
+UTILISATION = (0.32, 0.50)
+"""Share of the peak that training reaches with PyTorch's sharding on matrices of at least 1,600 columns.
+
+From published runs, by the formula of `vitral.model.cost`: torchtitan, Llama 3.1 8B on 8 H100, 5,762 tokens/s on each
+(0.337), compiled 6,667 (0.390), on 128 H100 6,514 (0.381); llm.c, 1,558 M parameters on 8 H100, 2.80 s for 1,048,576
+tokens (0.487); Megatron-LM's README, 0.41 to 0.48.
+"""
+WIDE = 1024
+"""Columns of a matrix below which published shares of the peak say nothing."""
+STORAGE = 1e9
+"""Bytes a second at which each machine is taken to write a checkpoint."""
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """A kind of accelerator.
+
+    Attributes:
+        kind: its short name.
+        name: its name.
+        flops: bfloat16 operations a second with dense matrices.
+        memory: bytes.
+        link: bytes a second to another in the same machine, one way.
+        network: bytes a second to another machine, one way.
+        per_node: accelerators in one machine.
+    """
+
+    kind: str
+    name: str
+    flops: float
+    memory: float
+    link: float
+    network: float
+    per_node: int
+
+
+@checked(first=True)
+@dataclass(frozen=True, repr=False)
+class Forecast(Shown, Tabular):
+    """What a training needs on machines that are not here. A range is (low, high).
+
+    Attributes:
+        name: of the preset or configuration.
+        vocab_size: tokens in the vocabulary.
+        parameters: of the model.
+        ranks: accelerators.
+        accelerator: their kind.
+        tokens: that the whole training reads.
+        tokens_per_step: of one step on all accelerators.
+        flops_per_token: operations of a training step, divided by its tokens.
+        tokens_per_second: on all accelerators together, a range.
+        hours: of the whole training, a range.
+        price: of the whole training, a range, in the unit of the price given; None without one.
+        memory: bytes of one accelerator at the peak of a step, by kind, `Total` among them.
+        network_bytes: that each accelerator sends in a step.
+        network_seconds: that these take where nothing else hides them.
+        step_seconds: of one step, a range.
+        checkpoint_bytes: weights and the optimizer's averages.
+        checkpoint_seconds: to write them, a gigabyte a second from each machine.
+        notes: what the numbers rest on, one sentence each.
+    """
+
+    name: str
+    vocab_size: int
+    parameters: int
+    ranks: int
+    accelerator: Accelerator
+    tokens: int
+    tokens_per_step: int
+    flops_per_token: float
+    tokens_per_second: tuple[float, float]
+    hours: tuple[float, float]
+    price: tuple[float, float] | None
+    memory: dict[str, int]
+    network_bytes: float
+    network_seconds: float
+    step_seconds: tuple[float, float]
+    checkpoint_bytes: int
+    checkpoint_seconds: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether a step fits into the memory of one accelerator."""
+        return self.memory["Total"] <= self.accelerator.memory
+
+    def plain(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return {**asdict(self), "fits": self.fits, "notes": list(self.notes)}
+
+    def __str__(self) -> str:
+        """The forecast as the command prints it."""
+        return plain_text(self.title, forecast_sections(self))
+
+    @property
+    def title(self) -> str:
+        """The heading."""
+        return _(
+            "Forecast for {name}: {parameters:,} parameters on {ranks} × {accelerator}",
+            name=self.name,
+            parameters=self.parameters,
+            ranks=self.ranks,
+            accelerator=self.accelerator.name,
+        )
+
+    def table(self) -> DataTable:
+        """The quantities, in a form to be written."""
+        columns = (
+            Column("quantity", N_("quantity"), _, is_prose=True),
+            Column("unit", N_("unit"), _, is_prose=True),
+            Column("low", N_("least"), lambda value: number(value, ".4g")),
+            Column("high", N_("most"), lambda value: number(value, ".4g")),
+        )
+        return DataTable(self.title, columns, self.records())
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row for each quantity: its least and its most."""
+        once = {
+            (N_("memory of one"), N_("bytes")): self.memory["Total"],
+            (N_("operations per token"), N_("FLOPs")): self.flops_per_token,
+            (N_("network"), N_("bytes per step")): self.network_bytes,
+            (N_("a checkpoint"), N_("bytes")): self.checkpoint_bytes,
+        }
+        ranges = {
+            (N_("tokens per second"), N_("tokens/s")): self.tokens_per_second,
+            (N_("training"), N_("hours")): self.hours,
+            **({} if self.price is None else {(N_("price"), N_("as given")): self.price}),
+        }
+        both = {**{key: (value, value) for key, value in once.items()}, **ranges}
+        keys = ("quantity", "unit", "low", "high")
+        return [dict(zip(keys, (*names, *values), strict=True)) for names, values in both.items()]
+
+
+@page_of.register
+def _forecast_page(forecast: Forecast) -> str:
+    return page(forecast.title, forecast_sections(forecast))
+
+
+def forecast_rows(forecast: Forecast) -> list[tuple[str, str, str]]:
+    """The forecast as (quantity, value, how it is counted)."""
+    there = _("of {there}: it fits") if forecast.fits else _("of {there}: it does not fit")
+    rows = [
+        (
+            _("memory of one"),
+            size_of(forecast.memory["Total"]),
+            there.format(there=size_of(int(forecast.accelerator.memory))),
+        ),
+        (
+            _("operations per token"),
+            f"{number(forecast.flops_per_token, '.3g')} FLOPs",
+            _("forward, backward and the optimizer's step"),
+        ),
+        (
+            _("tokens per second"),
+            _range(forecast.tokens_per_second, ",.0f"),
+            _("on all together; a step of {tokens:,} tokens", tokens=forecast.tokens_per_step),
+        ),
+        (
+            _("hours"),
+            _range(forecast.hours, ".3g"),
+            _("for {tokens:,} tokens", tokens=forecast.tokens),
+        ),
+        (
+            _("network"),
+            _("{bytes} per step", bytes=size_of(int(forecast.network_bytes))),
+            _(
+                "sent by each; {seconds} s where nothing hides it, beside {low} to {high} s of a step",
+                seconds=number(forecast.network_seconds, ".2g"),
+                low=number(forecast.step_seconds[0], ".2g"),
+                high=number(forecast.step_seconds[1], ".2g"),
+            ),
+        ),
+        (
+            _("a checkpoint"),
+            size_of(forecast.checkpoint_bytes),
+            _("{seconds} s at 1 GB/s from each machine", seconds=number(forecast.checkpoint_seconds, ".2g")),
+        ),
+    ]
+    if forecast.price is not None:
+        rows.insert(
+            4, (_("price"), _range(forecast.price, ",.0f"), _("hours times accelerators times the price given"))
+        )
+    return rows
+
+
+def _range(found: tuple[float, float], spec: str) -> str:
+    return _("{low} to {high}", low=number(found[0], spec), high=number(found[1], spec))
+
+
+def forecast_sections(forecast: Forecast) -> list[Section]:
+    """The whole forecast as sections of a page."""
+    rows = Table(_("Forecast"), ("", "", _("how counted")), tuple(forecast_rows(forecast)), prose=(1, 2))
+    return [rows, Listing(tuple(map(retold, forecast.notes)))]

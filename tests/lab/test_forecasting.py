@@ -1,0 +1,147 @@
+"""Forecasts against published runs, against each other, and their refusals."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from vitral.core.errors import UsageError
+from vitral.lab import forecasting
+from vitral.lab.forecasting import accelerators, forecast
+from vitral.model import ModelConfig, count_parameters
+from vitral.runs import RunConfig
+from vitral.training.optimizer_cost import step_flops
+from vitral.training.sharded_memory import rank_bytes
+
+GPT2_XL = {"context_length": 1024, "d_model": 1600, "num_layers": 48, "num_heads": 25, "tie_head": True}
+LLAMA_8B = {
+    **{"context_length": 8192, "d_model": 4096, "num_layers": 32, "num_heads": 32, "num_kv_heads": 8},
+    **{"feed_forward": "swiglu", "d_ff": 14336, "norm_type": "rmsnorm", "positions": "rotary", "bias": False},
+}
+PUBLISHED = (
+    ("llm.c, scripts/run_gpt2_1558M.sh: 2.80 s for 1,048,576 tokens", GPT2_XL, 50304, 8, 1_048_576 / 2.80),
+    ("torchtitan, Llama 3.1 8B, FSDP", LLAMA_8B, 128256, 8, 8 * 5762),
+    ("torchtitan, the same compiled", LLAMA_8B, 128256, 8, 8 * 6667),
+    ("torchtitan, compiled, 128 H100", LLAMA_8B, 128256, 128, 128 * 6514),
+)
+
+
+@pytest.fixture
+def _no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forecasting, "rank_bytes", lambda *_: {"Total": 1})
+
+
+def written(folder: Path, model: dict, **training: object) -> Path:
+    lines = [
+        *("[corpus]", 'tokenizer = "byte"', "[model]"),
+        *(f"{key} = {_toml(value)}" for key, value in model.items()),
+    ]
+    lines += ["[training]", *(f"{key} = {_toml(value)}" for key, value in training.items())]
+    (folder / "run.toml").write_text("\n".join(lines), encoding="utf-8")
+    return folder / "run.toml"
+
+
+def _toml(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
+
+
+@pytest.mark.usefixtures("_no_memory")
+@pytest.mark.parametrize(
+    ("source", "model", "vocabulary", "gpus", "speed"), PUBLISHED, ids=[row[0] for row in PUBLISHED]
+)
+def test_the_range_holds_published_speeds(
+    source: str, model: dict, vocabulary: int, gpus: int, speed: float, tmp_path: Path
+) -> None:
+    told = forecast(written(tmp_path, model, accumulation=gpus, batch_size=2), gpus=gpus, vocabulary=vocabulary)
+    low, high = told.tokens_per_second
+    assert low <= speed <= high
+    assert (high - low) / (high + low) <= 0.25
+
+
+@pytest.mark.parametrize(("model", "vocabulary"), [(GPT2_XL, 50304), (LLAMA_8B, 128256)])
+def test_operations_are_those_of_the_usual_formula(model: dict, vocabulary: int) -> None:
+    config = RunConfig.parse({"model": model, "training": {"batch_size": 64}})
+    parsed = ModelConfig.parse(model)
+    parameters = count_parameters(parsed, vocabulary)
+    outside = (vocabulary if not parsed.tie_head else 0) * parsed.d_model
+    outside += parsed.context_length * parsed.d_model if parsed.positions == "learned" else 0
+    per_token = 6 * (parameters - outside) + 12 * parsed.num_layers * parsed.d_model * parsed.context_length
+    assert step_flops(config, vocabulary) / config.tokens_per_step == pytest.approx(per_token, rel=0.03)
+
+
+@pytest.mark.usefixtures("_no_memory")
+def test_hours_price_network_and_checkpoints_by_hand(tmp_path: Path) -> None:
+    model = {"context_length": 16, "d_model": 1024, "num_layers": 1, "num_heads": 1}
+    config = written(tmp_path, model, steps=50, accumulation=8, batch_size=2**14, dtype="bfloat16")
+    told = forecast(config, gpus=4, kind="a100", price=2.0, vocabulary=7)
+    assert told.tokens_per_step == 8 * 2**14 * 16
+    assert told.tokens == 50 * told.tokens_per_step
+    low, high = told.hours
+    assert low == pytest.approx(told.tokens / told.tokens_per_second[1] / 3600)
+    assert high == pytest.approx(told.flops_per_token * told.tokens / (0.32 * 4 * 312e12) / 3600)
+    assert told.price == pytest.approx((2 * 4 * low, 2 * 4 * high))
+    assert told.network_bytes == pytest.approx(2 * 8 * told.parameters * 3 / 4)
+    assert told.network_seconds == pytest.approx(told.network_bytes / 300e9)
+    assert told.checkpoint_bytes == 12 * told.parameters
+    assert told.fits
+    assert told.plain()["notes"]
+
+
+@pytest.mark.usefixtures("_no_memory")
+def test_a_slow_network_bounds_the_speed(tmp_path: Path) -> None:
+    model = {"context_length": 16, "d_model": 1024, "num_layers": 1, "num_heads": 1}
+    config = written(tmp_path, model, accumulation=64, batch_size=1)
+    told = forecast(config, gpus=64, vocabulary=7)
+    assert told.network_seconds > told.flops_per_token * told.tokens_per_step / (0.5 * 64 * 989.4e12)
+    assert told.step_seconds == (told.network_seconds, told.network_seconds)
+
+
+def test_memory_of_one_of_several(tmp_path: Path) -> None:
+    model = {
+        "context_length": 23,
+        "d_model": 40,
+        "num_layers": 3,
+        "num_heads": 5,
+        "positions": "rotary",
+        "tie_head": True,
+    }
+    config = RunConfig.parse({"model": model, "training": {"batch_size": 3}})
+    one, four = rank_bytes(config, 31, 1), rank_bytes(config, 31, 4)
+    weights = 4 * count_parameters(config.model, 31)
+    assert one["SHARDED_PARAM"] == weights
+    assert weights / 4 <= four["SHARDED_PARAM"] <= weights / 4 * 1.1  # rows are padded to whole ones
+    assert 2 * weights <= one["OPT"]
+    assert four["Total"] < one["Total"]
+    assert sum(size for kind, size in one.items() if kind != "Total") == one["Total"]
+
+
+def test_a_forecast_from_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forecasting, "rank_bytes", lambda *_: {"Total": 1})
+    model = {"context_length": 7, "d_model": 12, "num_layers": 1, "num_heads": 2}
+    told = forecast(written(tmp_path, model, accumulation=3, batch_size=5), gpus=3, vocabulary=11, measure=True)
+    low, high = told.tokens_per_second
+    assert low == pytest.approx(0.85 * high)
+    assert told.accelerator.kind == "here"
+    assert all(math.isfinite(each) for each in (*told.hours, told.network_seconds))
+
+
+@pytest.mark.usefixtures("_no_memory")
+def test_refusals(tmp_path: Path) -> None:
+    wide = written(tmp_path, {"context_length": 16, "d_model": 1024, "num_layers": 1, "num_heads": 1}, accumulation=3)
+    for complaint, given in (
+        ("cannot be shared out evenly among 2; set training.accumulation = 4", {"gpus": 2}),
+        ("kind 'h10' is unknown", {"gpus": 3, "kind": "h10"}),
+        ("price -1", {"gpus": 3, "price": -1.0}),
+        ("price nan", {"gpus": 3, "price": math.nan}),
+    ):
+        with pytest.raises(UsageError, match=complaint):
+            forecast(wide, vocabulary=7, **given)
+    with pytest.raises(UsageError, match="--measure"):
+        forecast("fast", gpus=1)
+
+
+def test_kinds_of_accelerators_are_plausible() -> None:
+    for kind in accelerators().values():
+        assert 1e14 < kind.flops < 1e16
+        assert 2e10 < kind.memory < 1e12
+        assert kind.network <= kind.link
