@@ -110,7 +110,7 @@ def test_a_model_that_could_not_fill_the_page_is_refused_before_training(
 
 
 def test_a_model_that_no_page_can_carry_is_one_line_and_no_page(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
-    planned, lines = plan_demonstration(shown.result.run.parents[2], SMALL), list[str]()
+    planned, lines = plan_demonstration(shown.result.run.parents[1], SMALL), list[str]()
     with monkeypatch.context() as patched:
         patched.setattr("vitral.page.content.MOST_BYTES", 10)
         assert planned.carry(lines.append) is None
