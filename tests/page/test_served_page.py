@@ -142,7 +142,7 @@ def test_an_address_that_is_opened_in_a_tab_goes_on_with_its_sentence(run: Path,
         page.get_by_text("This server was started anew").wait_for()
         page.goto(address.replace(SECRET, "another"))
         page.get_by_text("This server was started anew").wait_for(state="detached")
-        page.wait_for_function("vitralPage.shown.value?.ids.length === 3")
+        page.wait_for_function("() => vitralPage.shown.value?.ids.length === 3")
         assert "another" not in page.url
 
 

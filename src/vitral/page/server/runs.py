@@ -427,7 +427,9 @@ def written(values: Mapping[str, np.ndarray]) -> bytes:
         end += value.nbytes
     told = json.dumps(header).encode("ascii")
     told += b" " * (-len(told) % ALIGNED)
-    return b"".join([struct.pack("<Q", len(told)), told, *(value.ravel().view(np.uint8) for value in values.values())])
+    return b"".join(
+        [struct.pack("<Q", len(told)), told, *(value.ravel().view(np.uint8).data for value in values.values())]
+    )
 
 
 class Edited:
