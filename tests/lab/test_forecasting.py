@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -128,12 +129,13 @@ def test_a_forecast_from_this_machine(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.usefixtures("_no_memory")
 def test_refusals(tmp_path: Path) -> None:
     wide = written(tmp_path, {"context_length": 16, "d_model": 1024, "num_layers": 1, "num_heads": 1}, accumulation=3)
-    for complaint, given in (
+    cases: tuple[tuple[str, dict[str, Any]], ...] = (
         ("cannot be shared out evenly among 2; set training.accumulation = 4", {"gpus": 2}),
         ("kind 'h10' is unknown", {"gpus": 3, "kind": "h10"}),
         ("price -1", {"gpus": 3, "price": -1.0}),
         ("price nan", {"gpus": 3, "price": math.nan}),
-    ):
+    )
+    for complaint, given in cases:
         with pytest.raises(UsageError, match=complaint):
             forecast(wide, vocabulary=7, **given)
     with pytest.raises(UsageError, match="--measure"):

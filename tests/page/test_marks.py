@@ -281,6 +281,35 @@ def test_surprise_is_the_cross_entropy_of_each_token() -> None:
     assert found["ranks"] == [0, *above.tolist()]
 
 
+BROUGHT = """
+const { v, mixer, weights } = tensors({ v: given.v, mixer: given.mixer, weights: given.weights });
+const lengths = vitral.brought(v, mixer, given.head);
+return { lengths: [...lengths], shares: [...vitral.byLength(Float64Array.from(weights.data), lengths)] };
+"""
+
+
+@needs_web
+@pytest.mark.parametrize("groups", [4, 2, 1])
+def test_what_a_token_brings_is_as_long_as_the_mixed_value(groups: int) -> None:
+    torch.manual_seed(3)
+    config = ModelConfig(num_layers=1, num_heads=4, num_kv_heads=groups, d_model=20, context_length=7)
+    model = Transformer(config, vocab_size=11).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)
+    traced = model.trace(torch.randint(11, (1, 7)))
+    mixer = model.state_dict()["blocks.0.attn.out_proj.weight"]
+    for head in range(4):
+        v, weights = traced["blocks.0.attn.v"], traced["blocks.0.attn.weights"][0, head]
+        case = {"v": plain(v), "mixer": plain(mixer), "weights": plain(weights), "head": head}
+        (found,) = in_node(BROUGHT, [case], "page/compute/readings", "tensors")
+        mixed = torch.zeros(7, 4, 5)
+        mixed[:, head] = v[0, head * groups // 4]
+        lengths = (mixed.flatten(1) @ mixer.T).norm(dim=-1)
+        torch.testing.assert_close(torch.tensor(found["lengths"]), lengths, rtol=1e-4, atol=1e-5)
+        shares = weights * lengths / (weights * lengths).sum(-1, keepdim=True)
+        torch.testing.assert_close(torch.tensor(found["shares"]).reshape(7, 7), shares, rtol=1e-4, atol=1e-5)
+
+
 ATTRIBUTION = """
 const made = vitral.attribution(tensors(given.values), given.about, given.position, given.one, given.other);
 return { kind: made.kind, total: made.total, terms: made.terms };

@@ -12,6 +12,7 @@ from symbols import symbolic_lengths
 from torch import Tensor
 from variants import BASE, VARIANTS, made
 
+from vitral.core.edits import editor, edits_of, existing
 from vitral.decoding import Reader
 from vitral.interop.step_graph import step_graph
 from vitral.interop.targets.graph import graph_of_model
@@ -113,6 +114,46 @@ def test_a_step_has_the_weights_of_the_whole_graph_under_its_names(variant: str)
     assert {name for name in step if name.startswith("step.")} == set()
 
 
+AGAIN = """
+const constants = tensors(given.weights);
+for (const each of Object.values(constants)) each.data = Float32Array.from(each.data);
+const used = new vitral.Program(given.whole, constants);
+const sentence = (ids) => ({ tokens: { shape: [1, ids.length], data: Float32Array.from(ids) } });
+const read = (program, ids, names, edits) => program.run(sentence(ids), names, edits);
+const twice = { [given.edited]: (value) => ({ ...value, data: value.data.map((each) => 2 * each) }) };
+let worst = 0;
+for (const ids of given.sentences)
+  for (const edits of [{}, twice, {}]) {
+    const found = read(used, ids, given.names, edits);
+    const expected = read(new vitral.Program(given.whole, constants), ids, given.names, edits);
+    for (const name of given.names) {
+      if (String(found[name].shape) !== String(expected[name].shape)) return name;
+      expected[name].data.forEach((each, at) => {
+        const other = found[name].data[at];
+        if (!Object.is(each, other)) worst = Math.max(worst, Math.abs(each - other) || 1);
+      });
+    }
+  }
+return worst;
+"""
+
+
+@needs_web
+@pytest.mark.parametrize("variant", ["grouped", "prefix", "bidirectional", "lstm"])
+def test_what_is_kept_of_other_sentences_changes_no_number(variant: str) -> None:
+    model, (whole, constants), _ = graphs(variant)
+    ids = tokens(BASE["context_length"], model.vocab_size)
+    case = {
+        "whole": whole,
+        "weights": {name: plain(value) for name, value in constants.items()},
+        "names": list(model.activation_names),
+        "edited": "blocks.0.mlp.out" if "blocks.0.mlp.out" in model.activation_names else "embed",
+        "sentences": [ids[:1], ids[:3], ids[:4], ids, [*ids[:4], ids[0], *ids[5:]], ids[1:], ids[:2]],
+    }
+    (worst,) = in_node(AGAIN, [case], "tensors", "page/compute/program")
+    assert worst < 1e-5
+
+
 @needs_web
 def test_an_edit_counts_in_every_step() -> None:
     ids = tokens(9, 9)
@@ -125,6 +166,22 @@ def test_an_edit_counts_in_every_step() -> None:
     rows = [in_page("one layer", ids[:time], time, edits)[0] for time in range(PROMPT, len(ids) + 1)]
     require_close(found, torch.cat(rows))
     assert not torch.allclose(found, in_page("one layer", ids, PROMPT, [])[0])
+
+
+@needs_web
+@pytest.mark.parametrize("variant", ["one layer", "lstm"])
+def test_an_edit_of_a_position_counts_from_when_it_exists(variant: str) -> None:
+    model = graphs(variant)[0]
+    ids = tokens(9, model.vocab_size)
+    later = {"at": "blocks.0.mlp.out", "positions": [PROMPT + 1, 1000], "do": "set", "value": 2}
+    found, _ = in_page(variant, ids, PROMPT, [later])
+    unedited, _ = in_page(variant, ids, PROMPT, [])
+    torch.testing.assert_close(found[:2], unedited[:2], rtol=0, atol=0)
+    assert not torch.allclose(found[2], unedited[2])
+    edits = existing(edits_of([later]), len(ids))
+    traced = model.trace(torch.tensor([ids]), ["logits"], tap=editor(edits))["logits"][0, PROMPT - 1 :]
+    assert edits[0].positions == (PROMPT + 1,)
+    require_close(found, traced.double())
 
 
 @pytest.mark.parametrize("context", [1, 2])

@@ -38,14 +38,18 @@ export function placesIn(given: Argument): number[] {
   return "at" in given ? [given.at] : [];
 }
 
+/** How a node is computed. */
+export type Rule = (operation: string, given: unknown[], place: number) => Value;
+export const byOperation: Rule = (operation, given) => OPERATIONS[operation](...given);
+
 /** Computes into `values` those nodes that have no value yet: all of them, or the needed ones. */
-export function compute(graph: Nodes, values: Value[], edits: Edits = {}, isNeeded?: (place: number) => boolean): void {
+export function compute(graph: Nodes, values: Value[], edits: Edits = {}, isNeeded?: (place: number) => boolean, rule = byOperation): void {
   const named = new Map(Object.entries(graph.outputs).map(([name, place]) => [place, name]));
   let place = graph.inputs.length + graph.constants.length - 1;
   for (const [operation, given] of graph.nodes) {
     if (values[++place] !== undefined || (isNeeded && !isNeeded(place))) continue;
     if (!(operation in OPERATIONS)) throw new Error(`the graph has an unknown operation: ${operation}`);
-    const made = OPERATIONS[operation](...given.map((each) => argument(each, values)));
+    const made = rule(operation, given.map((each) => argument(each, values)), place);
     const edit = edits[named.get(place) ?? ""];
     values[place] = edit && isTensor(made) ? edit(made) : made;
   }

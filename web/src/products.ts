@@ -1,5 +1,5 @@
-// Products of matrices: sums in float64, four rows and four columns at a time, so that a number is fetched once for
-// four products. Four columns of the right matrix are first laid side by side, where they are near each other.
+// Products of matrices: sums in float64, two rows and four columns at a time, so that a number is fetched once for several
+// products. Four columns of the right matrix are first laid side by side, as float64.
 
 import { Numbers, Tensor, room } from "./tensors";
 
@@ -9,67 +9,41 @@ interface From {
   start: number;
 }
 
-const TILE = 4;
+const [ROWS, COLUMNS] = [2, 4];
 
 /** One product, [height, inner] · [inner, width]. */
 function product(left: From, right: From, made: From, [height, inner, width]: [number, number, number]): void {
-  const high = height - (height % TILE);
-  const wide = height < TILE ? 0 : width - (width % TILE);
-  const tile = right.data instanceof Float32Array ? new Float32Array(inner * TILE) : new Float64Array(inner * TILE);
-  for (let column = 0; column < wide; column += TILE) {
-    for (let place = 0, from = right.start + column, to = 0; place < inner; place++, from += width - TILE)
-      for (const end = to + TILE; to < end; ) tile[to++] = right.data[from++];
-    for (let row = 0; row < high; row += TILE) tiled(left, row * inner, tile, inner, made, row * width + column, width);
-    for (let row = high; row < height; row++) lined(left, row * inner, tile, inner, made, row * width + column);
+  const high = height - (height % ROWS);
+  const wide = height < 2 * ROWS ? 0 : width - (width % COLUMNS);
+  const tile = new Float64Array(inner * COLUMNS);
+  for (let column = 0; column < wide; column += COLUMNS) {
+    for (let place = 0, from = right.start + column, to = 0; place < inner; place++, from += width - COLUMNS)
+      for (const end = to + COLUMNS; to < end; ) tile[to++] = right.data[from++];
+    const to = made.start + column;
+    for (let row = 0; row < high; row += ROWS) tiled(left.data, left.start + row * inner, tile, inner, made.data, to + row * width, width);
+    if (high < height) tiled(left.data, left.start + high * inner, tile, inner, made.data, to + high * width, 0);
   }
   if (wide < width) few(left, right, made, [height, inner, width], wide);
 }
 
-/** A row of the left matrix times four columns. */
-function lined(left: From, at: number, tile: Numbers, inner: number, made: From, to: number): void {
-  const row = left.data;
-  const first = left.start + at;
-  let a = 0, b = 0, c = 0, d = 0;
-  for (let x = first, y = 0, end = first + inner; x < end; x++, y += TILE) {
-    const factor = row[x];
-    a += factor * tile[y], b += factor * tile[y + 1], c += factor * tile[y + 2], d += factor * tile[y + 3];
-  }
-  const cells = made.data;
-  const z = made.start + to;
-  cells[z] = a, cells[z + 1] = b, cells[z + 2] = c, cells[z + 3] = d;
-}
-
-/** Four rows of the left matrix times four columns. */
-function tiled(left: From, at: number, tile: Numbers, inner: number, made: From, to: number, width: number): void {
-  const rows = left.data;
-  const first = left.start + at;
+/** Two rows of the left matrix times four columns; a last row is both, if `width`, the distance between them, is 0. */
+function tiled(rows: Numbers, first: number, tile: Float64Array, inner: number, cells: Numbers, to: number, width: number): void {
+  const next = width && inner;
   let a = 0, b = 0, c = 0, d = 0;
   let e = 0, f = 0, g = 0, h = 0;
-  let i = 0, j = 0, k = 0, l = 0;
-  let m = 0, n = 0, o = 0, p = 0;
-  for (let x = first, y = 0, end = first + inner; x < end; x++, y += TILE) {
+  for (let x = first, y = 0, end = first + inner; x < end; x++, y += 4) {
     const one = tile[y];
     const two = tile[y + 1];
     const three = tile[y + 2];
     const four = tile[y + 3];
-    let factor = rows[x];
-    a += factor * one, b += factor * two, c += factor * three, d += factor * four;
-    factor = rows[x + inner];
-    e += factor * one, f += factor * two, g += factor * three, h += factor * four;
-    factor = rows[x + 2 * inner];
-    i += factor * one, j += factor * two, k += factor * three, l += factor * four;
-    factor = rows[x + 3 * inner];
-    m += factor * one, n += factor * two, o += factor * three, p += factor * four;
+    const upper = rows[x];
+    const lower = rows[x + next];
+    a += upper * one, b += upper * two, c += upper * three, d += upper * four;
+    e += lower * one, f += lower * two, g += lower * three, h += lower * four;
   }
-  const cells = made.data;
-  let z = made.start + to;
-  cells[z] = a, cells[z + 1] = b, cells[z + 2] = c, cells[z + 3] = d;
-  z += width;
-  cells[z] = e, cells[z + 1] = f, cells[z + 2] = g, cells[z + 3] = h;
-  z += width;
-  cells[z] = i, cells[z + 1] = j, cells[z + 2] = k, cells[z + 3] = l;
-  z += width;
-  cells[z] = m, cells[z + 1] = n, cells[z + 2] = o, cells[z + 3] = p;
+  cells[to] = a, cells[to + 1] = b, cells[to + 2] = c, cells[to + 3] = d;
+  to += width;
+  cells[to] = e, cells[to + 1] = f, cells[to + 2] = g, cells[to + 3] = h;
 }
 
 /** Few rows of the left matrix, or what is left of the columns: the right matrix is read as it lies in memory, four rows at a time. */

@@ -195,6 +195,25 @@ def require_fitting(edits: Sequence[Edit], heads: Mapping[str, int], time: int, 
             )
 
 
+def existing(edits: Sequence[Edit], time: int) -> tuple[Edit, ...]:
+    """The edits of a sentence that still grows: positions that do not exist yet are left out until they do.
+
+    Args:
+        edits: the edits.
+        time: positions of the sentence so far.
+
+    >>> existing(edits_of([{"at": "embed", "do": "zero", "positions": [1, 7]}]), 5)[0].positions
+    (1,)
+    """
+    made: list[Edit] = []
+    for edit in edits:
+        if edit.positions == "all":
+            made.append(edit)
+        elif here := tuple(each for each in edit.positions if each < time):
+            made.append(edit.model_copy(update={"positions": here}))
+    return tuple(made)
+
+
 def require_as_long(edit: Edit, time: int, other: int, where: str) -> None:
     """Refuse a patch from a sentence that lacks the positions.
 

@@ -50,6 +50,12 @@ export function fits(edit: Edit, shape: readonly number[]): boolean {
   return below(edit.heads, heads) && below(edit.positions, time);
 }
 
+/** The edits of a sentence that still grows: positions that do not exist yet are left out until they do. */
+export function existing(edits: readonly Edit[], time: number): Edit[] {
+  const here = edits.map((each) => (each.positions === "all" ? each : { ...each, positions: each.positions.filter((place) => place < time) }));
+  return here.filter(({ positions }) => positions.length > 0);
+}
+
 /** An activation after one edit; `other` is the other sentence's activation of a patch. */
 export function edited<T extends Cells>(value: T, edit: Edit, other?: Cells): T {
   const { shape } = value;

@@ -53,7 +53,15 @@ export interface Shown {
 export const shown = signal<Shown | null>(null);
 export const fault = signal("");
 
-export const encoded = computed(() => source.value?.encode(text.value) ?? { ids: [], unseen: [] });
+/** Tokens of a text that were chosen one by one: the tokenizer may cut the same text differently. */
+export interface Held { text: string; ids: number[] }
+export const held = signal<Held | null>(null);
+
+export const encoded = computed(() => {
+  const [from, own] = [source.value, held.value];
+  if (from && own?.text === text.value && from.decode(own.ids) === own.text) return { ids: own.ids, unseen: [] };
+  return from?.encode(text.value) ?? { ids: [], unseen: [] };
+});
 /** The tokens that fit into the context: the last ones. */
 export const ids = computed(() => {
   const most = source.value?.about.context ?? 0;
@@ -121,7 +129,7 @@ async function gathered(from: Source, ask: number, more: readonly string[], chan
 
 /** Cells on the way to the one that is open, in an address. */
 const MOST_OPENED = 64;
-const DEFAULTS = { p: "-1", b: "0", h: "0", s: "weights", t: "1", k: "", q: "", m: "", r: "1", u: "", e: "[]", l: "", c: "auto", f: "", o: "" };
+const DEFAULTS = { p: "-1", b: "0", h: "0", s: "weights", t: "1", k: "", q: "", m: "", r: "1", u: "", e: "[]", i: "", l: "", c: "auto", f: "", o: "" };
 
 /** The fragment of the address. */
 export function written(): string {
@@ -138,6 +146,7 @@ export function written(): string {
     r: String(seed.value),
     u: String(ownNumber.value ?? ""),
     e: JSON.stringify(edits.value),
+    i: ownCut(),
     l: language.value === source.value?.about.language ? "" : language.value,
     c: theme.value,
     f: figure.value,
@@ -145,6 +154,21 @@ export function written(): string {
   };
   const kept = Object.entries(now).filter(([key, value]) => value !== (DEFAULTS as Record<string, string>)[key]);
   return kept.map(([key, value]) => `${key}=${encodeURIComponent(wellFormed(value))}`).join("&");
+}
+
+/** The tokens, where they are not those that the tokenizer makes of the text. */
+function ownCut(): string {
+  const { value: from } = source;
+  if (held.value?.text !== text.value || !from) return "";
+  const own = held.value.ids.join(".");
+  return own === from.encode(text.value).ids.join(".") ? "" : own;
+}
+
+function heldOf(told: string | null): Held | null {
+  const ids = told ? told.split(".").map(Number) : [];
+  const known = source.value?.about.vocabulary ?? 0;
+  if (!ids.length || ids.some((id) => !Number.isInteger(id) || id < 0 || id >= known)) return null;
+  return { text: source.value!.decode(ids), ids };
 }
 
 /** The text without lone surrogates, which no address can hold. */
@@ -160,6 +184,7 @@ export function read(fragment: string): void {
   };
   batch(() => {
     if (found.has("text")) text.value = found.get("text")!;
+    held.value = heldOf(found.get("i"));
     chosen.value = whole("p", -1, (about?.context ?? 1) - 1, -1);
     block.value = whole("b", 0, Math.max((about?.layers ?? 1) - 1, 0), 0);
     head.value = whole("h", 0, Math.max((about?.heads ?? 1) - 1, 0), 0);

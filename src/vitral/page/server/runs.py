@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from vitral.core.config import Config, nearest
-from vitral.core.edits import Edit, edits_of
+from vitral.core.edits import Edit, edits_of, existing
 from vitral.core.errors import UsageError, VitralError
 from vitral.decoding import Sampling, choose, distribution
 from vitral.decoding.reader import Reader, window_start
@@ -278,9 +278,7 @@ class Opened:
         sampling = Sampling.parse(settings, "next: sampling")
         start = _start_after(min(asked.prompt or len(ids), len(ids)), len(ids), model.config.context_length)
         edits = self._edits(asked.edits)
-        reader = (
-            Edited(model, ids[start:], self._tap, asked.edits) if edits else Reader(model, self._tensor(ids[start:]))
-        )
+        reader = Edited(model, ids[start:], self._tap, edits) if edits else Reader(model, self._tensor(ids[start:]))
         for number in asked.numbers:
             logits = reader.logits()
             history = torch.tensor([ids])
@@ -320,10 +318,10 @@ class Opened:
     def _tensor(self, ids: Sequence[int]) -> Tensor:
         return torch.tensor([list(ids)], device=self.run.model.token_embedding.weight.device)
 
-    def _edits(self, plain: Sequence[Mapping[str, Any]]) -> tuple[Edit, ...]:
+    def _edits(self, plain: Sequence[Edit | Mapping[str, Any]]) -> tuple[Edit, ...]:
         return edits_of(list(plain))
 
-    def _tap(self, model: Transformer, plain: Sequence[Mapping[str, Any]], time: int) -> Any:
+    def _tap(self, model: Transformer, plain: Sequence[Edit | Mapping[str, Any]], time: int) -> Any:
         edits = self._edits(plain)
         if not edits:
             return None
@@ -433,18 +431,19 @@ def written(values: Mapping[str, np.ndarray]) -> bytes:
 
 
 class Edited:
-    """As `Reader`, with edits: every token is a whole computation of its window."""
+    """As `Reader`, with edits: every token is a whole computation of its window.
 
-    def __init__(
-        self, model: Transformer, ids: Sequence[int], tap: Callable[..., Any], edits: Sequence[Mapping[str, Any]]
-    ) -> None:
+    An edit of a position counts from when the window has it.
+    """
+
+    def __init__(self, model: Transformer, ids: Sequence[int], tap: Callable[..., Any], edits: Sequence[Edit]) -> None:
         """Start with these tokens."""
         self.model, self.window, self.tap, self.edits = model, list(ids), tap, edits
 
     def logits(self) -> Tensor:
         """The logits of the next token, [1, vocab]."""
         tokens = torch.tensor([self.window], device=self.model.token_embedding.weight.device)
-        tap = self.tap(self.model, self.edits, len(self.window))
+        tap = self.tap(self.model, existing(self.edits, len(self.window)), len(self.window))
         return self.model.trace(tokens, ["logits"], tap=tap)["logits"][:, -1]
 
     def append(self, tokens: Tensor) -> None:

@@ -83,6 +83,36 @@ export function headMap(value: Tensor, isWeights: boolean, masked: Tensor | unde
   return made;
 }
 
+/**
+ * How long what each token brings through a head is: ‖W v‖, [source], for its values v [1, key-value heads, source, width] and
+ * the head's part of W [d_model, heads · width], what mixes the heads.
+ */
+export function brought({ shape: [, groups, count, width], data }: Tensor, mixer: Tensor, head: number): Float64Array {
+  const [tall, wide] = mixer.shape;
+  const own = Math.floor((head * width * groups) / wide) * count;
+  return Float64Array.from({ length: count }, (_, source) => {
+    let squares = 0;
+    for (let row = 0; row < tall; row++) {
+      let sum = 0;
+      for (let at = 0; at < width; at++) sum += mixer.data[row * wide + head * width + at] * data[(own + source) * width + at];
+      squares += sum * sum;
+    }
+    return Math.sqrt(squares);
+  });
+}
+
+/** Weights [time × source] times the length of what each source brings, as shares of their row. */
+export function byLength(weights: Float64Array, lengths: Float64Array): Float64Array {
+  const count = lengths.length;
+  const made = weights.map((each, place) => each * lengths[place % count]);
+  for (let start = 0; start < made.length; start += count) {
+    const row = made.subarray(start, start + count);
+    const total = row.reduce((sum, each) => sum + (each || 0), 0) || 1;
+    row.forEach((each, place) => (row[place] = each / total));
+  }
+  return made;
+}
+
 /** One minus the other. */
 export const differences = (one: Cells, other: Cells): Float64Array => Float64Array.from(one, (each, place) => each - other[place]);
 

@@ -1,7 +1,7 @@
 // What is going on in the choice: branches that were taken, a text that goes on by itself, beams that grow.
 
-import { signal } from "@preact/signals";
-import { chosen, cropped, edits, encoded, ids, ownNumber, position, sampling, seed, source, text } from "../state";
+import { batch, signal } from "@preact/signals";
+import { Held, chosen, cropped, edits, encoded, held, ids, ownNumber, position, sampling, seed, source, text } from "../state";
 import { Hypothesis, ROOT, grow, tokensOf } from "./beam";
 import { uniform } from "./draw";
 import { distribution } from "./filters";
@@ -13,7 +13,7 @@ export interface Made {
 }
 
 /** The sentences before each branch, to go back to. */
-export const branches = signal<{ text: string; chosen: number }[]>([]);
+export const branches = signal<{ text: string; chosen: number; held: Held | null }[]>([]);
 export const made = signal<Made[]>([]);
 export const isRunning = signal(false);
 export const wanted = signal(40);
@@ -33,13 +33,17 @@ const all = (): number[] => encoded.value.ids.slice(0, cropped.value + position.
 export const numberAt = (place: number): number => uniform(seed.value, place);
 export const nextNumber = (): number => ownNumber.value ?? numberAt(all().length);
 
-/** The sentence goes on with these tokens. */
+/** The sentence goes on with these tokens, whatever the tokenizer would make of its text. */
 export function branch(tokens: readonly number[]): void {
-  branches.value = [...branches.value, { text: text.value, chosen: chosen.value }];
-  const to = source.value!.decode([...all(), ...tokens]);
-  chosen.value = -1;
-  ownNumber.value = null;
-  text.value = to;
+  branches.value = [...branches.value, { text: text.value, chosen: chosen.value, held: held.value }];
+  const on = [...all(), ...tokens];
+  const to = source.value!.decode(on);
+  batch(() => {
+    chosen.value = -1;
+    ownNumber.value = null;
+    held.value = { text: to, ids: on };
+    text.value = to;
+  });
   clear();
 }
 
@@ -48,8 +52,11 @@ export function back(): void {
   const last = branches.value[branches.value.length - 1];
   if (!last) return;
   branches.value = branches.value.slice(0, -1);
-  text.value = last.text;
-  chosen.value = last.chosen;
+  batch(() => {
+    held.value = last.held;
+    text.value = last.text;
+    chosen.value = last.chosen;
+  });
   clear();
 }
 

@@ -62,6 +62,6 @@ export function Arcs(props: ArcsProps) {
   const { tokens, columns, weights, row, height = 130, say } = props;
   const scene = useScene(() => arcsScene({ tokens, columns, weights, row, height }, theme.value), [tokens, columns, weights, row, height]);
   const cells = lattice({ rows: 1, columns: tokens.length, edges: columns.edges, tall: height, rowName: () => props.label, say: ({ column }) => say(column) });
-  return <Drawn {...props} scene={scene} lattice={cells} canvas={scene.shapes.length > 900} picked={{ row: 0, column: row }} />;
+  return <Drawn {...props} scene={scene} lattice={cells} picked={{ row: 0, column: row }} />;
 }
 

@@ -69,7 +69,7 @@ export function Hanging(props: HangingProps) {
   const { tokens, columns, values, lines, height = 84, unit, number, notes, say } = props;
   const scene = useScene(() => hangingScene({ tokens, columns, values, lines, height, unit, number, notes }, theme.value), [tokens, columns, values, lines, height, unit, number, notes]);
   const cells = lattice({ rows: 1, columns: tokens.length, edges: columns.edges, tall: height, rowName: () => unit, say: ({ column }) => say(column) });
-  return <Drawn {...props} scene={scene} lattice={cells} canvas={tokens.length > 200} />;
+  return <Drawn {...props} scene={scene} lattice={cells} />;
 }
 
 // ------------------------------------------------------------------------------------------------------ a vector unrolled

@@ -123,7 +123,7 @@ export function glassOf(token: string, theme: Theme): Rgb {
   return made;
 }
 
-export const isClear = (token: string): boolean => onPaper(token) === INKS.light.clear;
+export const isClear = (token: string): boolean => glassOf(token, "light") === INKS.light.clear;
 
 /** A mixture: `amount` of `over` before `under`. */
 export const blend = (under: Rgb, over: Rgb, amount: number): Rgb =>

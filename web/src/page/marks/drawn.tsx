@@ -4,7 +4,7 @@ import { ComponentChildren, createContext } from "preact";
 import { useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Grid, Lattice, Spot } from "./grid";
 import { FACES, paint, Scene, Shape } from "./scene";
-import { theme } from "./theme";
+import { fineness, theme } from "./theme";
 
 export interface Common {
   /** A sentence that says what the mark shows. */
@@ -33,22 +33,23 @@ function svgOf(shape: Shape, key: number) {
 
 function Canvas({ scene }: { scene: Scene }) {
   const canvas = useRef<HTMLCanvasElement>(null);
-  useLayoutEffect(() => paint(canvas.current!, scene, Math.max(1, devicePixelRatio || 1)), [scene]);
+  useLayoutEffect(() => paint(canvas.current!, scene, fineness.value), [scene, fineness.value]);
   return <canvas ref={canvas} width={1} height={1} style={{ width: `${scene.width}px`, height: `${scene.height}px` }} aria-hidden="true" />;
 }
+
+/** More shapes than these are drawn by canvas: each element of an SVG costs a keystroke. */
+const MOST_ELEMENTS = 60;
 
 interface Props extends Common {
   scene: Scene;
   lattice?: Lattice;
-  /** Draw by canvas: for marks of many shapes. */
-  canvas?: boolean;
   /** What draws instead of the scene, where frames count; the scene is still what is saved. */
   surface?: ComponentChildren;
   children?: ComponentChildren;
 }
 
 /** A mark of a scene; with a lattice it can be pointed at, walked through and read aloud. */
-export function Drawn({ scene, label, lattice, canvas, surface, picked, onPick, onPoint, children }: Props) {
+export function Drawn({ scene, label, lattice, surface, picked, onPick, onPoint, children }: Props) {
   const root = useRef<HTMLDivElement>(null);
   const collected = useContext(Collector);
   const latest = useRef(scene);
@@ -57,7 +58,7 @@ export function Drawn({ scene, label, lattice, canvas, surface, picked, onPick, 
   return (
     <div class="mark" ref={root} style={{ width: `${scene.width}px`, height: `${scene.height}px` }}
       {...(lattice || children ? {} : { role: "img", "aria-label": label })}>
-      {surface ?? (canvas || scene.shapes.some((shape) => shape.kind === "cells") ? <Canvas scene={scene} /> : (
+      {surface ?? (scene.shapes.length > MOST_ELEMENTS || scene.shapes.some((shape) => shape.kind === "cells") ? <Canvas scene={scene} /> : (
         <svg width={scene.width} height={scene.height} aria-hidden="true" focusable="false">{scene.shapes.map(svgOf)}</svg>
       ))}
       {lattice && <Grid label={label} lattice={lattice} picked={picked ?? null} onPick={onPick} onPoint={onPoint} />}

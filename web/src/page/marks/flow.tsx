@@ -184,7 +184,7 @@ export function flowScene(given: FlowProps, look: Theme): Scene {
   rows.forEach((row, at) => {
     if (!row.says || margin < 20) return;
     const last = at === rows.length - 1;
-    const side = last ? Math.min(margin < 60 ? 24 : 38, places.tall + 10) : Math.min(margin < 60 ? 22 : 28, Math.max(14, places.tall));
+    const side = last ? Math.min(margin < 60 ? 24 : 38, places.tall + 10) : Math.min(margin < 60 ? 22 : 28, Math.max(20, places.tall));
     const x = laneX + lane + after;
     const y = places.tops[at] + places.tall / 2 - side / 2;
     const wide = Math.max(side, Math.min(64, [...row.says.token].length * 10 + 10));

@@ -88,16 +88,15 @@ export function strips(vectors: Numbers, tokens: readonly string[], strength: (a
   const wide = across * tokens.length;
   const pixels = new Uint32Array(wide * down);
   const minus = glassTable(null, look);
+  const own = new Float64Array(across * down);
   tokens.forEach((token, time) => {
     const plus = glassTable(token, look);
-    const own = Array.from({ length: width }, (_, at) => vectors[time * width + at]);
+    for (let at = 0; at < width; at++) own[at] = vectors[time * width + (order ? order[at] : at)];
     const most = reach(own);
     const bright = strength(time) * 255;
-    for (let at = 0; at < across * down; at++) {
-      const value = at < width ? own[order ? order[at] : at] / most : 0;
-      const amount = (Math.sqrt(Math.abs(value)) * bright) | 0;
-      pixels[((at / across) | 0) * wide + time * across + (at % across)] = value < 0 ? minus[amount] : plus[amount];
-    }
+    for (let row = 0, at = 0; row < down; row++)
+      for (let place = row * wide + time * across, end = place + across; place < end; place++, at++)
+        pixels[place] = (own[at] < 0 ? minus : plus)[(Math.sqrt(Math.abs(own[at]) / most) * bright) | 0];
   });
   return { pixels, columns: wide, rows: down, group: across };
 }

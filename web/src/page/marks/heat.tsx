@@ -8,7 +8,7 @@ import { glaze, NONE, strengths } from "./glass";
 import { lattice, Lattice, Spot } from "./grid";
 import { Numbers } from "./plain";
 import { paint, raster, Scene, Shape } from "./scene";
-import { still, theme } from "./theme";
+import { fineness, still, theme } from "./theme";
 
 export interface HeatProps extends Common {
   /** Values [rows × columns], row-major; −∞ and NaN are cells that do not exist. */
@@ -79,14 +79,19 @@ export function heatScene(given: InGrid & { width?: number }, shown: Float32Arra
   };
 }
 
-/** The strengths on the screen, on their way to those that are wanted: at once where nothing may move. */
-function useMorph(wanted: Float32Array, draw: (shown: Float32Array) => void): void {
+/**
+ * The strengths on the screen, on their way to those that are wanted: at once in another sentence, or where nothing may move.
+ * `draw` is called for what lies between; what is shown when the way begins is the caller's to draw.
+ */
+function useMorph(wanted: Float32Array, tokens: readonly string[], draw: (shown: Float32Array) => void): { current: Float32Array } {
   const shown = useRef(wanted);
+  const of = useRef(tokens);
   useLayoutEffect(() => {
     const from = shown.current;
-    if (from === wanted || from.length !== wanted.length || wanted.length > MOST_MORPHED || still()) {
+    const isSame = of.current === tokens;
+    of.current = tokens;
+    if (from === wanted || !isSame || wanted.length > MOST_MORPHED || still()) {
       shown.current = wanted;
-      draw(wanted);
       return;
     }
     const began = performance.now();
@@ -106,6 +111,7 @@ function useMorph(wanted: Float32Array, draw: (shown: Float32Array) => void): vo
     asked = requestAnimationFrame(frame);
     return () => cancelAnimationFrame(asked);
   }, [wanted]);
+  return shown;
 }
 
 /** A map in the page's grid. */
@@ -121,8 +127,8 @@ function HeatInGrid(props: HeatProps & { columns: Columns }) {
   const draw = (shown: Float32Array) => {
     if (canvas.current) paintOver(canvas.current, shown === wanted ? scene : heatScene({ tokens, columns, row, picked, gutter }, shown, theme.value));
   };
-  useMorph(wanted, draw);
-  useLayoutEffect(() => draw(wanted), [scene]);
+  const shown = useMorph(wanted, tokens, draw);
+  useLayoutEffect(() => draw(shown.current), [scene, fineness.value]);
   const cells = lattice({
     rows: tokens.length, columns: tokens.length, edges: columns.edges, left: gutter, tall: rowHeight(columns),
     rowName: (at) => visible(tokens[at]), say, missing: ({ row: time, column }) => !(values[time * tokens.length + column] > -Infinity),
@@ -131,7 +137,7 @@ function HeatInGrid(props: HeatProps & { columns: Columns }) {
   return <Drawn {...props} scene={scene} lattice={cells} surface={surface} />;
 }
 
-const paintOver = (canvas: HTMLCanvasElement, scene: Scene) => paint(canvas, scene, Math.max(1, devicePixelRatio || 1));
+const paintOver = (canvas: HTMLCanvasElement, scene: Scene) => paint(canvas, scene, fineness.value);
 
 // ---------------------------------------------------------------------------------------------------------------- zoom and pan
 
@@ -164,7 +170,7 @@ function HeatFree(props: HeatProps) {
   const draw = () => {
     const surface = canvas.current;
     if (!surface || !small.current) return;
-    const scale = Math.max(1, devicePixelRatio || 1);
+    const scale = fineness.value;
     const side = Math.round(width * scale);
     if (surface.width !== side) surface.width = surface.height = side;
     const context = surface.getContext("2d")!;
@@ -182,15 +188,13 @@ function HeatFree(props: HeatProps) {
       context.strokeRect(x, y + (row * width * zoom) / count, width * zoom, (width * zoom) / count);
     }
   };
-  useMorph(wanted, (shown) => {
-    small.current = raster(glaze(shown, count, count, tokens, theme.value), count, count);
+  const remake = (shown: Float32Array) => {
+    small.current = raster(glaze(shown, count, count, tokens, theme.value), count, count, small.current ?? undefined);
     draw();
-  });
-  useLayoutEffect(() => {
-    small.current = raster(glaze(wanted, count, count, tokens, theme.value), count, count);
-    draw();
-  }, [theme.value]);
-  useLayoutEffect(draw, [width, row]);
+  };
+  const shown = useMorph(wanted, tokens, remake);
+  useLayoutEffect(() => remake(shown.current), [wanted, tokens]);
+  useLayoutEffect(draw, [width, row, fineness.value]);
   const move = (to: View) => {
     current.current = held(to, width);
     if (asked.current) return;

@@ -68,5 +68,5 @@ export function Lens(props: LensProps) {
     rows: rows.length, columns: columns.edges.length - 1, edges: columns.edges, left: gutter, tall, rowName: (row) => rows[row].name,
     say: ({ row, column }) => say(row, column),
   });
-  return <Drawn {...props} scene={scene} lattice={cells} canvas={scene.shapes.length > 700} />;
+  return <Drawn {...props} scene={scene} lattice={cells} />;
 }

@@ -71,7 +71,7 @@ export function Panes(props: PanesProps) {
   const cells = lattice({
     rows: 1, columns: panes.length, edges: columns.edges, tall: height, rowName: () => props.label, say: ({ column }) => say(column),
   });
-  return <Drawn {...props} scene={scene} lattice={cells} canvas={panes.length > 400} picked={chosen === undefined ? null : { row: 0, column: chosen }} />;
+  return <Drawn {...props} scene={scene} lattice={cells} picked={chosen === undefined ? null : { row: 0, column: chosen }} />;
 }
 
 /** The letters alone, under a mark of the grid: small, the chosen one bold. */

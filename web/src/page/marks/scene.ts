@@ -26,11 +26,12 @@ const around = (value: number) => Math.round(value * 100) / 100;
 
 // ---------------------------------------------------------------------------------------------------------------- canvas
 
-const fontOf = (text: Text) => `${text.italic ? "italic " : ""}${text.bold ? "600 " : ""}${text.size}px ${FACES[text.face ?? "sans"]}`;
+/** In halves of a pixel: a browser looks up every size of a font that it has not met. */
+const fontOf = (text: Text) => `${text.italic ? "italic " : ""}${text.bold ? "600 " : ""}${Math.round(text.size * 2) / 2}px ${FACES[text.face ?? "sans"]}`;
 
-/** A canvas with one pixel for each cell, to be drawn enlarged. */
-export function raster(pixels: Uint32Array, columns: number, rows: number): HTMLCanvasElement {
-  const small = document.createElement("canvas");
+/** A canvas with one pixel for each cell, to be drawn enlarged; `on` is one to use again. */
+export function raster(pixels: Uint32Array, columns: number, rows: number, on?: HTMLCanvasElement): HTMLCanvasElement {
+  const small = on ?? document.createElement("canvas");
   small.width = columns;
   small.height = rows;
   const bytes = new Uint8ClampedArray(pixels.buffer as ArrayBuffer, pixels.byteOffset, columns * rows * 4);
@@ -38,9 +39,11 @@ export function raster(pixels: Uint32Array, columns: number, rows: number): HTML
   return small;
 }
 
+let scratch: HTMLCanvasElement | undefined;
+
 function paintCells(context: CanvasRenderingContext2D, shape: Cells): void {
   if (!shape.columns || !shape.rows) return;
-  const small = raster(shape.pixels, shape.columns, shape.rows);
+  const small = (scratch = raster(shape.pixels, shape.columns, shape.rows, scratch));
   context.imageSmoothingEnabled = false;
   if (!shape.edges) context.drawImage(small, shape.x, shape.y, shape.w, shape.h);
   else {
@@ -52,33 +55,44 @@ function paintCells(context: CanvasRenderingContext2D, shape: Cells): void {
   }
 }
 
-export function paintShape(context: CanvasRenderingContext2D, shape: Shape): void {
-  context.globalAlpha = shape.kind === "cells" ? 1 : (shape.opacity ?? 1);
-  if (shape.kind === "cells") return paintCells(context, shape);
-  if (shape.kind === "text") {
-    context.font = fontOf(shape);
-    context.textAlign = shape.anchor === "middle" ? "center" : shape.anchor === "end" ? "right" : "left";
-    context.fillStyle = shape.fill;
-    context.fillText(shape.text, shape.x, shape.y);
-    return;
+/** Draws shapes one after another. What neighbours share is not set again: setting a font costs more than writing a letter in it. */
+export function paintShapes(context: CanvasRenderingContext2D, shapes: readonly Shape[]): void {
+  let [font, fill, stroke, dash] = ["", "", "", ""];
+  let opacity = 1;
+  context.setLineDash([]);
+  context.globalAlpha = opacity;
+  for (const shape of shapes) {
+    const own = shape.kind === "cells" ? 1 : (shape.opacity ?? 1);
+    if (own !== opacity) opacity = context.globalAlpha = own;
+    if (shape.kind === "cells") {
+      paintCells(context, shape);
+      continue;
+    }
+    if (shape.fill && shape.fill !== fill) fill = context.fillStyle = shape.fill;
+    if (shape.kind === "text") {
+      const own = fontOf(shape);
+      if (own !== font) font = context.font = own;
+      context.textAlign = shape.anchor === "middle" ? "center" : shape.anchor === "end" ? "right" : "left";
+      context.fillText(shape.text, shape.x, shape.y);
+      continue;
+    }
+    if (shape.stroke) {
+      if (shape.stroke !== stroke) stroke = context.strokeStyle = shape.stroke;
+      context.lineWidth = shape.width ?? 1;
+      const dashes = shape.dash ?? "";
+      if (dashes !== dash) context.setLineDash((dash = dashes) ? dashes.split(" ").map(Number) : []);
+    }
+    if (shape.kind === "rect" && !shape.radius) {
+      if (shape.fill) context.fillRect(shape.x, shape.y, shape.w, shape.h);
+      if (shape.stroke) context.strokeRect(shape.x, shape.y, shape.w, shape.h);
+      continue;
+    }
+    const path = shape.kind === "path" ? new Path2D(shape.d) : new Path2D();
+    if (shape.kind === "rect") path.roundRect(shape.x, shape.y, shape.w, shape.h, shape.radius);
+    if (shape.fill) context.fill(path);
+    if (shape.stroke) context.stroke(path);
   }
-  let path: Path2D;
-  if (shape.kind === "path") path = new Path2D(shape.d);
-  else {
-    path = new Path2D();
-    if (shape.radius) path.roundRect(shape.x, shape.y, shape.w, shape.h, shape.radius);
-    else path.rect(shape.x, shape.y, shape.w, shape.h);
-  }
-  if (shape.fill) {
-    context.fillStyle = shape.fill;
-    context.fill(path);
-  }
-  if (shape.stroke) {
-    context.strokeStyle = shape.stroke;
-    context.lineWidth = shape.width ?? 1;
-    context.setLineDash(shape.dash ? shape.dash.split(" ").map(Number) : []);
-    context.stroke(path);
-  }
+  context.globalAlpha = 1;
 }
 
 export function paint(canvas: HTMLCanvasElement, scene: Scene, scale: number, ground?: string): void {
@@ -94,8 +108,7 @@ export function paint(canvas: HTMLCanvasElement, scene: Scene, scale: number, gr
     context.fillRect(0, 0, width, height);
   }
   context.setTransform(scale, 0, 0, scale, 0, 0);
-  for (const shape of scene.shapes) paintShape(context, shape);
-  context.globalAlpha = 1;
+  paintShapes(context, scene.shapes);
 }
 
 // ---------------------------------------------------------------------------------------------------------------- files

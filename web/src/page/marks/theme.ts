@@ -14,6 +14,12 @@ function current(): Theme {
 /** The theme that marks are drawn in. */
 export const theme = signal<Theme>(current());
 
+const ON_PAPER = 3;
+const pixels = () => (typeof devicePixelRatio === "number" ? Math.max(asked("print") ? ON_PAPER : 1, devicePixelRatio) : 1);
+
+/** Pixels of a canvas for a pixel of the page: those of the screen, and more on paper. */
+export const fineness = signal(pixels());
+
 /** Whether things may move. */
 export const still = (): boolean => asked("(prefers-reduced-motion: reduce)");
 
@@ -26,9 +32,16 @@ export function glass(token: string, strength = 1): { fill: string; ink: string 
 }
 
 if (typeof document !== "undefined") {
-  const look = () => (theme.value = current());
+  const look = () => {
+    theme.value = current();
+    fineness.value = pixels();
+  };
   for (const query of ["print", "(prefers-color-scheme: dark)"]) matchMedia(query).addEventListener("change", look);
+  addEventListener("resize", look);
   new MutationObserver(look).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
-  addEventListener("beforeprint", () => (theme.value = "light"));
+  addEventListener("beforeprint", () => {
+    theme.value = "light";
+    fineness.value = ON_PAPER;
+  });
   addEventListener("afterprint", look);
 }

@@ -6,8 +6,8 @@ import { Common, Drawn, useScene } from "./drawn";
 import { glaze, pooled, strengths } from "./glass";
 import { Lattice, Spot } from "./grid";
 import { Numbers } from "./plain";
-import { paintShape, raster, Scene, Shape } from "./scene";
-import { theme } from "./theme";
+import { paintShapes, raster, Scene, Shape } from "./scene";
+import { fineness, theme } from "./theme";
 
 export interface Thumbnail { values: Numbers; name: string; kind?: string; off?: boolean }
 
@@ -102,13 +102,12 @@ export function Thumbnails(props: ThumbnailsProps) {
       ...labels(maps, layout, picked, theme.value),
     ],
   });
-  const scale = () => Math.max(1, devicePixelRatio || 1);
   const sheet = useRef<HTMLCanvasElement | null>(null);
   const heads = Math.max(1, ...small.map((each) => each.length));
   const isDim = focus !== undefined;
   // All maps, dim where one row is picked out.
   useLayoutEffect(() => {
-    const context = cleared(canvas.current!, width, height, scale());
+    const context = cleared(canvas.current!, width, height, fineness.value);
     const atlas = new Uint32Array(side * side * heads * small.length);
     small.forEach((each, block) => each.forEach((map, head) => {
       const at = (block * heads + head) * side * side;
@@ -121,18 +120,18 @@ export function Thumbnails(props: ThumbnailsProps) {
       if (sheet.current) context.drawImage(sheet.current, 0, (block * heads + head) * side, side, side, x, y, layout.side, layout.side);
     }));
     context.globalAlpha = 1;
-    for (const shape of labels(maps, layout, picked, theme.value)) paintShape(context, shape);
-  }, [small, width, isDim, picked?.row, picked?.column, theme.value, maps, glass]);
+    paintShapes(context, labels(maps, layout, picked, theme.value));
+  }, [small, width, isDim, picked?.row, picked?.column, theme.value, fineness.value, maps, glass]);
   // The row that is picked out, over them: all that is drawn when a slider moves.
   useLayoutEffect(() => {
-    const context = cleared(over.current!, width, height, scale());
+    const context = cleared(over.current!, width, height, fineness.value);
     if (focus === undefined || !sheet.current) return;
     const tall = layout.side / side;
     small.forEach((each, block) => each.forEach((_, head) => {
       const { x, y } = placeOf(layout, { row: block, column: head });
       if (!maps[block][head].off) context.drawImage(sheet.current!, 0, (block * heads + head) * side + focus, side, 1, x, y + focus * tall, layout.side, tall);
     }));
-  }, [small, width, focus, theme.value, maps, glass]);
+  }, [small, width, focus, theme.value, fineness.value, maps, glass]);
   const cells: Lattice = {
     rows: maps.length, columns: Math.max(0, ...maps.map((each) => each.length)), say, rowName: (block) => maps[block][0]?.name.split(".")[0] ?? "",
     missing: ({ row: block, column }) => !maps[block]?.[column],

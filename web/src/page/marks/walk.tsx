@@ -62,7 +62,7 @@ export function walkScene(given: Pick<WalkProps, "terms" | "total" | "width" | "
     if (!term.small) {
       shapes.push({ kind: "rect", x: at(to) - 0.5, y: top, w: 1, h: tall, fill: css(inks.leading) });
       shapes.push(gutter ? { kind: "text", x: 0, y: y + 17, text: term.name, size: 13, fill: css(inks.soft) }
-        : { kind: "text", x: 0, y: y + 12, text: term.name, size: 13, fill: css(inks.soft) });
+        : { kind: "text", x: at(0) + 6, y: y + 12, text: term.name, size: 13, fill: css(inks.soft) });
       const backwards = term.value < 0;
       shapes.push({ kind: "text", x: backwards ? x - 7 : x + w + 7, y: top + 13, text: signed(term.value, number), anchor: backwards ? "end" : "start", size: 13, fill: css(inks.ink) });
     }

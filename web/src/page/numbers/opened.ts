@@ -9,7 +9,7 @@ import { Anatomy, Needed, Opened, Sheet, Spot } from "./opening";
 
 /** Places of the sentence that the pointed number is of. */
 export const marked = signal<readonly number[]>([]);
-const anatomy = signal<Anatomy | null>(null);
+export const anatomy = signal<Anatomy | null>(null);
 /** Why no cell can be opened, if none can: a model without a graph. */
 export const closed = signal("");
 /** Values of one sentence that were fetched because a cell was opened. */

@@ -7,16 +7,17 @@ import { Sieve } from "../marks/sieve";
 import { visible } from "../marks/colour";
 import { MOST_SEED, choose, shares } from "../decoding/draw";
 import { Filter, Filtered, descending, filtered } from "../decoding/filters";
-import { back, branch, branches, keepFor, nextNumber } from "../decoding/session";
+import { back, before as seen, branch, branches, keepFor, nextNumber } from "../decoding/session";
 import { show } from "../numbers/opened";
 import { largest } from "../rows";
 import { rowOf } from "../wanted";
-import { edits, minP, ownNumber, position, sampling, seed, shown, source, temperature, text, topK, topP } from "../state";
+import { edits, ids, minP, ownNumber, position, sampling, seed, shown, source, temperature, text, topK, topP } from "../state";
 import { number, plural, rich, t } from "../words";
 import { Ahead, GoingOn } from "./Continuation";
 import { Figure } from "./Figure";
 import { gutter, narrow, width } from "./layout";
-import { quoted, Token } from "./pieces";
+import { Live, quoted, Token } from "./pieces";
+import { counts } from "./Sentence";
 
 const MOST_ROWS = 8;
 /** Where the slider of top-k ends; behind its end everything is kept. */
@@ -52,6 +53,7 @@ export function Choice() {
               token: <Token id={drawn} />,
             })}
           </p>
+          <Counted />
           <p>
             {t("Choose a token to go on with it, drawn or not.")}{" "}
             <button class="said" onClick={() => show("logits", [0, at, drawn])}>{rich("open the logit of {token}", { token: <Token id={drawn} /> })}</button>
@@ -112,6 +114,23 @@ export function Choice() {
       <GoingOn />
       <Ahead />
     </section>
+  );
+}
+
+const MOST_COUNTED = 3;
+
+/** What comes next by the table of n-grams, which only counted. */
+function Counted() {
+  const guesses = useMemo(() => counts.value?.guesses(seen(), MOST_COUNTED) ?? [], [counts.value, ids.value, position.value]);
+  const { tokens } = source.value!.about;
+  if (!guesses.length) return null;
+  return (
+    <p>
+      {rich("A table that only counted, {order} tokens in a row, says {guesses}.", {
+        order: String(counts.value!.order),
+        guesses: guesses.map(({ id, probability }, place) => <>{place > 0 && ", "}<Token id={id} /> <Live value={probability} token={tokens[id]} /></>),
+      })}
+    </p>
   );
 }
 

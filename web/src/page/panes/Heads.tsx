@@ -1,15 +1,17 @@
 // All heads as thumbnails, one of them large at any step of attention; the picked row as arcs over the sentence.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { differences, headMap } from "../compute/readings";
+import { brought, byLength, differences, headMap } from "../compute/readings";
 import { Arcs } from "../marks/arcs";
 import { visible } from "../marks/colour";
 import { Heat } from "../marks/heat";
-import { Thumbnails } from "../marks/thumbnails";
+import { Thumbnail, Thumbnails } from "../marks/thumbnails";
 import { STEPS, block, chosen, head, isOff, position, shown, source, step, text, toggle } from "../state";
-import { open } from "../numbers/opened";
+import { anatomy, open } from "../numbers/opened";
 import { saidBy } from "../wanted";
 import { N, language, number, rich, t } from "../words";
+import { Remote } from "../numbers/opening";
+import type { Values } from "../source";
 import { Figure, Line } from "./Figure";
 import { columns, gutter, narrow, room, tokens } from "./layout";
 import { explained, Live, Token, traced } from "./pieces";
@@ -28,6 +30,10 @@ const KINDS: Record<string, string> = {
 
 const kindOf = (kind: string | undefined): string | undefined => (kind === undefined ? undefined : KINDS[kind] ? t(KINDS[kind]) : kind);
 
+/** Above so many tokens a head has a map of its own, which can be enlarged: in the grid its cells would be thinner than a letter. */
+const MOST_IN_GRID = 72;
+const WIDEST_MAP = 720;
+
 export function Heads() {
   const { about } = source.value!;
   const { ids, values, compared, edits } = shown.value!;
@@ -41,6 +47,7 @@ export function Heads() {
     name: `${each}.${head}`, kind: kindOf(about.kinds?.[each]?.[head]), off: isOff(`blocks.${each}.attn.z`, head) || isOff(`blocks.${each}.attn.out`),
   }))), [values, edits, language.value]);
   const [change, setChange] = useState(false);
+  const [isByLength, setByLength] = useState(false);
   const [guess, setGuess] = useState<"off" | "asked" | number>("off");
   useEffect(() => setGuess((now) => (typeof now === "number" ? "off" : now)), [text.value, at, which, layer]);
   // Of a block that was just chosen only the weights may be here.
@@ -63,8 +70,11 @@ export function Heads() {
     );
   }
   const row = weights.subarray(at * count, (at + 1) * count);
+  const isLong = count > MOST_IN_GRID;
   const ranked = Array.from(row, (_, source) => source).filter((source) => !Number.isNaN(row[source])).sort((one, other) => row[other] - row[one]);
   const hidden = guess === "asked";
+  const lengths = lengthsOf(values, base, which);
+  const arcs = isByLength && lengths ? byLength(weights, lengths) : weights;
   const said = saidBy(values, "logits", count, at);
   const old = compared && saidBy(compared, "logits", count, at);
   const kind = now === "weights" && !hasChange ? "share" : "signed";
@@ -96,18 +106,22 @@ export function Heads() {
           </p>
         </div>
         <Figure id="heads" command={explained()} label={t("All heads of the model")} python={traced(`${base}.weights`, "0")}>
-          <Thumbnails label={t("All heads: a row for each block, a map for each head")} maps={maps} tokens={tokens.value} kind="share" width={narrow.value ? room.value : Math.max(280, room.value - 460)}
-            picked={{ row: layers.indexOf(layer), column: which }} onPick={(spot) => { block.value = layers[spot.row]; head.value = spot.column; }}
-            say={({ row: line, column }) => [t("head {head}", { head: maps[line][column].name }), maps[line][column].kind, maps[line][column].off ? t("off") : ""].filter(Boolean).join(", ")} />
+          <AllHeads maps={maps} layers={layers} picked={{ row: layers.indexOf(layer), column: which }} />
         </Figure>
       </div>
       <Figure id="head" command={explained()} label={t("Head {head} of block {block}: a row for each token that looks, a column for each that is looked at", { head: which, block: layer })}
         python={traced(`${base}.${step.value}`, `0, ${which}, ${at}`)}
         caption={t("A row looks, a column is looked at and lends its colour; brightness is the square root of the weight, lead is minus. Faint arcs are those of the other tokens. Choose a cell to open its number.")}>
         <Line name={<><b>{t("head {head}", { head: `${layer}.${which}` })}</b><br /><small>{maps[layers.indexOf(layer)][which].kind}</small></>}>
-          <Arcs label={hidden ? t("Choose the token that it will look at") : t("Whom {token} looks at", { token: token(at) })} tokens={tokens.value} columns={columns.value} weights={hidden ? [] : weights} row={at}
+          <Arcs label={hidden ? t("Choose the token that it will look at") : t("Whom {token} looks at", { token: token(at) })} tokens={tokens.value} columns={columns.value} weights={hidden ? NOTHING : arcs} row={at}
             onPick={({ column }) => (hidden ? column <= at && pick(column) : (chosen.value = column))}
-            say={(source) => (hidden ? token(source) : `${token(at)} → ${token(source)}: ${Number.isNaN(row[source]) ? "–" : number(row[source], 3)}`)} />
+            say={(source) => (hidden ? token(source) : `${token(at)} → ${token(source)}: ${Number.isNaN(row[source]) ? "–" : number(arcs[at * count + source], 3)}`)} />
+          {lengths && !hidden && (
+            <p class="steps">
+              <button class="said" aria-pressed={isByLength} onClick={() => setByLength(!isByLength)}>{t("times the length of what is brought")}</button>
+              {isByLength && <em>{t("A weight times ‖v W‖, the length of what that token brings, as a share of the row: a large weight on a short value moves little.")}</em>}
+            </p>
+          )}
         </Line>
         <Line name={<>{t("step")}</>}>
           <div class="steps" role="group" aria-label={t("Step of attention")}>
@@ -121,12 +135,13 @@ export function Heads() {
             <em>{hasChange ? t("now less before") : t(STEP_SENTENCES[step.value])}</em>
           </div>
         </Line>
-        <div class="in-gutter" style={{ marginLeft: narrow.value ? "0" : undefined }}>
+        <div class="in-gutter" style={{ marginLeft: isLong ? `${gutter.value}px` : undefined }}>
           <Heat label={t("Head {head} of block {block}: a row for each token that looks, a column for each that is looked at", { head: which, block: layer })} values={hidden ? map.map((each, place) => (Math.floor(place / count) === at ? NaN : each)) : map}
-            tokens={tokens.value} kind={kind} columns={columns.value} row={at} gutter={gutter.value} picked={{ row: at, column: hidden ? at : (ranked[0] ?? at) }}
+            tokens={tokens.value} kind={kind} columns={isLong ? undefined : columns.value} width={Math.min(WIDEST_MAP, room.value)} row={at} gutter={gutter.value} picked={{ row: at, column: hidden ? at : (ranked[0] ?? at) }}
             say={({ row: time, column }) => `${token(time)} → ${token(column)}: ${number(map[time * count + column], 4)}`} onPick={(spot) => { chosen.value = spot.row; open(`${base}.${now}`, [0, which, spot.row, spot.column]); }} />
         </div>
-        {!hidden && columns.value.edges[count] / count > 27 && (
+        {isLong && <p class="remark">{t("Ctrl and the wheel, or + and −, enlarge the map; drag it to move it, 0 shows all of it.")}</p>}
+        {!hidden && !isLong && columns.value.edges[count] / count > 27 && (
           <div class="in-gutter numbers-row" aria-hidden="true" style={{ paddingLeft: `${gutter.value}px` }}>
             <span class="row-name" style={{ width: `${gutter.value - 12}px` }}>{t("the row")}</span>
             {ids.map((_, source) => {
@@ -137,5 +152,40 @@ export function Heads() {
         )}
       </Figure>
     </section>
+  );
+}
+
+const NOTHING = new Float64Array();
+
+/** How long what each token brings is, where the page has the weights that mix the heads. */
+function lengthsOf(values: Values, base: string, which: number): Float64Array | null {
+  const [v, mixer] = [values[`${base}.v`], anatomy.value?.constants[`${base}.out_proj.weight`]];
+  return v && mixer && !(mixer instanceof Remote) ? brought(v, mixer, which) : null;
+}
+
+interface All { maps: Thumbnail[][]; layers: number[]; picked: { row: number; column: number } }
+
+/** All heads, and a slider that picks one token's row out in all of them; only these are drawn while it moves. */
+function AllHeads({ maps, layers, picked }: All) {
+  const [at, setAt] = useState<number | null>(null);
+  const count = tokens.value.length;
+  const own = at === null || at >= count ? null : at;
+  const shownAt = own ?? position.value;
+  return (
+    <>
+      <Thumbnails label={t("All heads: a row for each block, a map for each head")} maps={maps} tokens={tokens.value} kind="share" width={narrow.value ? room.value : Math.max(280, room.value - 460)}
+        picked={picked} row={own ?? undefined} onPick={(spot) => { block.value = layers[spot.row]; head.value = spot.column; }}
+        say={({ row, column }) => [t("head {head}", { head: maps[row][column].name }), maps[row][column].kind, maps[row][column].off ? t("off") : ""].filter(Boolean).join(", ")} />
+      {count > 1 && (
+        <p class="scrub">
+          <label>
+            {t("who looks:")} <b>{visible(tokens.value[shownAt])}</b>{" "}
+            <input type="range" min={0} max={count - 1} value={shownAt} aria-valuetext={t("{token}, place {place}", { token: visible(tokens.value[shownAt]), place: shownAt + 1 })}
+              onInput={(event) => setAt(Number(event.currentTarget.value))} onChange={(event) => (chosen.value = Number(event.currentTarget.value))} />
+          </label>{" "}
+          {own !== null && <button class="said" onClick={() => setAt(null)}>{t("all rows")}</button>}
+        </p>
+      )}
+    </>
   );
 }

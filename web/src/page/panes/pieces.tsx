@@ -1,5 +1,6 @@
 // Pieces that panes share: a token and a number in a sentence, names of places, lines of code.
 
+import { computed } from "@preact/signals";
 import { visible } from "../marks/colour";
 import { glass } from "../marks/theme";
 import { shown, source, text } from "../state";
@@ -40,8 +41,9 @@ export function contributionName(name: string): string {
   return part === "mlp" ? t("feed-forward {block}", places) : t("LSTM {block}", places);
 }
 
+const quoting = computed(() => JSON.stringify(text.value.slice(-200)).replace(/[\u007f-\uffff]/g, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`));
 /** The sentence as a string of Python. */
-export const quoted = (): string => JSON.stringify(text.value.slice(-200)).replace(/[\u007f-\uffff]/g, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`);
+export const quoted = (): string => quoting.value;
 
 /** The line of Python that traces this name. */
 export const traced = (name: string, index: string): string => `run.trace(${quoted()}, ["${name}"])["${name}"][${index}]`;
