@@ -208,7 +208,9 @@ def test_a_sentence_is_computed_once_for_all_that_is_asked_of_it(run: Path, monk
 def test_the_graph_has_no_numbers_and_each_can_be_had(run: Path, page: TestClient) -> None:
     model = vitral.load(run).model
     with symbolic_lengths():
-        graph = page.post("/anatomy", json={}).json()
+        answer = page.post("/anatomy", json={})
+    assert answer.status_code == 200, answer.text
+    graph = answer.json()
     assert set(graph["outputs"]) == set(model.activation_names)
     names = [each["name"] for each in graph["constants"]]
     assert "token_embedding.weight" in names
