@@ -22,7 +22,8 @@ test: $(VENV)/.installed-dev
 # The counts of a night: thousands of kills, 200,000 flipped bits, every safeguard taken away once, 10,000 sheets of
 # students.
 test-full: $(VENV)/.installed-dev
-	VITRAL_FULL=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) tests/reliability tests/explanation/test_students.py \
+	VITRAL_FULL=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) tests/reliability tests/training/test_ranks.py tests/cli/test_ranks.py \
+		tests/explanation/test_students.py \
 		tests/explanation/test_equations.py tests/interop tests/page/test_carried.py \
 		tests/studies/test_estimator_by_simulation.py
 

@@ -17,6 +17,7 @@ from vitral.model import Transformer, count_parameters, next_token_loss
 from vitral.training import RunConfig, memory
 from vitral.training.memory import require_training_memory, training_bytes
 from vitral.training.optimizers import build_optimizer
+from vitral.training.summing import StepSum
 
 VOCAB = 97
 MODELS: list[dict[str, Any]] = [
@@ -95,10 +96,13 @@ def needed(config: RunConfig) -> int:
     with Living(sum(parameter.nbytes for parameter in model.parameters())) as living:
         for _ in range(2):
             optimizer.zero_grad()
+            summed = StepSum(list(model.parameters()), training)
             for _ in range(training.accumulation):
                 with precision(torch.device("cpu"), training.dtype):
                     loss = next_token_loss(model(window), window, model.mask)
                 loss.backward()
+                summed.add(loss.detach())
+            summed.total()
             optimizer.step()
     return living.most
 
@@ -116,6 +120,12 @@ def test_it_is_at_most_what_training_needs_and_not_much_less(model: dict[str, An
 def test_optimizer_and_gradients_are_counted(optimizer: str, accumulation: int, batch_size: int) -> None:
     training = {"optimizer": {"name": optimizer}, "accumulation": accumulation, "batch_size": batch_size}
     config = configured({"context_length": 16, "d_model": 96}, **training)
+    assert 0.75 < training_bytes(config, VOCAB) / needed(config) <= 1
+
+
+@pytest.mark.parametrize("accumulation", [2, 3, 4, 6, 8])
+def test_the_sums_of_a_canonical_step_are_counted(accumulation: int) -> None:
+    config = configured({"context_length": 16, "d_model": 96}, accumulation=accumulation, reduction="canonical")
     assert 0.75 < training_bytes(config, VOCAB) / needed(config) <= 1
 
 

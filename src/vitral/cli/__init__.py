@@ -38,6 +38,7 @@ from vitral.cli import open as open_command
 from vitral.cli.complaints import complain, complain_of, show_traceback
 from vitral.cli.help import Command, Group, LanguageOption, refusal, speaking, with_language
 from vitral.cli.parts import with_parts
+from vitral.cli.ranks import be_silent, leave
 from vitral.cli.streams import OutputLost, guard, settle
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import _, retold
@@ -143,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with speaking(given):
         code = _run(given)
         settle()
-    sys.exit(code)
+    leave(code)
 
 
 def _ignore_matplotlib_settings() -> None:
@@ -166,7 +167,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    session.begin()
+    session.begin(arguments)
     try:
         _require_current_folder()
         code = int(app(args=arguments, prog_name="vitral", standalone_mode=False) or 0)
@@ -182,6 +183,9 @@ def _fail(error: BaseException) -> int:
     """Say in one line why a command ended, and return its exit code."""
     if isinstance(error, OutputLost) and error.reader_left:
         return 0
+    if getattr(error, "is_said", False):  # by another rank
+        be_silent()
+        return int(getattr(error, "exit_code", 70))
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         complain(retold(str(error)) or _("interrupted"))
         return 130

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from vitral.cli.options import RecordedCorpusOption, RunArgument, RunFolderOption
+from vitral.cli.ranks import RanksOption, launch_if_several, reporting
 from vitral.cli.train import finish
 
 
@@ -17,18 +18,21 @@ def continue_run(
     threads: Annotated[
         int | None, typer.Option(help="Threads of the processor.  [default: those of the run]", min=1, max=1024)
     ] = None,
+    ranks: RanksOption = None,
 ) -> None:
     """Train a finished run for longer, in a new folder.
 
     Weights, optimizer and step numbers go on; the run itself does not change.
     """
-    from vitral.cli.progress import live_reporter
+    launch_if_several(ranks)
     from vitral.cli.session import time_frame
     from vitral.lab import free_folder
     from vitral.training import continue_run
+    from vitral.training.joining import together
 
     folder = out or free_folder(str(run))
-    with live_reporter() as report:
+    with together() as team, reporting(team) as report:
         how = {"minutes": minutes, "steps": steps, "threads": threads, "corpus": corpus}
         continue_run(run, folder, **how, callback=report, frame=time_frame())
-    finish(folder)
+    if team.leads:
+        finish(folder)

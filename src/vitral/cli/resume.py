@@ -5,12 +5,14 @@ from typing import Annotated
 import typer
 
 from vitral.cli.options import RecordedCorpusOption, RunArgument
+from vitral.cli.ranks import RanksOption, launch_if_several, reporting
 from vitral.cli.train import finish
 
 
 def resume(
     run: RunArgument,
     corpus: RecordedCorpusOption = None,
+    ranks: RanksOption = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse another processor or PyTorch, with which other bits may result.")
     ] = False,
@@ -25,17 +27,20 @@ def resume(
 
     The result is the same as if the run had never stopped.
     """
-    from vitral.cli.progress import live_reporter
+    launch_if_several(ranks)
     from vitral.cli.session import time_frame
     from vitral.reports.run import require_run_report
     from vitral.training import resume
+    from vitral.training.joining import together
     from vitral.training.resumption import FinishedRun
 
-    try:
-        with live_reporter() as report:
-            how = {"corpus": corpus, "strict": strict, "changed_parts": changed_parts}
-            resume(run, callback=report, **how, frame=time_frame())
-    except FinishedRun:
-        require_run_report(run)  # it may have been killed while it was written
-        raise
-    finish(run)
+    with together() as team:
+        try:
+            with reporting(team) as report:
+                how = {"corpus": corpus, "strict": strict, "changed_parts": changed_parts}
+                resume(run, callback=report, **how, frame=time_frame())
+        except FinishedRun:
+            require_run_report(run)  # it may have been killed while it was written
+            raise
+    if team.leads:
+        finish(run)

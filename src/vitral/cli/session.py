@@ -1,6 +1,7 @@
-"""The time of one call of the program."""
+"""One call of the program: its arguments and its time."""
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -8,13 +9,20 @@ if TYPE_CHECKING:
 
 _starts = [time.perf_counter()]
 """When the program began, apart from the start of Python."""
+_given: list[str] = []
 LEAST_AFTER, AFTER_START = 1.5, 0.6
 """Writing a page takes this many seconds, or this many times the time in which the program has loaded."""
 
 
-def begin() -> None:
+def begin(arguments: Sequence[str] = ()) -> None:
     """Take the time of a command: of the first, the start of the program; a process may run others after it."""
+    _given[:] = arguments
     _starts.append(_starts[0] if len(_starts) == 1 else time.perf_counter())
+
+
+def given() -> list[str]:
+    """The arguments of the command."""
+    return [*_given]
 
 
 def time_frame() -> "TimeFrame":

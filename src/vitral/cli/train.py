@@ -2,7 +2,7 @@
 
 import enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,7 +23,12 @@ from vitral.cli.options import (
     reading,
     runtime,
 )
+from vitral.cli.ranks import RanksOption, launch_if_several, reporting
 from vitral.core.language import _
+
+if TYPE_CHECKING:
+    from vitral.lab.configuration import RunPlan
+    from vitral.training.team import Team
 
 
 class StepPlan(enum.StrEnum):
@@ -94,15 +99,15 @@ def train(
         typer.Option(help="Train for this many minutes: as many steps as fit.  [default: 2 for a bare text]"),
     ] = None,
     threads: ThreadsOption = None,
+    ranks: RanksOption = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")] = False,
 ) -> None:
     """Train a model on a text."""
-    from vitral.cli.progress import live_reporter, tensorboard_reporter
-    from vitral.cli.session import time_frame
+    launch_if_several(ranks)
     from vitral.core.config import assignment
     from vitral.lab import free_folder
     from vitral.lab.configuration import pinned, plan_run
-    from vitral.training import all_of
+    from vitral.training.joining import together
 
     overrides: list[dict[str, Any]] = [
         runtime(device, dtype),
@@ -116,12 +121,26 @@ def train(
         overrides.append({"seed": seed})
     if threads is not None:
         overrides.append({"training": {"threads": threads}})
-    planned = plan_run(start, corpus=text, init_from=init_from, minutes=minutes, overrides=overrides)
-    folder = out or free_folder(start or planned.config.corpus.source)
-    with live_reporter() as report:
-        also = [tensorboard_reporter(folder)] if tensorboard else []
-        planned.train(folder, all_of(report, *also), time_frame())
-    finish(folder)
+    with together() as team:
+        planned = plan_run(start, corpus=text, init_from=init_from, minutes=minutes, overrides=overrides)
+        folder = out or free_folder(start or planned.config.corpus.source)
+        _train(planned, folder, team, tensorboard=tensorboard)
+    if team.leads:
+        finish(folder)
+
+
+def _train(planned: "RunPlan", folder: Path, team: "Team", *, tensorboard: bool) -> None:
+    from vitral.cli.progress import tensorboard_reporter
+    from vitral.cli.session import time_frame
+    from vitral.runs import is_run
+    from vitral.training import all_of, resume
+
+    with reporting(team) as report:
+        reports = all_of(report, *([tensorboard_reporter(folder)] if tensorboard and team.leads else []))
+        if team.is_restarted and is_run(folder):  # by torchrun, after a rank was lost
+            resume(folder, callback=reports, frame=time_frame())
+        else:
+            planned.train(folder, reports, time_frame())
 
 
 def _tokens(special: list[str] | None, replace: str | None) -> dict[str, Any]:

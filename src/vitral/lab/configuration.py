@@ -22,6 +22,7 @@ from vitral.training.deadline import TimeFrame
 from vitral.training.plans import FIT, ResolvedPlan, resolve_plan
 from vitral.training.run import build_model
 from vitral.training.sizes import LADDER
+from vitral.training.team import current
 
 DEFAULT_PRESET = "fast"
 DEFAULT_MINUTES = 2.0
@@ -115,7 +116,8 @@ class RunPlan:
         for line in () if self.corpus is None else self.text.lines:
             callback({"event": "note", "text": line})
         # A run that starts from another one has that one's tokenizer: training prepares its text itself.
-        dataset = self.dataset() if self.init_from is None and self.corpus is not None else None
+        is_read = self.init_from is None and self.corpus is not None and current().leads
+        dataset = self.dataset() if is_read else None
         config = self.config.watched()  # unlike the runs of a study
         return train(config, out, callback=callback, dataset=dataset, init_from=self.init_from, frame=frame)
 

@@ -19,6 +19,7 @@ from vitral.training import Callback, silent
 from vitral.training import continue_run as continue_training
 from vitral.training import resume as resume_training
 from vitral.training.deadline import TimeFrame
+from vitral.training.joining import together
 
 StepPlan = Literal["auto", "float32", "bfloat16", "compiled-float32", "compiled-bfloat16"]
 OF_TEXT = {"encoding": "encoding", "field": "field", "glob": "glob", "specials": "specials", "replace": "replacement"}
@@ -82,8 +83,8 @@ def train(
         text(start), corpus=text(corpus), init_from=source, minutes=minutes, overrides=[*layers, overrides]
     )
     folder = Path(out) if out is not None else free_folder(text(start) or whole.config.corpus.source)
-    with progress_shown(progress, callback) as told, interruptible(folder):
-        whole.train(folder, told, frame)
+    with shown_by_one(progress, callback) as told, interruptible(folder):
+        folder = whole.train(folder, told, frame).path
     return ended(folder)
 
 
@@ -114,7 +115,7 @@ def resume(
         Interrupted: as for `train`.
     """
     folder = path_of(run)
-    with progress_shown(progress, callback) as told, interruptible(folder):
+    with shown_by_one(progress, callback) as told, interruptible(folder):
         how = {"corpus": text(corpus), "strict": strict, "changed_parts": changed_parts}
         resume_training(folder, callback=told, **how)
     return ended(folder)
@@ -153,8 +154,8 @@ def continue_(
     parent = path_of(run)
     folder = Path(out) if out is not None else free_folder(str(parent))
     how = {"minutes": minutes, "steps": steps, "threads": threads}
-    with progress_shown(progress, callback) as told, interruptible(folder):
-        continue_training(parent, folder, **how, callback=told, corpus=text(corpus))
+    with shown_by_one(progress, callback) as told, interruptible(folder):
+        folder = continue_training(parent, folder, **how, callback=told, corpus=text(corpus)).path
     return ended(folder)
 
 
@@ -197,6 +198,17 @@ def planned_steps(plan: str | None) -> dict[str, Any]:
         return given({"plan": plan})
     precision = plan.removeprefix("compiled-")
     return {"plan": "as-written", "dtype": precision, "compile": plan != precision}
+
+
+@contextmanager
+def shown_by_one(progress: bool | None, callback: Callback) -> Generator[Callback]:
+    """Train inside the block, as one of several ranks where torchrun has started them; rank 0 calls the callback."""
+    with together() as team:
+        if not team.leads:
+            yield silent
+            return
+        with progress_shown(progress, callback) as told:
+            yield told
 
 
 @contextmanager

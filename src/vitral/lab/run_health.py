@@ -24,6 +24,7 @@ from vitral.training import silent
 from vitral.training.loop import loss_of
 from vitral.training.parts import require_same_parts
 from vitral.training.resumption import restored
+from vitral.training.summing import StepSum
 from vitral.training.trainer import chain_from_anchor
 
 MOST_SAMPLE = 1 << 26
@@ -195,11 +196,11 @@ def _replay(sealed: SealedRun, whole: list[Checkpoint], events: list[dict[str, A
         if chain_from_anchor(trainer) != trainer.state.chain:
             others = N_("the batches up to step {step} differ from those of the training").format(step=start.step)
             return HealthCheck("wrong", what, others)
+        summed = StepSum([], trainer.config.training)
         with torch.no_grad():
-            found = sum(
-                (loss_of(trainer, start.step, micro)[0].cpu() for micro in range(trainer.config.training.accumulation)),
-                start=torch.zeros(()),
-            )
+            for micro in range(trainer.config.training.accumulation):
+                summed.add(loss_of(trainer, start.step, micro)[0].cpu())
+        found = summed.total()
     except (VitralError, KeyError, ValueError, TypeError) as error:
         return HealthCheck("unknown", what, N_("not compared: {reason}").format(reason=error))
     finally:

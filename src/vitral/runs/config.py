@@ -161,7 +161,9 @@ class TrainingConfig(Config):
     Attributes:
         steps: number of optimizer steps.
         batch_size: windows per batch.
-        accumulation: batches whose gradients are averaged into one step.
+        accumulation: batches whose gradients are averaged into one step; several ranks share them.
+        reduction: how the gradients of a step's batches are added: "canonical", in one order on any number of ranks, or
+            "fast", in the engine's own order. Default: canonical where there are several batches.
         windows: "random": any windows, all equally likely; "shuffled": consecutive ones in passes, each once in a pass.
         objective: "next-token", or {name = "masked", rate = 0.15} for masked language modelling.
         optimizer: its kind and hyperparameters; or an own one, with its learning_rate and settings.
@@ -191,6 +193,7 @@ class TrainingConfig(Config):
     steps: Steps = 1200
     batch_size: Annotated[int, Field(ge=1, le=2**20)] = 64
     accumulation: Annotated[int, Field(ge=1, le=2**20)] = 1
+    reduction: Literal["canonical", "fast"] | None = None
     windows: Literal["random", "shuffled"] = "random"
     objective: Objective = "next-token"
     optimizer: OptimizerConfig = AdamWConfig()
@@ -211,6 +214,11 @@ class TrainingConfig(Config):
     plan: Literal["as-written", "auto", "fit"] = "as-written"
     minutes: Annotated[float, Field(gt=0, le=10**6)] | None = None
     threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] | None = None
+
+    @property
+    def is_canonical(self) -> bool:
+        """Whether a step has several batches, added in the order that any number of ranks keeps."""
+        return self.accumulation > 1 and self.reduction == "canonical"
 
 
 class RunConfig(Config):

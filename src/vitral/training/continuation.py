@@ -18,6 +18,7 @@ from vitral.training.optimizers import build_optimizer, load_optimizer_tensors
 from vitral.training.parts import require_same_parts
 from vitral.training.resumption import identity_of, last_checkpoint, restored
 from vitral.training.run import begin, complete, keep, resolved_plan
+from vitral.training.team import current
 from vitral.training.trainer import Trainer, chain_from_anchor
 
 WARMUP = 0.05
@@ -61,6 +62,10 @@ def continue_run(
         TrainingStopped: a number was not finite.
         StorageError: a file could not be written.
     """
+    team = current()
+    team.agree({"minutes": minutes, "steps": steps, "threads": threads})
+    if not team.leads:
+        return team.follow(corpus)
     if (minutes is None) == (steps is None):
         enter(path, lambda _line: None).require_text()  # of an imported model, no number of minutes would help
         raise UsageError("continue: give either minutes or a number of steps, as in --minutes 10")
@@ -181,7 +186,7 @@ def _trainer(
     parent: Trainer, config: RunConfig, checkpoint: Checkpoint, folder: RunFolder, callback: Callback
 ) -> Trainer:
     """A trainer at the parent's last step, with its weights, optimizer and batches; nothing is its best yet."""
-    optimizer = build_optimizer(parent.model, config.training.optimizer)
+    optimizer = build_optimizer(parent.model, config.training.optimizer, fused=not config.training.is_canonical)
     load_optimizer_tensors(parent.model, optimizer, checkpoint.optimizer, str(parent.folder.path))
     state = replace(parent.state, loss_sum=0.0, loss_count=0, best_loss=None, best_step=None)
     return Trainer(config, parent.dataset, parent.model, optimizer, folder, callback, state, parent.baselines)

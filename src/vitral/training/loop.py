@@ -23,6 +23,7 @@ from vitral.training.objectives import make_inputs
 from vitral.training.optimizers import optimizer_tensors
 from vitral.training.schedules import learning_rate
 from vitral.training.stopping import StopAsked
+from vitral.training.team import RankLost
 from vitral.training.trainer import ANCHOR_EVERY, Trainer, link
 from vitral.training.views import look, write_sample
 
@@ -33,6 +34,7 @@ def run_steps(trainer: Trainer) -> bool:
     Raises:
         TrainingStopped: a loss, a gradient, a weight or the optimizer's state is not finite. That step was not
             applied, and the steps before it are saved.
+        RankLost: another rank failed or does not answer; the whole steps are saved.
         Exception: raised by the callback or the planner; the steps so far are saved.
     """
     state, clock = trainer.state, Clock(trainer.config.tokens_per_step)
@@ -59,8 +61,8 @@ def run_steps(trainer: Trainer) -> bool:
                 look(trainer)
     except StopAsked:
         pass
-    except TrainingStopped as stopped:
-        _save_last_good_step(trainer, stopped.line)
+    except (TrainingStopped, RankLost) as stopped:
+        _save_last_good_step(trainer, stopped)
         raise
     finally:
         if trainer.counting is not None:
@@ -107,13 +109,20 @@ def one_step(trainer: Trainer) -> tuple[float, float, float]:
     """
     training, step = trainer.config.training, trainer.state.step
     trainer.optimizer.zero_grad()
-    losses, chain = [], trainer.state.chain
+    team, chain = trainer.team, trainer.state.chain
+    if team.leads:
+        team.begin_step()
+    summed = team.step_sum(list(trainer.model.parameters()), training, asked=trainer.request.asked)
     for micro in range(training.accumulation):
-        if micro:
+        if micro % team.size != team.rank:
+            chain = link(chain, *trainer.batches.batch(step, micro))
+            continue
+        if micro and team.size == 1:
             trainer.request.check()
         loss, chain = backward(trainer, step, micro, chain)
-        losses.append(loss)
-    loss = sum(losses, start=torch.zeros(()))
+        summed.add(loss)
+    loss = summed.total()
+    trainer.request.asked |= team.asked
     gradients = [p.grad for p in trainer.model.parameters() if p.grad is not None]
     norm = torch.nn.utils.get_total_norm(gradients)
     loss_value, norm_value = float(loss), float(norm)
@@ -231,6 +240,7 @@ def save(trainer: Trainer, *, replace: bool = False) -> None:
         raise TrainingStopped(sentence.format(step=step, culprit=culprit, path=trainer.folder.path))
     state = {**trainer.state.plain(), **trainer.identity.plain(), "corpus": trainer.dataset.fingerprint}
     tensors = optimizer_tensors(trainer.model, trainer.optimizer)
+    trainer.team.verify(trainer.model.state_dict() | tensors)
     checkpoint = Checkpoint(step, trainer.model.state_dict(), tensors, state, history=trainer.history())
     trainer.folder.save(checkpoint, keep=trainer.config.training.keep_checkpoints, replace=replace)
     trainer.saved = step
@@ -271,10 +281,11 @@ RECORDED = (
 """What a run records of the messages, up to the first semicolon."""
 
 
-def _save_last_good_step(trainer: Trainer, reason: str) -> None:
-    """Record why training stopped, and save the step before the failed one, if all its numbers are finite."""
-    trainer.emit({"event": "stopped", "step": trainer.state.step, "reason": reason.split(";")[0]})
-    if not_finite_state(trainer) is None:
+def _save_last_good_step(trainer: Trainer, stopped: TrainingStopped | RankLost) -> None:
+    """Record why training stopped, and save the step before the failed one, if its numbers are finite and trusted."""
+    trainer.emit({"event": "stopped", "step": trainer.state.step, "reason": stopped.line.split(";")[0]})
+    is_trusted = isinstance(stopped, TrainingStopped) or stopped.is_whole
+    if is_trusted and not_finite_state(trainer) is None:
         save(trainer, replace=True)
     else:
         trainer.folder.reseal()

@@ -18,8 +18,9 @@ from vitral.model.counts import (
     parameter_table,
 )
 from vitral.model.transformer import first_target
-from vitral.runs.config import RunConfig
+from vitral.runs.config import RunConfig, TrainingConfig
 from vitral.training.optimizer_cost import kept_numbers, matrices
+from vitral.training.team import current
 
 COPIES_OF_LOGITS = 3
 """At the start of the backward pass: log-probabilities, their gradient, and the gradient of the logits."""
@@ -49,7 +50,7 @@ def training_bytes(config: RunConfig, vocab_size: int) -> int:
     by_muon = size * sum(row.count for row in moved)
     optimizer = size * kept_numbers(training.optimizer, rows)
     backward = 0 if training.compile else _activations(config, vocab_size, rows) + _logits(config, vocab_size, size)
-    backward += weights if training.accumulation > 1 else 0
+    backward += weights * _earlier_sums(training)
     step = weights + by_muon + COPIES_OF_MATRICES * size * _largest_stack(config, moved)
     if training.steps == 1:  # the optimizer's state is made in the first step
         return weights + max(backward, optimizer + step)
@@ -68,11 +69,20 @@ def require_training_memory(config: RunConfig, vocab_size: int, where: str) -> N
         UsageError: more is needed than there is, or the device does not exist.
     """
     device, needed = resolve_device(config.training.device), training_bytes(config, vocab_size)
+    ranks = current().local
     if device.type != "cuda":
-        require_memory(needed, where, _(THIS))
+        require_memory(ranks * needed, where, _(THIS))
         return
-    require_memory(BYTES_FLOAT32 * count_parameters(config.model, vocab_size), where, _(THIS))
+    require_memory(ranks * BYTES_FLOAT32 * count_parameters(config.model, vocab_size), where, _(THIS))
     require_memory(needed, where, _(ON_THE_GPU), there=torch.cuda.get_device_properties(device).total_memory)
+
+
+def _earlier_sums(training: TrainingConfig) -> int:
+    """Sums of gradients that are kept during a backward pass, at the batch at which they are most."""
+    last = training.accumulation - 1
+    if not training.is_canonical:
+        return min(1, last)
+    return max(last.bit_count(), last.bit_length() - 1)  # one for each 1 in the batch's number, written in base 2
 
 
 def _largest_stack(config: RunConfig, rows: list[ParameterRow]) -> int:

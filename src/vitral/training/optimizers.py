@@ -1,7 +1,9 @@
 """Optimizers: AdamW, SGD and Muon, and their state as named tensors.
 
 PyTorch's optimizer classes import its compiler when created, which takes as long as a hundred steps of a small model.
-The fused kernels of AdamW and SGD are therefore called as functions, and the state is kept in dictionaries.
+The kernels of AdamW and SGD are therefore called as functions, and the state is kept in dictionaries. The fused kernels
+are faster, but their bits depend on where a tensor begins and ends; by the plain ones a part of a parameter moves as it
+moves in the whole.
 """
 
 from abc import ABC, abstractmethod
@@ -69,8 +71,17 @@ class Optimizer(ABC):
         return True
 
 
-class AdamW(Optimizer):
-    """AdamW (Loshchilov & Hutter 2019) by PyTorch's fused kernel; groups need "lr", "weight_decay", "betas", "eps"."""
+class _WithKernel(Optimizer):
+    """Base class: an optimizer with a fused and a plain kernel."""
+
+    def __init__(self, groups: Iterable[Group], *, fused: bool = True) -> None:
+        """Store the groups; `fused` chooses the kernel."""
+        super().__init__(groups)
+        self.fused = fused
+
+
+class AdamW(_WithKernel):
+    """AdamW (Loshchilov & Hutter 2019) by PyTorch's kernels; groups need "lr", "weight_decay", "betas", "eps"."""
 
     def apply(self, parameters: Sequence[nn.Parameter], group: Group) -> None:
         """Update these parameters of a group."""
@@ -90,7 +101,8 @@ class AdamW(Optimizer):
             kept["exp_avg_sq"],
             [],
             [self.state[parameter]["step"] for parameter in parameters],
-            fused=True,
+            foreach=False,
+            fused=self.fused,
             amsgrad=False,
             beta1=group["betas"][0],
             beta2=group["betas"][1],
@@ -101,8 +113,8 @@ class AdamW(Optimizer):
         )
 
 
-class SGD(Optimizer):
-    """SGD with momentum by PyTorch's fused kernel; groups need "lr", "momentum", "nesterov" and "weight_decay".
+class SGD(_WithKernel):
+    """SGD with momentum by PyTorch's kernels; groups need "lr", "momentum", "nesterov" and "weight_decay".
 
     For a parameter W with gradient G, at every step, with B = 0 at first:
 
@@ -122,7 +134,8 @@ class SGD(Optimizer):
             list(parameters),
             [parameter.grad for parameter in parameters if parameter.grad is not None],
             buffers,
-            fused=True,
+            foreach=False,
+            fused=self.fused,
             weight_decay=group["weight_decay"],
             momentum=group["momentum"],
             lr=group["lr"],
@@ -255,17 +268,17 @@ def decay_groups(model: nn.Module) -> tuple[list[str], list[str]]:
     return [name for name, p in named if p.dim() == 2], [name for name, p in named if p.dim() != 2]
 
 
-def build_optimizer(model: Transformer, config: OptimizerConfig) -> Optimizers:
-    """The optimizer of all of the model's parameters."""
+def build_optimizer(model: Transformer, config: OptimizerConfig, *, fused: bool = True) -> Optimizers:
+    """The optimizer of all of the model's parameters, with fused or plain kernels."""
     if isinstance(config, AdamWConfig):
-        return Optimizers(_adamw(model, config, frozenset()))
+        return Optimizers(_adamw(model, config, frozenset(), fused=fused))
     if isinstance(config, SGDConfig):
         numbers = {"lr": config.learning_rate, "momentum": config.momentum, "nesterov": config.nesterov}
-        return Optimizers(SGD(_decayed(model, config.weight_decay, frozenset(), numbers)))
+        return Optimizers(SGD(_decayed(model, config.weight_decay, frozenset(), numbers), fused=fused))
     if not isinstance(config, MuonConfig):
         return Optimizers(adopt(config, list(model.parameters())))
     matrices = stacked_matrices(model)
-    rest = _adamw(model, config.rest, frozenset(matrices))
+    rest = _adamw(model, config.rest, frozenset(matrices), fused=fused)
     parameters = dict(model.named_parameters())
     if not matrices:
         return Optimizers(rest)
@@ -292,10 +305,10 @@ def stacked_matrices(model: Transformer) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _adamw(model: Transformer, config: AdamWConfig, without: Set[str]) -> AdamW:
+def _adamw(model: Transformer, config: AdamWConfig, without: Set[str], *, fused: bool) -> AdamW:
     """AdamW for all parameters except some."""
     numbers = {"lr": config.learning_rate, "betas": (config.beta1, config.beta2), "eps": config.epsilon}
-    return AdamW(_decayed(model, config.weight_decay, without, numbers))
+    return AdamW(_decayed(model, config.weight_decay, without, numbers), fused=fused)
 
 
 def _decayed(model: Transformer, weight_decay: float, without: Set[str], numbers: Group) -> list[Group]:

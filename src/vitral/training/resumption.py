@@ -22,8 +22,9 @@ from vitral.training.events import Callback, silent
 from vitral.training.memory import require_training_memory
 from vitral.training.optimizers import build_optimizer, load_optimizer_tensors
 from vitral.training.parts import accepted_changes
-from vitral.training.run import build_model, initial_state, keep, note_excess, run_to_the_end
+from vitral.training.run import build_model, initial_state, keep, note_excess, run_to_the_end, share
 from vitral.training.stopping import stop_on_signals
+from vitral.training.team import current
 from vitral.training.trainer import Planner, Trainer, TrainerState, chain_from_anchor
 
 
@@ -65,6 +66,10 @@ def resume(
     def warn(line: str) -> None:
         callback({"event": "note", "text": line})
 
+    team = current()
+    team.agree({"changed_parts": changed_parts})
+    if not team.leads:
+        return team.follow(corpus)
     frame = frame or TimeFrame()
     RunFolder.open(path)
     with only_writer(path), only_training():
@@ -118,6 +123,7 @@ def _continue(
             began=began + 1,
             step=trainer.state.step,
         )
+    share(trainer, sealed.document("corpus"))
     with stop_on_signals() as trainer.request:
         torn = trainer.folder.rewind(checkpoint)
         if torn:
@@ -221,7 +227,7 @@ def restored(
     )
     known = folder.ngrams(identity.plain() if sealed.format > 1 else {})
     model = build_model(config, dataset.tokenizer.vocab_size)
-    optimizer = build_optimizer(model, config.training.optimizer)
+    optimizer = build_optimizer(model, config.training.optimizer, fused=not config.training.is_canonical)
     baselines = None if known is None else NgramBaselines.from_plain(known)
     trainer = Trainer(config, dataset, model, optimizer, folder, callback, initial_state(dataset), baselines)
     trainer.identity, trainer.environment = identity, _environment_hash(folder, checkpoint)

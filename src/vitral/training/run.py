@@ -1,7 +1,7 @@
 """Start a run."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from vitral.model import Transformer, count_parameters
 from vitral.model.selfcheck import check_device, fresh_excess
 from vitral.runs import LoadedRun, Parent, RunConfig, RunFolder, load_run
 from vitral.runs.checkpoint import FORMAT
+from vitral.runs.config import comparable
 from vitral.runs.environment import describe_environment
 from vitral.runs.folder import refuse_existing
 from vitral.runs.identity import document_hash, new_identity
@@ -27,10 +28,11 @@ from vitral.training.events import Callback, Event, silent
 from vitral.training.inherited import inherit_weights, inherited_config, require_inherited
 from vitral.training.loop import run_steps, save
 from vitral.training.memory import require_training_memory
-from vitral.training.optimizers import build_optimizer
+from vitral.training.optimizers import build_optimizer, optimizer_tensors
 from vitral.training.parts import require_same_parts
 from vitral.training.plans import ResolvedPlan, given_threads, resolve_plan
 from vitral.training.stopping import stop_on_signals
+from vitral.training.team import current, require_share
 from vitral.training.trainer import Planner, Trainer, TrainerState
 
 MOST_EXCESS = 0.5
@@ -72,6 +74,12 @@ def train(
     """
     refuse_existing(out)
     _refuse_later_begin(config)
+    team = current()
+    team.agree({"config": comparable(config), "from": None if init_from is None else str(init_from)})
+    if not team.leads:
+        return team.follow(None)
+    config = with_reduction(config)
+    require_share(config, team, "config")
     minutes, frame = config.training.minutes, frame or TimeFrame()
     deadline = None if minutes is None else Deadline(minutes, frame)
     with only_training():
@@ -104,7 +112,7 @@ def _new_trainer(
     model = build_model(config, dataset.tokenizer.vocab_size)
     if source is not None:
         inherit_weights(model, source)
-    optimizer = build_optimizer(model, config.training.optimizer)
+    optimizer = build_optimizer(model, config.training.optimizer, fused=not config.training.is_canonical)
     return Trainer(config, dataset, model, optimizer, folder, callback, initial_state(dataset))
 
 
@@ -131,6 +139,7 @@ def begin(
     """
     documents = _documents(trainer, plan, minutes)
     to_seal = {name: document for name, document in documents.items() if name != "environment"}
+    share(trainer, documents["corpus"])
     identity = new_identity(trainer.config, documents["corpus"], documents["tokenizer"], to_seal, parent)
     trainer.identity, trainer.environment = identity, document_hash(documents["environment"])
     documents = {**documents, "run": {"format": FORMAT, **identity.plain()}}
@@ -150,6 +159,34 @@ def begin(
             if parent is None:
                 note_excess(trainer)
             return run_to_the_end(trainer)
+
+
+def share(trainer: Trainer, corpus: Mapping[str, Any]) -> None:
+    """Give the run to the other ranks, before anything is written.
+
+    Args:
+        trainer: at the next step.
+        corpus: the text's record, `corpus.json`.
+
+    Raises:
+        UsageError: the ranks cannot share the batches of a step.
+        RankLost: a rank cannot have the run, for example because its text is another one.
+    """
+    config, team = trainer.config, trainer.team
+    require_share(config, team, str(trainer.folder.path))
+    if team.size == 1:
+        return
+    about = {
+        "config": config.plain(),
+        "corpus": dict(corpus),
+        "tokenizer": trainer.dataset.tokenizer.plain(),
+        "fingerprint": trainer.dataset.fingerprint,
+        "folder": str(trainer.folder.path.absolute()),
+        "threads": torch.get_num_threads(),
+        "step": trainer.state.step,
+        "chain": trainer.state.chain,
+    }
+    team.gather(about, trainer.model.state_dict(), optimizer_tensors(trainer.model, trainer.optimizer))
 
 
 def note_excess(trainer: Trainer) -> None:
@@ -226,11 +263,19 @@ def build_model(config: RunConfig, vocab_size: int) -> Transformer:
 
 
 def complete(config: RunConfig) -> RunConfig:
-    """The configuration with defaults filled in that depend on the machine or on other keys: device, widths."""
+    """The configuration with defaults filled in that depend on the machine or on other keys."""
     widths = {"d_ff": config.model.hidden_width, "num_kv_heads": config.model.kv_heads}
     device = {"device": resolve_device(config.training.device).type}
     model, training = config.model.model_copy(update=widths), config.training.model_copy(update=device)
-    return config.model_copy(update={"model": model, "training": training})
+    return with_reduction(config.model_copy(update={"model": model, "training": training}))
+
+
+def with_reduction(config: RunConfig) -> RunConfig:
+    """The configuration with the order in which gradients are added, where there are several batches in a step."""
+    training = config.training
+    if training.accumulation == 1 or training.reduction is not None:
+        return config
+    return config.model_copy(update={"training": training.model_copy(update={"reduction": "canonical"})})
 
 
 def run_to_the_end(trainer: Trainer) -> RunFolder:
@@ -248,10 +293,14 @@ def run_to_the_end(trainer: Trainer) -> RunFolder:
             "device": trainer.device.type,
             "dtype": config.training.dtype,
             "threads": torch.get_num_threads(),
+            "ranks": trainer.team.size,
             "out": str(trainer.folder.path),
         }
     )
     if trainer.baselines is not None:
         trainer.tell({"event": "lines", "ngrams": trainer.baselines.plain()})
+    for line in trainer.team.remarks():
+        trainer.note(line)
     run_steps(trainer)
+    trainer.team.end()
     return trainer.folder

@@ -27,6 +27,7 @@ from vitral.training.objectives import masking_of
 from vitral.training.optimizers import Optimizers
 from vitral.training.plans import compiled
 from vitral.training.stopping import StopRequest
+from vitral.training.team import Team, current
 
 ANCHOR_EVERY = 1000
 """Steps between anchors of the batch chain: checking the chain redraws at most this many steps' batches."""
@@ -120,6 +121,7 @@ class Trainer:
         clock: of this session; set when its first step begins.
         began: `time.perf_counter()` when the user began to wait for this session.
         waited: seconds that the last evaluation waited for the n-gram baselines.
+        team: the ranks that share its steps.
         spent: seconds of the run's minutes that are over, in all sessions; None: the run has no minutes.
         failure: an exception of the callback; training stops as if asked to, and raises it at the end.
     """
@@ -144,6 +146,7 @@ class Trainer:
     clock: Clock = None  # pyright: ignore[reportAssignmentType]
     began: float = field(default_factory=time.perf_counter)
     waited: float = 0.0
+    team: Team = field(default_factory=current)
     spent: Callable[[], float] | None = None
 
     def __post_init__(self) -> None:
@@ -208,6 +211,7 @@ class Trainer:
         self.config = decided(self.config, decision)
         if decision.threads is not None:
             torch.set_num_threads(decision.threads)
+        self.team.decide(decision.plain())
         self.emit({"event": "decision", **decision.plain()})
 
     @cached_property

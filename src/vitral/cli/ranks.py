@@ -1,0 +1,87 @@
+"""Several ranks: `--ranks` starts them here by torchrun's launcher; which of them speaks; how they end."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from vitral.cli import session
+from vitral.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from vitral.training import Callback
+    from vitral.training.team import Team
+
+RanksOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Processes on this machine that share the batches of a step (training.accumulation) and give the bits of "
+        "one.  [default: 1]",
+        min=1,
+        max=1024,
+    ),
+]
+TOLD = "VITRAL_TOLD"
+"""Variable of the environment: the file in which the rank that has spoken leaves its exit code for `--ranks`."""
+
+
+_silent = False
+
+
+def launch_if_several(ranks: int | None) -> None:
+    """Run this command again on several ranks, and end with their exit code.
+
+    Raises:
+        UsageError: they are started already, or PyTorch cannot connect ranks.
+        typer.Exit: they have ended.
+    """
+    if ranks is None or ranks == 1:
+        return
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        raise UsageError("--ranks {ranks}: torchrun has started the ranks already; leave it out", ranks=ranks)
+    from vitral.training.ranks import launch
+
+    raise typer.Exit(launch(ranks, ["-m", "vitral", *_without_ranks(session.given())], TOLD))
+
+
+def _without_ranks(given: list[str]) -> list[str]:
+    """The arguments of this command without the option."""
+    place = next(n for n, argument in enumerate(given) if argument.split("=")[0] == "--ranks")
+    return given[:place] + given[place + (1 if "=" in given[place] else 2) :]
+
+
+@contextmanager
+def reporting(team: "Team") -> "Iterator[Callback]":
+    """The display of the progress, on rank 0; the others are silent."""
+    from vitral.cli.progress import live_reporter
+    from vitral.cli.streams import output_is_optional
+    from vitral.training import silent
+
+    if team.leads:
+        with live_reporter() as report:
+            yield report
+    else:
+        output_is_optional()
+        yield silent
+
+
+def be_silent() -> None:
+    """Another rank has told the user why all of them end."""
+    global _silent
+    _silent = True
+
+
+def leave(code: int) -> NoReturn:
+    """End the process.
+
+    One of several ranks ends at once: a connection to a rank that is lost would keep it.
+    """
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        sys.exit(code)
+    if TOLD in os.environ and not _silent and (code or os.environ.get("RANK") == "0"):
+        Path(os.environ[TOLD]).write_text(str(code), encoding="ascii")
+    os._exit(code)

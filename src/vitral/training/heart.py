@@ -1,0 +1,174 @@
+"""The heartbeats of several ranks, and what they say of failures, in a store that all of them see."""
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+from vitral.training.team import RankLost
+
+BEAT = 1.0
+"""Seconds between heartbeats."""
+GOODBYE = 5.0
+"""Seconds in which a rank that lost its connection looks for the reason."""
+
+
+class Store(Protocol):
+    """Text and counters by name (`torch.distributed.Store`); a launcher that has ended makes it raise RuntimeError."""
+
+    def set(self, key: str, value: str, /) -> None:
+        """Set a text."""
+        ...
+
+    def get(self, key: str, /) -> bytes:
+        """A text that is there."""
+        ...
+
+    def check(self, keys: list[str], /) -> bool:
+        """Whether all of them are there."""
+        ...
+
+    def add(self, key: str, amount: int, /) -> int:
+        """Add to a counter, and return it."""
+        ...
+
+    def compare_set(self, key: str, expected: str, desired: str, /) -> bytes:
+        """Set a text that has the expected value, "" if there is none yet; return what it is then."""
+        ...
+
+
+class Heart:
+    """The heart of one rank.
+
+    It beats in a thread, so that no work, however long, keeps it from beating; a process that is stopped or has ended
+    does not beat. The first rank that finds another one lost says so, and all of them go by that.
+
+    Attributes:
+        patience: seconds between two looks at the others.
+    """
+
+    def __init__(self, rank: int, size: int, stores: Sequence[Store], silence: float) -> None:
+        """Begin to beat.
+
+        Args:
+            rank: this rank.
+            size: number of ranks.
+            stores: two connections to the store, since a thread that waits keeps the others waiting.
+            silence: seconds without a heartbeat after which a rank is lost.
+        """
+        self._rank, self._others = rank, [other for other in range(size) if other != rank]
+        self._store, beating = stores
+        self._silence, self.patience = silence, min(5.0, silence / 4)
+        self._seen: dict[int, tuple[int, float]] = {}
+        self._stopped = threading.Event()
+        self._store.set(f"place/{rank}", f"{socket.gethostname()}, {os.getpid()}")
+        threading.Thread(target=self._beat, args=(beating,), name="heart", daemon=True).start()
+
+    def stop(self) -> None:
+        """Beat no longer."""
+        self._stopped.set()
+
+    def silent(self) -> RankLost | None:
+        """The first rank that has said that it failed, or that has not beaten for too long; None: no rank."""
+        try:
+            told = self._told()
+            if told is None:
+                told = next((self._mute(one) for one, age in self._ages().items() if age > self._silence), None)
+            return None if told is None else self._agreed(told)
+        except RuntimeError:
+            return RankLost("the launcher of the ranks has ended")
+
+    def reason(self, error: Exception) -> RankLost:
+        """Why a connection broke: the failure that a rank tells within some seconds, or the rank that has ended."""
+        until = time.monotonic() + GOODBYE
+        self._seen.clear()
+        try:
+            while (told := self._told()) is None and time.monotonic() < until:
+                self._ages()
+                time.sleep(BEAT / 10)
+            if told is None:
+                age, rank = max((age, rank) for rank, age in self._ages().items())
+                said = {"rank": None, "line": str(error).splitlines()[0][:200], "code": 4}
+                told = self._mute(rank) if age > GOODBYE / 2 else said
+            return self._agreed(told)
+        except RuntimeError:
+            return RankLost("the launcher of the ranks has ended")
+
+    def tell(self, line: str, code: int) -> None:
+        """Say why this rank failed."""
+        with suppress(RuntimeError):
+            self._store.set(f"failed/{self._rank}", _json({"rank": self._rank, "line": line, "code": code}))
+
+    def speaks(self, lost: int | None) -> bool:
+        """Whether this rank tells the user of a lost one: rank 0, or rank 1 where rank 0 ended without a word."""
+        with suppress(RuntimeError):
+            first = self._rank == (1 if lost == 0 and not self._store.check(["failed/0"]) else 0)
+            if first:
+                self._store.set("said", "1")
+            return first
+        return self._rank == 0
+
+    def is_said(self) -> bool:
+        """Wait until another rank tells the user; False if none does."""
+        until = time.monotonic() + self._silence
+        with suppress(RuntimeError):
+            while time.monotonic() < until:
+                if self._store.check(["said"]):
+                    return True
+                time.sleep(BEAT / 10)
+        return False
+
+    def _told(self) -> Mapping[str, Any] | None:
+        """What is known to all, or what a rank says of its own failure."""
+        for key in ("lost", *(f"failed/{other}" for other in self._others)):
+            if self._store.check([key]):
+                return json.loads(self._store.get(key))
+        return None
+
+    def _agreed(self, told: Mapping[str, Any]) -> RankLost:
+        known = json.loads(self._store.compare_set("lost", "", _json(told)))
+        rank, line = known["rank"], known["line"]
+        if rank is None:
+            return RankLost("the connection between the ranks broke ({error})", error=line)
+        if line is not None:
+            return failed(rank, line, known["code"])
+        where, _comma, process = self._store.get(f"place/{rank}").decode().rpartition(", ")
+        return RankLost(
+            "rank {rank} ({where}, process {process}) does not answer any more",
+            rank=rank,
+            where=where,
+            process=process,
+        )
+
+    @staticmethod
+    def _mute(rank: int) -> Mapping[str, Any]:
+        return {"rank": rank, "line": None, "code": 4}
+
+    def _ages(self) -> dict[int, float]:
+        """Seconds in which the heart of each other rank was not seen to beat."""
+        now = time.monotonic()
+        for rank in self._others:
+            count = self._store.add(f"beat/{rank}", 0)
+            if self._seen.get(rank, (-1, 0.0))[0] != count:
+                self._seen[rank] = count, now
+        return {rank: now - since for rank, (_count, since) in self._seen.items()}
+
+    def _beat(self, store: Store) -> None:
+        with suppress(RuntimeError):  # the launcher has ended; the connections tell why
+            while not self._stopped.wait(BEAT):
+                store.add(f"beat/{self._rank}", 1)
+
+
+def failed(rank: int, line: str, code: int) -> RankLost:
+    """A rank that said why it failed."""
+    error = RankLost("rank {rank}: {line}", rank=rank, line=line)
+    error.exit_code = code
+    return error
+
+
+def _json(content: Mapping[str, Any]) -> str:
+    return json.dumps(content)

@@ -1,0 +1,447 @@
+"""Several ranks on torch.distributed: launched by torchrun, connected by gloo. The only file that knows it.
+
+Rank 0 tells the others what to do by *orders*, broadcast as JSON. In a step every rank has the gradients of its own
+batches; after each round of batches the ranks exchange them so that each has one part of every gradient, and adds the
+parts in the order of the batches, in the tree that one rank would use. At the end everyone gets all parts.
+
+Whoever waits wakes up now and then and looks at the others: every rank counts its *heartbeats* in the launcher's store,
+in a thread, so that no work, however long, keeps it from answering. A rank that fails says why in the same store.
+"""
+
+import atexit
+import hashlib
+import json
+import logging
+import os
+import platform
+import signal
+import sys
+import tempfile
+import threading
+import uuid
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from vitral.core.config import differences
+from vitral.core.errors import UsageError, VitralError
+from vitral.core.language import N_
+from vitral.core.machine import processor
+from vitral.core.versions import versions
+from vitral.runs import RunFolder
+from vitral.runs.config import TrainingConfig
+from vitral.training.heart import Heart, failed
+from vitral.training.summing import StepSum, present, taken
+from vitral.training.team import RankDiffers, RankLost, Team
+
+LEAST_TORCH = (2, 9)
+HEARTBEAT = "VITRAL_HEARTBEAT"
+"""Variable of the environment: seconds without a heartbeat after which a rank is lost."""
+SILENCE = 60.0
+"""These seconds if the variable is not set."""
+LONGEST_WAIT = timedelta(days=7)
+"""A last limit of the connections themselves, should the heartbeats go on although nothing else does."""
+_joined: list["Ranks"] = []
+"""The ranks that this process is one of: it connects to them once."""
+Follow = Callable[["Ranks", str | None], RunFolder]
+
+
+@contextmanager
+def joined(follow: Follow) -> Generator["Ranks"]:
+    """Be one of the ranks inside the block.
+
+    Args:
+        follow: what any rank but 0 does in a training.
+
+    Raises:
+        RankLost: a rank failed or no longer answers.
+        UsageError: PyTorch is too old, or the ranks have different versions.
+    """
+    require_ranks()
+    if not _joined:
+        _joined.append(Ranks(follow))
+        atexit.register(_joined[0].part)
+    team = _joined[0]
+    try:
+        team.greet()
+        yield team
+    except BaseException as error:
+        team.leave(error)
+        raise
+
+
+def launch(ranks: int, arguments: Sequence[str], told: str) -> int:
+    """Run a program on several ranks of this machine by torchrun's launcher, and return the exit code.
+
+    Args:
+        ranks: their number.
+        arguments: of Python.
+        told: variable of the environment: a file in which the rank that has spoken to the user leaves its exit code.
+
+    Raises:
+        UsageError: PyTorch cannot connect ranks.
+        RankLost: a rank ended, and none has said why.
+    """
+    require_ranks()
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does
+    options: dict[str, Any] = {}
+    if "signals_to_handle" in LaunchConfig.__dataclass_fields__:
+        options["signals_to_handle"] = "SIGTERM,SIGINT"  # a terminal that closes ends no training
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=ranks,
+        run_id=uuid.uuid4().hex,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        local_addr="localhost",
+        max_restarts=0,
+        **options,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        code = Path(folder) / "code"
+        os.environ[told] = str(code)
+        failures: dict[int, Any] = {}
+        before = logging.root.manager.disable
+        logging.disable()  # a rank says what is to be said
+        try:
+            elastic_launch(config, sys.executable)(*arguments)
+        except ChildFailedError as failed:
+            failures = failed.failures
+        except SignalException:
+            pass  # passed on to the ranks, which have stopped
+        finally:
+            logging.disable(before)
+            del os.environ[told]
+        if code.exists():
+            return int(code.read_text(encoding="ascii"))
+    if not failures:
+        return 130
+    rank, first = min(failures.items(), key=lambda item: item[1].timestamp)
+    if first.exitcode < 0:
+        raise RankLost("rank {rank} was ended by {signal}", rank=rank, signal=first.signal_name())
+    raise RankLost("rank {rank} ended with exit code {code}", rank=rank, code=first.exitcode)
+
+
+def require_ranks() -> None:
+    """Refuse a PyTorch that cannot connect ranks.
+
+    Raises:
+        UsageError: it is too old, or was built without torch.distributed.
+    """
+    numbers = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2] if part.isdecimal())
+    if numbers < LEAST_TORCH:
+        raise UsageError("several ranks need PyTorch 2.9 or newer, this is {version}", version=torch.__version__)
+    if not (dist.is_available() and dist.is_gloo_available()):
+        raise UsageError("several ranks need torch.distributed with gloo, which this PyTorch was built without")
+
+
+class Ranks(Team):
+    """This process as one of several ranks."""
+
+    def __init__(self, follow: Follow) -> None:
+        """Connect the ranks that the launcher has started."""
+        environment = os.environ
+        self.rank, self.size = int(environment["RANK"]), int(environment["WORLD_SIZE"])
+        self.local = int(environment.get("LOCAL_WORLD_SIZE", "1"))
+        self.is_restarted = int(environment.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+        self.asked = self.is_broken = False
+        self._follow = follow
+        if torch.cuda.is_available():
+            torch.cuda.set_device(int(environment.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+        dist.init_process_group("gloo", timeout=LONGEST_WAIT)
+        silence = float(environment.get(HEARTBEAT) or SILENCE)
+        self._heart = Heart(self.rank, self.size, [_store(), _store()], silence)
+
+    def greet(self) -> None:
+        """Compare the versions of all ranks.
+
+        Raises:
+            UsageError: they differ.
+        """
+        self._compare({"versions": versions(), "machine": platform.machine()})
+        self._processors = [json.loads(one) for one in self._gathered(json.dumps(processor()).encode())]
+
+    def agree(self, request: Mapping[str, Any]) -> None:
+        """Compare what all ranks were asked for; see `Team`."""
+        self._compare({"request": dict(request)})
+
+    def remarks(self) -> list[str]:
+        """A line for each rank whose processor is another than that of rank 0, with which other bits may result."""
+        first, *others = self._processors
+        return [
+            N_("rank {rank} has another processor than rank 0 ({found}, not {first}): the bits may differ").format(
+                rank=rank, found=found, first=first
+            )
+            for rank, found in enumerate(others, 1)
+            if found != first
+        ]
+
+    def gather(self, about: Mapping[str, Any], tensors: Mapping[str, Tensor], optimizer: Mapping[str, Tensor]) -> None:
+        """Give every rank the run; see `Team`."""
+        self._broadcast(_json(about))
+        with self.answering():
+            pass
+        self.receive_tensors(tensors)
+        described = [[name, list(tensor.shape), str(tensor.dtype)] for name, tensor in optimizer.items()]
+        self._broadcast(_json({"tensors": described}))
+        self.receive_tensors(optimizer)
+
+    def told(self) -> dict[str, Any]:
+        """What rank 0 says of the run (`gather`)."""
+        return json.loads(self._broadcast())
+
+    @contextmanager
+    def answering(self) -> Generator[None]:
+        """Do something that may fail for this rank alone; afterwards all ranks know whether it has.
+
+        Raises:
+            RankLost: it has failed for another rank.
+        """
+        failure: VitralError | None = None
+        try:
+            yield
+        except VitralError as error:
+            failure = error
+        said = b"" if failure is None else _json({"line": str(failure), "code": failure.exit_code})
+        for rank, answer in enumerate(self._gathered(said)):
+            if answer:
+                told = json.loads(answer)
+                raise failed(rank, told["line"], told["code"]) from failure
+
+    def receive_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Give tensors of rank 0 to all ranks, in place."""
+        for tensor in tensors.values():
+            here = tensor.detach().cpu().contiguous()
+            self._wait(dist.broadcast(here, 0, async_op=True))
+            with torch.no_grad():
+                tensor.copy_(here)
+
+    def receive_named(self) -> dict[str, Tensor]:
+        """The optimizer's tensors of rank 0 (`gather`)."""
+        described = json.loads(self._broadcast())["tensors"]
+        found = {name: torch.empty(shape, dtype=getattr(torch, kind.split(".")[1])) for name, shape, kind in described}
+        self.receive_tensors(found)
+        return found
+
+    def follow(self, corpus: str | None) -> RunFolder:
+        """Follow rank 0; see `Team`."""
+        return self._follow(self, corpus)
+
+    def orders(self) -> Iterator[dict[str, Any]]:
+        """The orders of rank 0, until the last."""
+        while (order := json.loads(self._broadcast()))["order"] != "end":
+            yield order
+
+    def begin_step(self) -> None:
+        """Order the next step."""
+        self._order("step")
+
+    def decide(self, decision: Mapping[str, Any]) -> None:
+        """Order a decision."""
+        self._order("decide", decision=dict(decision))
+
+    def verify(self, tensors: Mapping[str, Tensor]) -> None:
+        """Compare weights and optimizer of all ranks; see `Team`."""
+        if not self.is_broken:
+            self._order("verify")
+            self.compare(tensors)
+
+    def compare(self, tensors: Mapping[str, Tensor]) -> None:
+        """Compare tensors of all ranks by their SHA-256.
+
+        Raises:
+            RankLost: they differ.
+        """
+        first, *others = self._gathered(_digest(tensors))
+        for rank, found in enumerate(others, 1):
+            if found != first:
+                self.is_broken = True
+                raise RankDiffers(
+                    "rank {rank} has other weights than rank 0, or another optimizer: another processor, or a fault "
+                    "of a machine; this step was not saved, the last checkpoint is intact",
+                    rank=rank,
+                )
+
+    def end(self) -> None:
+        """Order the end of the training."""
+        if not self.is_broken:
+            self._order("end")
+
+    def step_sum(self, parameters: Sequence[nn.Parameter], training: TrainingConfig, *, asked: bool) -> StepSum:
+        """The sum of the next step over all ranks; see `Team`."""
+        return SharedSum(self, parameters, training, asked=asked)
+
+    def exchanged(self, leaf: Tensor) -> Sequence[Tensor]:
+        """This rank's part of one tensor of each rank, in their order; the length is a multiple of their number."""
+        found = torch.empty_like(leaf)
+        self._wait(dist.all_to_all_single(found, leaf, async_op=True))
+        return found.view(self.size, -1).unbind(0)
+
+    def assembled(self, part: Tensor) -> Tensor:
+        """The parts of all ranks, one after another."""
+        found = part.new_empty(self.size, part.numel())
+        self._wait(dist.all_gather([*found.unbind(0)], part, async_op=True))
+        return found.view(-1)
+
+    def added(self, tensor: Tensor) -> Tensor:
+        """The sum over all ranks, in the engine's order."""
+        self._wait(dist.all_reduce(tensor, async_op=True))
+        return tensor
+
+    def any_of(self, flags: Sequence[bool]) -> list[bool]:
+        """For each flag, whether it is set on some rank."""
+        found = torch.tensor(flags, dtype=torch.uint8)
+        self._wait(dist.all_reduce(found, dist.ReduceOp.MAX, async_op=True))
+        return found.bool().tolist()
+
+    def leave(self, error: BaseException) -> None:
+        """Leave after an error: tell the others the reason, and find out which rank says it to the user.
+
+        `error.is_said` is set if another rank says it.
+        """
+        self.is_broken = True
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_IGN)  # the launcher's, since a rank has ended
+        is_said = False
+        if isinstance(error, RankLost):
+            is_said = not self._heart.speaks(error.rank)
+        else:
+            code = getattr(error, "exit_code", 130 if isinstance(error, KeyboardInterrupt) else 70)
+            self._heart.tell(str(error) or type(error).__name__, code)
+            is_said = not self._heart.speaks(None) and self._heart.is_said()
+        error.is_said = is_said  # pyright: ignore[reportAttributeAccessIssue]
+
+    def part(self) -> None:
+        """Leave when the process ends."""
+        self._heart.stop()
+        if not self.is_broken:
+            dist.destroy_process_group()
+
+    def _compare(self, mine: Mapping[str, Any]) -> None:
+        first, *others = (json.loads(one) for one in self._gathered(_json(mine)))
+        for rank, found in enumerate(others, 1):
+            for key, here, there in differences(first, found):
+                raise UsageError(
+                    "rank {rank} differs from rank 0 in {key}: {there!r}, not {here!r}",
+                    rank=rank,
+                    key=key.removeprefix("request."),
+                    there=there,
+                    here=here,
+                )
+
+    def _order(self, name: str, **content: Any) -> None:
+        self._broadcast(_json({"order": name, **content}))
+
+    def _broadcast(self, data: bytes = b"") -> bytes:
+        """Bytes of rank 0, for all."""
+        length = torch.tensor([len(data)])
+        self._wait(dist.broadcast(length, 0, async_op=True))
+        content = (
+            torch.frombuffer(bytearray(data), dtype=torch.uint8)
+            if data
+            else torch.empty(int(length), dtype=torch.uint8)
+        )
+        self._wait(dist.broadcast(content, 0, async_op=True))
+        return content.numpy().tobytes()
+
+    def _gathered(self, data: bytes) -> list[bytes]:
+        """The bytes of every rank."""
+        lengths = self.assembled(torch.tensor([len(data)])).tolist()
+        padded = bytearray(data.ljust(max(lengths) + 1))
+        rows = self.assembled(torch.frombuffer(padded, dtype=torch.uint8)).view(self.size, -1).numpy()
+        return [row.tobytes()[:length] for row, length in zip(rows, lengths, strict=True)]
+
+    def _wait(self, work: Any) -> None:
+        """Wait for the others, and look at their hearts now and then.
+
+        Raises:
+            RankLost: one is lost.
+        """
+        if self.is_broken:
+            raise RankLost("the connection between the ranks is broken")
+        while True:
+            try:
+                work.wait(timedelta(seconds=self._heart.patience))
+            except RuntimeError as error:
+                lost = self._heart.silent() if not work.is_completed() else self._heart.reason(error)
+                if lost is not None:
+                    self.is_broken = True
+                    raise lost from None
+            else:
+                return
+
+
+class SharedSum(StepSum):
+    """Loss and gradients of one step's batches, summed over the ranks."""
+
+    def __init__(
+        self, team: Ranks, parameters: Sequence[nn.Parameter], training: TrainingConfig, *, asked: bool
+    ) -> None:
+        """Begin a step; the parameters have no gradients."""
+        super().__init__(parameters, training)
+        self._team, self._asked = team, asked
+
+    def add(self, loss: Tensor) -> None:
+        """Count a batch of this rank; the other ranks count theirs at the same time."""
+        if not self._canonical:
+            super().add(loss)
+            return
+        self._moved |= present(self._parameters)
+        for part in self._team.exchanged(self._flat(loss)):
+            self._tree.add([part.clone()])
+
+    def total(self) -> Tensor:
+        """Leave the sums in the gradients of every rank, and return the loss."""
+        if self._canonical:
+            whole = self._team.assembled(self._tree.total()[0])
+        else:
+            self._moved = present(self._parameters)
+            whole = self._team.added(self._flat(self._loss))
+        flags = [place in self._moved for place in range(len(self._parameters))]
+        *moved, self._team.asked = self._team.any_of([*flags, self._asked])
+        begin = 0
+        for parameter, is_moved in zip(self._parameters, moved, strict=True):
+            end = begin + parameter.numel()
+            if is_moved:
+                parameter.grad = torch.empty_like(parameter).copy_(whole[begin:end].view(parameter.shape))
+            begin = end
+        return whole[begin].clone()
+
+    def _flat(self, loss: Tensor) -> Tensor:
+        """The gradients, the loss, and zeros up to a multiple of the number of ranks; on the processor."""
+        flat = torch.cat([*(gradient.detach().reshape(-1).cpu() for gradient in taken(self._parameters)), loss.view(1)])
+        return nn.functional.pad(flat, (0, -flat.numel() % self._team.size))
+
+
+def _store() -> dist.Store:  # pyright: ignore[reportPrivateImportUsage]
+    """A connection to the launcher's store."""
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    limit = timedelta(seconds=SILENCE)
+    store = dist.TCPStore(host, port, None, False, limit, False)  # pyright: ignore[reportPrivateImportUsage]
+    prefix = f"vitral/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+    return dist.PrefixStore(prefix, store)  # pyright: ignore[reportPrivateImportUsage]
+
+
+def _json(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content).encode()
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> bytes:
+    """SHA-256 of tensors by name."""
+    digest = hashlib.sha256()
+    for name, tensor in tensors.items():
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.digest()

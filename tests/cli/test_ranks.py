@@ -1,0 +1,119 @@
+"""`--ranks` and torchrun end to end: processes of their own, signals, exit codes, one line."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from vitral.cli import run
+from vitral.runs import RunFolder
+from vitral.runs.checkpoint import OPTIMIZER, STATE, WEIGHTS
+from vitral.training import RunConfig, train
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals")
+
+FULL = os.environ.get("VITRAL_FULL") == "1"
+STEPS = 12
+
+
+@pytest.fixture
+def config(tmp_path: Path, own_cache: None) -> Path:
+    """A tiny run whose steps have four batches."""
+    text = tmp_path / "words.txt"
+    text.write_text("the cat saw a bird and the dog sang to me of it\n" * 99, encoding="utf-8", newline="\n")
+    plain: dict[str, Any] = {
+        "corpus": {"source": str(text), "tokenizer": "char", "split": "tail"},
+        "model": {"context_length": 7, "d_model": 13, "num_heads": 1, "num_layers": 1},
+        "training": {
+            "steps": STEPS,
+            "batch_size": 2,
+            "accumulation": 4,
+            "evaluate_every": 5,
+            "log_every": 1,
+            "threads": 1,
+            "device": "cpu",
+        },
+    }
+    path = tmp_path / "run.toml"
+    path.write_bytes(tomli_w.dumps(plain).encode())
+    return path
+
+
+def straight(config: Path) -> dict[str, bytes]:
+    """The last bytes of the run on one rank."""
+    plain = tomllib.loads(config.read_text(encoding="utf-8"))
+    return last_bytes(train(RunConfig.parse(plain).watched(), config.with_name("straight")))
+
+
+def last_bytes(folder: RunFolder) -> dict[str, bytes]:
+    return {name: (folder.steps / f"step-{STEPS:08d}" / name).read_bytes() for name in (WEIGHTS, OPTIMIZER, STATE)}
+
+
+def test_stopped_by_ctrl_c_and_resumed_alone(config: Path) -> None:
+    """The launcher passes the signal on; the step is finished and saved, and the end is that of a straight run."""
+    out = config.with_name("out")
+    command = [sys.executable, "-m", "vitral", "train", str(config), "--ranks=2", "--out", str(out)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ranks:
+        assert ranks.stdout is not None
+        assert ranks.stderr is not None
+        said = next((line for line in ranks.stdout if re.match(r"step 1/", line)), "")
+        ranks.send_signal(signal.SIGINT)
+        said += ranks.stdout.read()
+        assert (ranks.wait(), ranks.stderr.read()) == (0, ""), said
+    assert run(["resume", str(out)]) in (0, 2)  # 2: it had ended before the signal
+    assert last_bytes(RunFolder.open(out)) == straight(config)
+
+
+def test_what_cannot_be_shared_is_one_line(config: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "vitral",
+        "train",
+        str(config),
+        "--ranks",
+        "3",
+        "--out",
+        str(config.with_name("out")),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert "training.accumulation = 4" in done.stderr
+    assert not config.with_name("out").exists()
+
+
+@pytest.mark.skipif(not FULL, reason="in make test-full: five processes that load PyTorch")
+def test_torchrun_starts_again_after_a_kill(config: Path) -> None:
+    """A rank that is killed ends all; torchrun's restart goes on from what is saved."""
+    out = config.with_name("out")
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "3", "--master-port", "0"]
+    command = [sys.executable, *launcher, "-m", "vitral", "train", str(config), "--out", str(out)]
+    environment = {**os.environ, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    ) as ranks:
+        assert ranks.stdout is not None
+        next(line for line in ranks.stdout if re.match(r"step 1/", line))
+        children = Path(f"/proc/{ranks.pid}/task/{ranks.pid}/children").read_text(encoding="ascii").split()
+        os.kill(int(children[-1]), signal.SIGKILL)
+        ranks.stdout.read()
+        assert ranks.wait() == 0
+    assert last_bytes(RunFolder.open(out)) == straight(config)
+
+
+def test_one_rank_loads_nothing_of_several(config: Path) -> None:
+    code = (
+        "import sys; from vitral.cli import run; "
+        f"run(['train', {str(config)!r}, '--set', 'training.steps=1', '--out', {str(config.with_name('one'))!r}]); "
+        "print({'vitral.training.ranks', 'torch.distributed.elastic', 'torch.distributed.fsdp'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "set()"

@@ -1,0 +1,99 @@
+"""Several ranks without a launcher: children of this process, in which PyTorch is loaded already."""
+
+import json
+import os
+import select
+import signal
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import torch.distributed as dist
+
+from vitral.core.errors import VitralError
+from vitral.training.joining import together
+
+ENDED = "ended"
+"""Prefix of the files in which each rank that failed leaves its message, its exit code and whether it speaks."""
+PATIENCE = 300.0
+"""Seconds after which a rank is taken for one that would never end."""
+
+
+class Forked:
+    """Ranks that do the same work.
+
+    Attributes:
+        children: their processes, by rank.
+    """
+
+    def __init__(self, size: int, work: Callable[[], object], folder: Path, **environment: str) -> None:
+        """Start them.
+
+        Args:
+            size: number of ranks.
+            work: what each does inside `together`.
+            folder: for the files about failures.
+            environment: further variables.
+        """
+        self._folder = folder
+        for left in folder.glob(f"{ENDED}-*"):
+            left.unlink()
+        self._store = dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage]
+            "localhost", 0, is_master=True, wait_for_workers=False
+        )
+        shared = {
+            "WORLD_SIZE": str(size),
+            "LOCAL_WORLD_SIZE": str(size),
+            "MASTER_ADDR": "localhost",
+            "MASTER_PORT": str(self._store.port),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            **environment,
+        }
+        ranks = ({"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(size))
+        self.children = [self._forked(work, shared | rank) for rank in ranks]
+
+    def is_there(self, seconds: float, rank: int = 0) -> bool:
+        """Whether a rank is still there after so many seconds at most."""
+        descriptor = os.pidfd_open(self.children[rank])
+        try:
+            return not select.select([descriptor], [], [], seconds)[0]
+        finally:
+            os.close(descriptor)
+
+    def signal(self, rank: int, number: int) -> None:
+        """Send a signal to a rank."""
+        os.kill(self.children[rank], number)
+
+    def wait(self) -> list[int]:
+        """Wait until all have ended, and kill what goes on for minutes; the exit codes, negative for signals."""
+        for rank in range(len(self.children)):
+            if self.is_there(PATIENCE, rank):
+                self.signal(rank, signal.SIGKILL)
+        return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in self.children]
+
+    def said(self) -> list[tuple[str, int]]:
+        """What the ranks that speak to the user say, with their exit codes."""
+        found = [json.loads(file.read_bytes()) for file in sorted(self._folder.glob(f"{ENDED}-*"))]
+        return [(one["line"], one["code"]) for one in found if not one["is_said"]]
+
+    def _forked(self, work: Callable[[], object], environment: dict[str, str]) -> int:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which the child has no use of
+            child = os.fork()
+        if child:
+            return child
+        code = 70
+        try:
+            os.environ |= environment
+            with together():
+                work()
+            code = 0
+        except VitralError as error:
+            code = error.exit_code
+            about = {"line": str(error), "code": code, "is_said": getattr(error, "is_said", False)}
+            (self._folder / f"{ENDED}-{environment['RANK']}").write_text(json.dumps(about), encoding="utf-8")
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)

@@ -1,0 +1,319 @@
+"""Several ranks give the bits of one; a lost one, or one that does not fit, ends all of them with one line."""
+
+import os
+import random
+import signal
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+import torch
+from forked_ranks import PATIENCE, Forked
+
+import vitral
+from vitral.core.errors import UsageError
+from vitral.runs import RunFolder
+from vitral.training import RunConfig, followers, loop, ranks, resume, train
+from vitral.training.team import current
+from vitral.training.trainer import Trainer
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux's process descriptors")
+
+FULL = os.environ.get("VITRAL_FULL") == "1"
+Configured = Callable[..., RunConfig]
+BytesOf = Callable[[RunFolder, int], dict[str, bytes]]
+MeasuredIn = Callable[[RunFolder], list[str]]
+Alone = Callable[[str], RunFolder]
+
+OPTIMIZERS: dict[str, dict[str, Any]] = {
+    "adamw": {"name": "adamw", "learning_rate": 0.01},
+    "muon": {"name": "muon", "learning_rate": 0.02},
+    "sgd": {"name": "sgd", "learning_rate": 0.05, "nesterov": True},
+}
+QUICK = [(2, "muon"), (3, "adamw"), (4, "sgd"), (6, "adamw")]
+CELLS = [(size, name) for size in (1, 2, 3, 4, 8, 24) for name in OPTIMIZERS] if FULL else QUICK
+BATCHES, STEPS = (24, 50) if FULL else (12, 6)
+
+
+@pytest.fixture(scope="session")
+def shared(configured: Configured) -> Configured:
+    """`shared("muon")`: a few steps of prime sizes, with dropout and clipping; several ranks can share the batches."""
+
+    def make(optimizer: str = "adamw", seed: int = 1, **changes: Any) -> RunConfig:
+        training = {
+            "steps": STEPS,
+            "batch_size": 2,
+            "accumulation": BATCHES,
+            "optimizer": OPTIMIZERS[optimizer],
+            "evaluate_every": 4,
+            "evaluation_tokens": 300,
+            "checkpoint_every": 1,
+            "threads": 1,
+        }
+        return configured(seed=seed, model={"d_model": 23, "num_heads": 1}, training=training | changes)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def alone(shared: Configured, tmp_path_factory: pytest.TempPathFactory) -> Alone:
+    """The run of one rank with an optimizer."""
+    made: dict[str, RunFolder] = {}
+
+    def run(optimizer: str) -> RunFolder:
+        if optimizer not in made:
+            made[optimizer] = train(shared(optimizer), tmp_path_factory.mktemp("alone") / "run")
+        return made[optimizer]
+
+    return run
+
+
+@pytest.mark.parametrize(("size", "optimizer"), CELLS)
+def test_ranks_give_the_bits_of_one(
+    size: int,
+    optimizer: str,
+    shared: Configured,
+    alone: Alone,
+    bytes_of: BytesOf,
+    measured_in: MeasuredIn,
+    tmp_path: Path,
+) -> None:
+    """Weights, optimizer, batch chain and every measurement."""
+    one = alone(optimizer)
+    several = Forked(size, partial(train, shared(optimizer), tmp_path / "run"), tmp_path)
+    assert several.wait() == [0] * size
+    run = RunFolder.open(tmp_path / "run")
+    assert bytes_of(run, STEPS) == bytes_of(one, STEPS)
+    assert measured_in(run) == measured_in(one)
+
+
+def test_runs_from_python_one_after_another(
+    shared: Configured, alone: Alone, bytes_of: BytesOf, tmp_path: Path
+) -> None:
+    """As a script does that torchrun starts; every rank gets the run."""
+
+    def work() -> None:
+        for name in ("muon", "adamw"):
+            plain = shared(name).plain()
+            config = tmp_path / f"{name}.toml"
+            config.write_bytes(tomli_w.dumps(plain).encode())
+            made = vitral.train(str(config), out=tmp_path / name, progress=False, training={"watch": False})
+            assert made.path == tmp_path / name
+
+    assert Forked(2, work, tmp_path).wait() == [0, 0]
+    for name in ("muon", "adamw"):
+        run = RunFolder.open(tmp_path / name)
+        assert bytes_of(run, STEPS) == bytes_of(alone(name), STEPS)
+
+
+def go_on(config: RunConfig, path: Path) -> None:
+    """The same command again, or resume where there is a run."""
+    if path.exists():
+        resume(path)
+    else:
+        train(config, path)
+
+
+def is_finished(path: Path) -> bool:
+    return path.exists() and any(event["finished"] for event in RunFolder.open(path).metrics("end"))
+
+
+def without_stops(measured: list[str]) -> list[str]:
+    return [line for line in measured if '"stopped"' not in line]
+
+
+@pytest.mark.parametrize("trial", range(40 if FULL else 2))
+def test_killed_on_four_goes_on_with_two_and_then_alone(
+    trial: int, shared: Configured, alone: Alone, bytes_of: BytesOf, measured_in: MeasuredIn, tmp_path: Path
+) -> None:
+    """One rank of four is killed, then one of two; the others end by themselves, and nothing is lost."""
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    draw, path = random.Random(seed), tmp_path / "run"
+    for size in (4, 2):
+        if is_finished(path):
+            break
+        several, victim = Forked(size, partial(go_on, shared(), path), tmp_path), draw.randrange(size)
+        if several.is_there(draw.uniform(0.3, 3.0), victim):
+            several.signal(victim, signal.SIGKILL)
+        codes = several.wait()
+        assert set(codes) <= {0, 4, -signal.SIGKILL}, f"seed {seed}: {codes}"
+        if 4 in codes:
+            (line, code), *others = several.said()
+            assert (code, others) == (4, []), f"seed {seed}"
+            assert f"rank {victim} " in line, f"seed {seed}: {line}"
+    if not is_finished(path):
+        go_on(shared(), path)
+    one, run = alone("adamw"), RunFolder.open(path)
+    assert bytes_of(run, STEPS) == bytes_of(one, STEPS), f"seed {seed}"
+    assert without_stops(measured_in(run)) == measured_in(one), f"seed {seed}"
+
+
+def ended(several: Forked, codes: list[int]) -> str:
+    """The one line that is said of ranks that end with these codes."""
+    assert several.wait() == codes
+    ((line, code),) = several.said()
+    assert code == codes[0]
+    assert "\n" not in line
+    return line
+
+
+def before_step(number: int, act: Callable[[Trainer], object]) -> None:
+    """Let something happen in a rank when it begins a step."""
+    whole = loop.one_step
+
+    def step(trainer: Trainer) -> tuple[float, float, float]:
+        if trainer.state.step == number - 1:
+            act(trainer)
+        return whole(trainer)
+
+    loop.one_step = followers.one_step = step
+
+
+def newest_step(path: Path) -> int:
+    newest = RunFolder.open(path).newest()
+    assert newest is not None
+    return newest.step
+
+
+def test_a_rank_that_hangs_is_named(shared: Configured, tmp_path: Path) -> None:
+    """The others miss its heartbeat, and rank 0 saves the steps so far; between two checkpoints, too."""
+
+    def work() -> None:
+        if current().rank == 1:
+            before_step(3, lambda trainer: os.kill(os.getpid(), signal.SIGSTOP))
+        train(shared(checkpoint_every=5), tmp_path / "run")
+
+    several = Forked(3, work, tmp_path, VITRAL_HEARTBEAT="6")
+    several.is_there(PATIENCE)
+    several.is_there(PATIENCE, 2)
+    several.signal(1, signal.SIGKILL)
+    assert "rank 1 (" in ended(several, [4, -signal.SIGKILL, 4])
+    assert newest_step(tmp_path / "run") == 2
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_signal_to_one_rank_stops_all_after_the_step(
+    rank: int, shared: Configured, alone: Alone, bytes_of: BytesOf, tmp_path: Path
+) -> None:
+    def work() -> None:
+        if current().rank == rank:
+            before_step(3, lambda trainer: os.kill(os.getpid(), signal.SIGTERM))
+        train(shared(), tmp_path / "run")
+
+    assert Forked(2, work, tmp_path).wait() == [0, 0]
+    assert newest_step(tmp_path / "run") == 3
+    assert bytes_of(resume(tmp_path / "run"), STEPS) == bytes_of(alone("adamw"), STEPS)
+
+
+def test_a_rank_that_fails_says_why(shared: Configured, tmp_path: Path) -> None:
+    def fail(trainer: Trainer) -> None:
+        raise UsageError("its disk is full")
+
+    def work() -> None:
+        if current().rank == 1:
+            before_step(2, fail)
+        train(shared(), tmp_path / "run")
+
+    assert "rank 1: its disk is full" in ended(Forked(2, work, tmp_path), [2, 2])
+    assert newest_step(tmp_path / "run") == 1
+
+
+def test_a_number_that_is_not_finite_stops_all(shared: Configured, tmp_path: Path) -> None:
+    def spoil(trainer: Trainer) -> None:
+        next(trainer.model.parameters()).data[0, 0] = float("nan")
+
+    def work() -> None:
+        before_step(3, spoil)
+        train(shared(), tmp_path / "run")
+
+    line = ended(Forked(2, work, tmp_path), [3, 3])
+    assert "rank" not in line
+    assert newest_step(tmp_path / "run") == 2
+
+
+def test_weights_that_drift_apart_are_not_saved(shared: Configured, tmp_path: Path) -> None:
+    """One bit of one weight of one rank."""
+
+    def flip(trainer: Trainer) -> None:
+        weight = trainer.model.token_embedding.weight.data.view(-1)[:1]
+        weight.copy_(weight.view(dtype=torch.int32).bitwise_xor(1).view(dtype=torch.float32))
+
+    def work() -> None:
+        if current().rank == 1:
+            before_step(3, flip)
+        train(shared(), tmp_path / "run")
+
+    assert "rank 1 " in ended(Forked(2, work, tmp_path), [4, 4])
+    assert newest_step(tmp_path / "run") == 2
+
+
+class TestBadInput:
+    """One line from rank 0, and nothing written."""
+
+    def test_ranks_that_cannot_share_the_batches(self, shared: Configured, tmp_path: Path) -> None:
+        line = ended(Forked(5, partial(train, shared(), tmp_path / "run"), tmp_path), [2] * 5)
+        assert f"{BATCHES}" in line
+        assert not (tmp_path / "run").exists()
+
+    def test_one_batch_in_a_step_is_told_what_sharing_costs(self, shared: Configured, tmp_path: Path) -> None:
+        config = shared(accumulation=1, batch_size=64)
+        line = ended(Forked(2, partial(train, config, tmp_path / "run"), tmp_path), [2, 2])
+        assert "training.accumulation = 2" in line
+        assert "training.batch_size = 32" in line
+
+    def test_another_configuration(self, shared: Configured, tmp_path: Path) -> None:
+        def work() -> None:
+            train(shared(seed=1 + current().rank), tmp_path / "run")
+
+        line = ended(Forked(2, work, tmp_path), [2, 2])
+        assert "rank 1 " in line
+        assert "seed" in line
+        assert not (tmp_path / "run").exists()
+
+    def test_another_version(self, shared: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(ranks, "versions", lambda: f"Vitral of process {os.getpid()}")
+        line = ended(Forked(2, partial(train, shared(), tmp_path / "run"), tmp_path), [2, 2])
+        assert "rank 1 " in line
+        assert not (tmp_path / "run").exists()
+
+    def test_another_text(self, shared: Configured, tmp_path: Path) -> None:
+        def stop(event: Any) -> None:
+            if event["event"] == "step":
+                raise UsageError("enough")
+
+        with pytest.raises(UsageError, match="enough"):
+            train(shared(), tmp_path / "run", callback=stop)
+        other = tmp_path / "other.txt"
+        other.write_text("other words " * 999, encoding="utf-8")
+
+        def work() -> None:
+            resume(tmp_path / "run", corpus=str(other) if current().rank else None)
+
+        assert "rank 1: " in ended(Forked(2, work, tmp_path), [2, 2])
+        assert newest_step(tmp_path / "run") == 1
+
+    def test_a_folder_that_cannot_be_written(self, shared: Configured, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        line = ended(Forked(2, partial(train, shared(), tmp_path / "file" / "run"), tmp_path), [4, 4])
+        assert "file" in line
+
+    def test_two_runs_in_one_folder(self, shared: Configured, alone: Alone, tmp_path: Path) -> None:
+        there = alone("adamw").path
+        assert str(there) in ended(Forked(2, partial(train, shared(), there), tmp_path), [2, 2])
+
+    def test_a_run_of_an_earlier_version(self, shared: Configured, tmp_path: Path) -> None:
+        """Whose batches were added one after another."""
+        config = shared()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("vitral.training.run.with_reduction", lambda config: config)
+            patch.setattr(
+                "vitral.training.run.note_excess", lambda trainer: trainer.request.__call__(signal.SIGTERM, None)
+            )
+            train(config, tmp_path / "run")
+        assert newest_step(tmp_path / "run") == 0
+        ended(Forked(2, partial(resume, tmp_path / "run"), tmp_path), [2, 2])
+        assert resume(tmp_path / "run").config["training"]["accumulation"] == BATCHES
