@@ -124,9 +124,7 @@ class Server:
 
     async def numbers(self, request: Request) -> Response:
         """Numbers of the graph's constants."""
-        given = await _json(request)
-        found = await self._run(lambda: self._opened().numbers(given), self.slow)
-        return Response(found, media_type="application/octet-stream")
+        return Response(await self._called("numbers", await _json(request)), media_type="application/octet-stream")
 
     async def next(self, request: Request) -> Response:
         """Tokens, one frame each."""
