@@ -59,12 +59,12 @@ export const way = computed<readonly Spot[]>(() => {
 });
 
 /** What is open, and what has to be fetched first. */
-const read = computed<{ opened: Opened | null; needed: Needed | null }>(() => {
-  void fetched.value;
+const read = computed<{ opened: Opened | null; needed: Needed | null; round: number }>(() => {
   const spot = way.value[way.value.length - 1];
   const from = sheet.value;
   const opened = (spot && from?.open(spot)) ?? null;
-  return { opened, needed: from?.needed() ?? null };
+  // The bundler drops a signal that is read for nothing.
+  return { opened, needed: from?.needed() ?? null, round: fetched.value };
 });
 let last: Opened | null = null;
 /** What is open; while its numbers are fetched, what was open before. */
@@ -82,7 +82,8 @@ async function bring(needed: Needed, from: Source, { ids, edits }: { ids: number
   try {
     await parts.bring?.(needed.constants);
     const found = needed.values.length ? await from.trace(ids, needed.values, edits) : {};
-    if (shown.peek()?.ids !== ids || source.peek() !== from) return;
+    // What was learned of constants stays, whatever is shown now.
+    if (shown.peek()?.ids !== ids || source.peek() !== from) return void fetched.value++;
     const before = more.peek()?.ids === ids && more.peek()?.edits === edits ? more.peek()!.values : {};
     batch(() => {
       if (needed.values.length) more.value = { ids, edits, values: { ...before, ...found } };
