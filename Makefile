@@ -11,7 +11,7 @@ PYTHONS := 3.11 3.12 3.13 3.14
 LOWEST := 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 	print(*(each.replace(">=", "==") for each in project["dependencies"]), sep="\n")'
 
-.PHONY: demo test test-full test-oldest test-newest check format gallery first-steps web llama bench wheel resolve constraints clean
+.PHONY: demo test test-full test-oldest test-newest check format gallery first-steps web native llama bench wheel resolve constraints clean
 
 demo: $(VENV)/.installed
 	$(BIN)/vitral demo
@@ -24,7 +24,7 @@ test: $(VENV)/.installed-dev
 test-full: $(VENV)/.installed-dev
 	VITRAL_FULL=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) tests/reliability tests/training/test_ranks.py tests/cli/test_ranks.py \
 		tests/explanation/test_students.py \
-		tests/explanation/test_equations.py tests/interop tests/page/test_carried.py \
+		tests/explanation/test_equations.py tests/interop tests/native tests/page/test_carried.py \
 		tests/studies/test_estimator_by_simulation.py
 
 # For a night: the tests with the oldest and with the newest versions that pyproject.toml admits, each in an environment
@@ -67,6 +67,10 @@ web: web/node_modules
 web/node_modules: web/package.json web/package-lock.json
 	cd web && npm ci --silent --no-audit --no-fund
 	touch $@
+
+# Generation in C, compiled beside its source; an installation does it by itself.
+native:
+	$(PYTHON) src/vitral/model/native/build.py
 
 # llama.cpp by Node, for the tests of GGUF files, without the binaries for graphics cards (85 MB): VITRAL_LLAMA_CPP=build/llama
 LLAMA := 3.22.1
@@ -113,7 +117,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("vitral needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; say make PYTHON=python3.12 …") if sys.version_info < (3, 11) else 0'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt hatch_build.py src/vitral/model/native/step.c
 	$(BIN)/python $(PIP) install -c constraints.txt -e .
 	touch $@
 

@@ -1,19 +1,24 @@
 """Physical limits of the machine: bare matrix products of a model's shapes, and reading its weights once."""
 
-import time
+import ctypes
+import subprocess
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from benchmarks.shapes import Shape
+from vitral.model.native.build import compiler
 
 PRODUCTS = "bare matrix products"
-BANDWIDTH = "reading the weights"
+BANDWIDTH = "reading the weights, one core"
 BYTES = 4
-LARGE = 2**27
-"""Size of the tensor for measuring bandwidth: half a gibibyte, larger than any cache."""
+WIDTH = 64
+READER = Path(__file__).with_name("read.c")
 
 
 @dataclass(frozen=True)
@@ -102,23 +107,29 @@ def weights_read(shape: Shape) -> int:
     return BYTES * (shape.layers * block + shape.vocab * shape.d_model + 4 * shape.d_model)
 
 
-def reading(num_bytes: int, *, large: int = LARGE) -> Callable[[], float]:
-    """A contender that measures the seconds needed to read `num_bytes` from memory.
+def reading(num_bytes: int) -> Callable[[], object]:
+    """An action that reads a buffer of this size once, on one core.
 
-    It reads a large tensor, by a sum and by a matrix-vector product (what generation does), and takes the faster.
+    A small buffer stays in a cache, as a small model's weights do, and is read several times as fast as a large one.
+    The reader is compiled, since a call of PyTorch costs a fifth of the time; without a compiler it is `torch.mv`.
     """
-    width = 2**12
-    matrix = torch.ones(large // width, width)
-    vector, out = torch.ones(width), torch.empty(large // width)
-    readers: list[Callable[[], object]] = [matrix.sum, lambda: torch.mv(matrix, vector, out=out)]
-
-    def run() -> float:
-        return min(_seconds(read) for read in readers) * num_bytes / (BYTES * matrix.numel())
-
-    return run
+    buffer = torch.ones(num_bytes // BYTES // WIDTH, WIDTH)
+    library = _compiled_reader()
+    if library is not None:
+        where, count = ctypes.c_void_p(buffer.data_ptr()), ctypes.c_int64(buffer.numel())
+        return lambda: (library.benchmark_read(where, count), buffer)
+    vector, out = torch.ones(WIDTH), torch.empty(len(buffer))
+    return lambda: torch.mv(buffer, vector, out=out)
 
 
-def _seconds(action: Callable[[], object]) -> float:
-    begin = time.perf_counter()
-    action()
-    return time.perf_counter() - begin
+@lru_cache
+def _compiled_reader() -> ctypes.CDLL | None:
+    """`read.c` for this processor; None where it cannot be compiled."""
+    command = compiler()
+    if command is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "read.so"
+        words = [*command, "-O3", "-march=native", "-shared", "-fPIC", str(READER), "-o", str(made)]
+        done = subprocess.run(words, capture_output=True, check=False)
+        return ctypes.CDLL(str(made)) if done.returncode == 0 else None

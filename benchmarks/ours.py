@@ -12,7 +12,7 @@ from torch import Tensor
 from benchmarks.shapes import Shape
 from vitral.core.streams import numpy_stream
 from vitral.data import Batches, CharTokenizer, Corpus, CorpusConfig, Dataset, prepare
-from vitral.decoding import Sampling, generate
+from vitral.decoding import GenerateOptions, Sampling, generate
 from vitral.model import Transformer
 from vitral.runs import RunFolder
 from vitral.training import RunConfig, silent
@@ -85,10 +85,10 @@ def trainer(shape: Shape, dataset: Dataset, dtype: str = "float32") -> Callable[
     return step
 
 
-def generator(shape: Shape, num_tokens: int) -> Callable[[], object]:
-    """One sample of a given number of tokens, from the beginning of a line."""
-    ours, letters = model(shape).eval(), tokenizer(shape.vocab)
-    return lambda: generate(ours, letters, [""], max_tokens=num_tokens, sampling=Sampling())
+def generator(shape: Shape, num_tokens: int, samples: int = 1) -> Callable[[], object]:
+    """Samples of a given number of tokens, from the beginning of a line."""
+    ours, letters, options = model(shape).eval(), tokenizer(shape.vocab), GenerateOptions(num_samples=samples)
+    return lambda: generate(ours, letters, [""], max_tokens=num_tokens, sampling=Sampling(), options=options)
 
 
 def window(shape: Shape) -> Tensor:

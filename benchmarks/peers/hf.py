@@ -56,10 +56,10 @@ def trainer(shape: Shape, feed: Feed) -> Callable[[], object]:
     return step
 
 
-def generator(shape: Shape, num_tokens: int) -> Callable[[], object]:
+def generator(shape: Shape, num_tokens: int, samples: int = 1) -> Callable[[], object]:
     """`generate` with its cache; positions enough for all tokens, since GPT-2's cannot go past the last one."""
     model = build(replace(shape, context=max(shape.context, num_tokens + 1))).eval()
-    prompt = torch.ones(1, 1, dtype=torch.long)
+    prompt = torch.ones(samples, 1, dtype=torch.long)
     wanted = {"max_new_tokens": num_tokens, "min_new_tokens": num_tokens, "do_sample": True, "top_k": 0}
     mask = torch.ones_like(prompt)
     return lambda: model.generate(prompt, attention_mask=mask, use_cache=True, **wanted)

@@ -10,7 +10,7 @@ from benchmarks.results import measure as measure_contenders
 NAMES = ("startup",)
 HELP, TOKEN = "vitral --help", "vitral generate, one token"
 BARE, TORCH = "python -c pass", "python -c 'import torch'"
-HELP_SECONDS, BEYOND_TORCH = 0.3, 0.5
+HELP_SECONDS, BEYOND_TORCH = 0.3, 0.3
 TEXT = "the quick brown fox jumps over the lazy dog\n" * 4000
 
 

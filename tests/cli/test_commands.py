@@ -88,8 +88,8 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "forecast": "--gpus --kind --price --measure --corpus --vocabulary --tokenizer --set --format",
         "evaluate": "--text --replace --corpus --checkpoint --device --dtype --copying --format",
         "generate": "--prompt --max-tokens --samples --temperature --top-k --top-p --min-p --repetition-penalty "
-        "--greedy --beams --length-penalty --stop --seed --crop --replace --cache --checkpoint --device --dtype "
-        "--format",
+        "--greedy --beams --length-penalty --stop --seed --crop --replace --cache --stats --checkpoint "
+        "--device --dtype --format",
         "inspect": "--text --replace --windows --top --edits --format --out --checkpoint --corpus --device --dtype",
         "explain": "--text --replace --layer --head --query --key --column --block --ending --backward --cell --all "
         "--sort-terms --digits --format --out --checkpoint --device --dtype",

@@ -1,6 +1,7 @@
 """vitral generate: text written by a run."""
 
 import sys
+import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -61,6 +62,9 @@ def generate(
     ] = False,
     replace: ReplaceOption = None,
     use_cache: Annotated[bool, typer.Option("--cache/--no-cache", help="Keep keys and values between tokens.")] = True,
+    stats: Annotated[
+        bool, typer.Option("--stats", help="Also print the speed to standard error, and whether it ran in C.")
+    ] = False,
     checkpoint: WhichOption = Which.best,
     device: DeviceOption = DeviceName.cpu,
     dtype: DtypeOption = Precision.float32,
@@ -75,14 +79,18 @@ def generate(
     options |= {"stop": tuple(stop or ()), "temperature": 0.0 if greedy else temperature}
     loaded = Run(run, checkpoint.value, device=device.value, dtype=dtype.value)
     _require_known(loaded, prompt, replace)
-    if format is Format.text and num_samples == 1 and num_beams is None:
+    if format is Format.text and num_samples == 1 and num_beams is None and not stats:
         _stream(loaded, prompt, options)
         return
+    began = time.perf_counter()
     samples = loaded.samples([prompt], **options)
+    seconds = time.perf_counter() - began
     if format is Format.json:
         print_json([asdict(sample) for sample in samples])
     else:
         _print_samples(samples)
+    if stats:
+        _print_stats(loaded, samples, seconds, use_cache)
 
 
 def _require_known(run: "Run", prompt: str, replacement: str | None) -> None:
@@ -107,6 +115,22 @@ def _stream(run: "Run", prompt: str, options: dict[str, Any]) -> None:
         sys.stdout.write(visible(piece))
         sys.stdout.flush()
     sys.stdout.write("\n")
+
+
+def _print_stats(run: "Run", samples: list["Sample"], seconds: float, use_cache: bool) -> None:
+    from vitral.core.language import number, retold
+
+    tokens = sum(len(sample.tokens) for sample in samples)
+    way = run.generation_way(use_cache=use_cache)
+    how = _("in C ({found})", found=way.found) if way.is_in_c else _("by PyTorch: {found}", found=retold(way.found))
+    line = _(
+        "{tokens} tokens in {seconds} s, {rate} tokens/s, {how}",
+        tokens=number(tokens, ","),
+        seconds=number(seconds, ".3f"),
+        rate=number(tokens / max(seconds, 1e-9), ",.0f"),
+        how=how,
+    )
+    sys.stderr.write(line + "\n")
 
 
 def _print_samples(samples: list["Sample"]) -> None:

@@ -2,7 +2,7 @@
 
 from vitral.decoding.beam import beam_search
 from vitral.decoding.generation import GenerateOptions, Sample, generate, stream
-from vitral.decoding.reader import Reader
+from vitral.decoding.reader import Reader, Way, way_of
 from vitral.decoding.sampling import (
     GREEDY,
     Sampling,
@@ -23,6 +23,7 @@ __all__ = [
     "Reader",
     "Sample",
     "Sampling",
+    "Way",
     "apply_temperature",
     "beam_search",
     "choose",
@@ -35,4 +36,5 @@ __all__ = [
     "penalise_repetition",
     "stream",
     "uniforms",
+    "way_of",
 ]

@@ -5,11 +5,12 @@ one), which belongs to neither the prompt nor the text. Special tokens are never
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated
 
+import numpy as np
 import torch
 from pydantic import Field
 
@@ -18,7 +19,7 @@ from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
 from vitral.decoding.reader import Reader, check_same_vocabulary, prompt_ids, rows_of
-from vitral.decoding.sampling import Sampling, check_top_k, choose, distribution, uniforms
+from vitral.decoding.sampling import Sampling, check_top_k, uniforms
 from vitral.decoding.text import Writer, check_stop
 from vitral.model.transformer import Transformer
 
@@ -141,9 +142,11 @@ class _Draft:
         self.writer = Writer(stop)
         self.uniforms = uniforms(seed, number)
 
-    def add(self, token: int, data: bytes) -> None:
-        self.tokens.append(token)
-        self.writer.write(data)
+    def add(self, token: int, token_bytes: Callable[[int], bytes]) -> None:
+        """One more token; one after a stop string is left out."""
+        if not self.writer.stopped:
+            self.tokens.append(token)
+            self.writer.write(token_bytes(token))
 
     def sample(self) -> Sample:
         return Sample(
@@ -198,23 +201,22 @@ def _advance(
     *,
     use_cache: bool,
 ) -> Iterator[None]:
-    """Generate drafts of equal prompt length, one token each per turn."""
+    """Generate drafts of equal prompt length, one or more tokens each per turn."""
     live, token_bytes = list(drafts), cache(tokenizer.token_bytes)
     reader = Reader(model, rows_of(model, [draft.ids for draft in live]), use_cache=use_cache)
-    for turn in range(max_tokens):
-        probabilities = distribution(reader.logits(), sampling, history=reader.history, forbidden=tokenizer.specials)
-        numbers = torch.tensor([draft.uniforms.random() for draft in live], dtype=torch.float64)
-        chosen = choose(probabilities, numbers)
-        for draft, token in zip(live, chosen.tolist(), strict=True):
-            draft.add(token, token_bytes(token))
+    left = max_tokens
+    while left and live:
+        numbers = torch.from_numpy(np.stack([draft.uniforms.random(reader.ready(left)) for draft in live]))
+        chosen = reader.draw(numbers, sampling, forbidden=tokenizer.specials)
+        for tokens in chosen.T.tolist():
+            for draft, token in zip(live, tokens, strict=True):
+                draft.add(token, token_bytes)
+            yield
+        left -= chosen.shape[1]
         running = [row for row, draft in enumerate(live) if not draft.writer.stopped]
-        yield
-        if not running or turn == max_tokens - 1:
-            break
-        reader.append(chosen)
-        if len(running) < len(live):
-            live = [live[row] for row in running]
+        if running and len(running) < len(live):
             reader.select(torch.tensor(running))
+        live = [live[row] for row in running]
     for draft in drafts:
         draft.writer.end()
     yield

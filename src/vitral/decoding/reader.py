@@ -1,10 +1,11 @@
-"""The reader: feeds growing rows of tokens to a model and returns the logits of the next token.
+"""The reader: feeds growing rows of tokens to a model and returns the logits of the next token, or draws it.
 
-It decides when to use the cache and handles the context length, for sampling and beam search alike; the text is the
-same with and without the cache.
+It decides when to use the cache, whether the model runs in C, and handles the context length, for sampling and beam
+search alike; the text is the same with and without the cache.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -12,9 +13,16 @@ from torch import Tensor
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
+from vitral.core.language import N_
 from vitral.data.tokenizers import Tokenizer
+from vitral.decoding.sampling import PLAIN, Sampling, choose, distribution
+from vitral.model.cache import KVCache
 from vitral.model.decode_step import DecodeStep, can_decode_step
+from vitral.model.native import Choice, NativeStep, Refused, native, native_step
 from vitral.model.transformer import Transformer
+
+AT_ONCE = 2**25
+"""Weights that are read for the tokens of one turn in C, about ten milliseconds: a stream is given them together."""
 
 
 def window_start(begin: int, length: int, context_length: int) -> int:
@@ -26,6 +34,27 @@ def window_start(begin: int, length: int, context_length: int) -> int:
         context_length: of the model.
     """
     return begin if length - begin <= context_length else length - max(1, context_length // 2)
+
+
+class Way(NamedTuple):
+    """How a model generates.
+
+    Attributes:
+        is_in_c: whether its forward pass and the choice of tokens run in C.
+        found: in English, the instructions used, or why the modules of PyTorch are used; `retold` gives it in the
+            current language.
+    """
+
+    is_in_c: bool
+    found: str
+
+
+def way_of(model: Transformer, *, use_cache: bool = True) -> Way:
+    """How a `Reader` of this model computes here and now."""
+    if not use_cache:
+        return Way(False, N_("there is no cache"))
+    step = native_step(model)
+    return Way(False, step) if isinstance(step, str) else Way(True, native().found)
 
 
 @checked(first=["__init__"])
@@ -40,11 +69,14 @@ class Reader:
     def __init__(self, model: Transformer, tokens: Int[Tensor, "batch time"], *, use_cache: bool = True) -> None:
         """Start with these rows of 1 to context_length tokens each."""
         self._tokens, self._length = tokens, tokens.shape[1]
-        self._model, self._cache, self._begin = model, None, 0
+        self._model, self._begin = model, 0
+        self._cache: KVCache | None = None
         together = 0 if model.mask is None else model.mask.joint_prefix()
         self._cacheable_from = together if use_cache else None
+        step = native_step(model) if use_cache else None
+        self._native = step if isinstance(step, NativeStep) else None
         self._decode_step: DecodeStep | None = None
-        self._can_decode_step = can_decode_step(model, len(tokens))
+        self._can_decode_step = self._native is None and can_decode_step(model, len(tokens))
 
     @property
     def history(self) -> Int[Tensor, "batch time"]:
@@ -62,35 +94,128 @@ class Reader:
             finally:
                 self._model.train()
 
+    def ready(self, most: int) -> int:
+        """How many tokens of each row the next `draw` is best asked for, at most `most`: one, or more in C.
+
+        Args:
+            most: at least 1.
+        """
+        if self._native is None or self._is_read_anew(self._length - self._begin):
+            return 1
+        to_the_end = self._model.config.context_length - (self._length - self._begin) + 1
+        return min(most, to_the_end, max(1, AT_ONCE // self._native.weights))
+
+    def draw(
+        self, numbers: Float[Tensor, "batch count"], sampling: Sampling = PLAIN, *, forbidden: Sequence[int] = ()
+    ) -> Int[Tensor, "batch count"]:
+        """Choose and append the next tokens of each row, in the place of `logits` and `append`.
+
+        Args:
+            numbers: uniform on [0, 1), in float64; one column for each token, as many as `ready` allows.
+            sampling: the sampling settings; the repetition penalty considers `history`.
+            forbidden: ids that are not chosen.
+
+        Raises:
+            UsageError: as `distribution`.
+        """
+        if self._native is None:
+            chosen = choose(
+                distribution(self.logits(), sampling, history=self.history, forbidden=forbidden), numbers[:, 0]
+            )
+            self.append(chosen)
+            return chosen[:, None]
+        count, length = numbers.shape[1], self._length
+        self._make_room(count)
+        try:
+            self._native.write(
+                self._tokens,
+                self._native_cache(),
+                begin=self._begin,
+                length=length,
+                choice=_choice(sampling),
+                chances=numbers.numpy(),
+                forbidden=forbidden,
+            )
+        except Refused as refused:
+            self._length += refused.made
+            self._native_cache().clear()
+            distribution(self.logits(), sampling, history=self.history, forbidden=forbidden)  # says why
+            raise
+        if self._is_read_anew(length - self._begin):
+            self._native_cache().clear()
+        self._length += count
+        self._restart()
+        return self._tokens[:, length : self._length]
+
     def append(self, tokens: Int[Tensor, " batch"]) -> None:
         """Add one token to each row."""
+        self._make_room(1)
         with torch.inference_mode():  # independent of the caller's mode
-            if self._length == self._tokens.shape[1]:  # capacity grows by doubling
-                self._tokens = torch.cat([self._tokens, torch.zeros_like(self._tokens)], dim=1)
             self._tokens[:, self._length] = tokens
         self._length += 1
-        begin = window_start(self._begin, self._length, self._model.config.context_length)
-        if begin != self._begin and self._cache is not None:
-            self._cache.clear()
-        self._begin = begin
+        self._restart()
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
         """Continue with these rows: reordered, repeated, or fewer."""
         rows = rows.to(self._tokens.device)
         self._tokens = self._tokens[rows]
-        self._can_decode_step = can_decode_step(self._model, len(rows))
+        self._can_decode_step = self._native is None and can_decode_step(self._model, len(rows))
         if self._cache is not None:
             with torch.inference_mode():
                 self._cache.select(rows)
 
+    def _make_room(self, count: int) -> None:
+        """The buffer of tokens grows by doubling."""
+        missing = self._length + count - self._tokens.shape[1]
+        if missing > 0:
+            with torch.inference_mode():
+                more = self._tokens.new_zeros(len(self._tokens), max(missing, self._tokens.shape[1]))
+                self._tokens = torch.cat([self._tokens, more], dim=1)
+
+    def _restart(self) -> None:
+        """Begin the window where it begins now."""
+        begin = window_start(self._begin, self._length, self._model.config.context_length)
+        if begin != self._begin and self._cache is not None:
+            self._cache.clear()
+        self._begin = begin
+
+    def _is_read_anew(self, window: int) -> bool:
+        """Whether a window of this many tokens has no use for a cache."""
+        return self._cacheable_from is None or window < self._cacheable_from
+
+    def _native_cache(self) -> KVCache:
+        if self._cache is None:
+            weight = self._model.token_embedding.weight
+            length = self._model.config.context_length
+            self._cache = KVCache(
+                self._model.config, len(self._tokens), length, dtype=weight.dtype, device=weight.device
+            )
+        return self._cache
+
     def _read(self, window: Int[Tensor, "batch time"]) -> Float[Tensor, "batch vocab"]:
-        if self._cacheable_from is None or window.shape[1] < self._cacheable_from:
+        if self._native is not None:
+            cache = self._native_cache()
+            try:
+                logits = self._native(window[:, cache.length :], cache)
+            except Refused:
+                self._model(window)  # says why
+                raise
+            if self._is_read_anew(window.shape[1]):
+                cache.clear()
+            return logits
+        if self._is_read_anew(window.shape[1]):
             return self._model(window)[:, -1]
         cache = self._cache = self._cache or self._model.new_cache(len(window))
         if window.shape[1] - cache.length == 1 and cache.length and self._can_decode_step:
             self._decode_step = self._decode_step or DecodeStep(self._model)
             return self._decode_step(window[:, -1], cache)
         return self._model(window[:, cache.length :], cache=cache)[:, -1]
+
+
+def _choice(sampling: Sampling) -> Choice:
+    top_k = 0 if sampling.top_k is None else sampling.top_k
+    top_p = 1.0 if sampling.top_p is None else sampling.top_p
+    return Choice(sampling.temperature, top_k, top_p, sampling.min_p or 0.0, sampling.repetition_penalty)
 
 
 def check_same_vocabulary(model: Transformer, tokenizer: Tokenizer) -> None:

@@ -23,6 +23,7 @@ from vitral.lab.configuration import presets
 from vitral.lab.machine_speed import ComparedSpeed, compare_speeds
 from vitral.model import ModelConfig, Transformer
 from vitral.model.initialisation import MOST_EXCESS
+from vitral.model.native import native, native_step
 from vitral.model.selfcheck import check_device, fresh_excess
 from vitral.runs import RunConfig
 
@@ -120,6 +121,7 @@ def examine_machine() -> Diagnosis:
         HealthCheck("ok" if disk.free > 1e9 else "wrong", N_("disk here"), free),
         *(judge_speed(compared) for compared in compare_speeds()),
         HealthCheck("unknown", N_("compiler"), f"{compiler}; {compiling}" if compiler else without),
+        _native_finding(),
         _precision_finding(),
         _fresh_finding(),
         _onnx_finding(),
@@ -147,6 +149,19 @@ def judge_speed(compared: ComparedSpeed) -> HealthCheck:
 
 def _probe() -> Transformer:
     return Transformer(ModelConfig.parse(PROBE), 61, seed=1).eval()
+
+
+def _native_finding() -> HealthCheck:
+    """Whether generation runs in C; the first tokens of a small model are compared with the modules' logits."""
+    step = native_step(_probe())
+    if isinstance(step, str):
+        return HealthCheck("slower" if native().is_stale else "unknown", N_("generation in C"), step)
+    model, tokens = _probe(), torch.randint(61, (2, 16), generator=torch_stream(0, "doctor"))
+    with torch.inference_mode():
+        difference = float((step(tokens, model.new_cache(2)) - model(tokens)[:, -1]).abs().max())
+    found = N_("{instructions}; logits of a small model differ from PyTorch by {difference:.1e}")
+    mark: Mark = "ok" if difference < 1e-4 else "wrong"
+    return HealthCheck(mark, N_("generation in C"), found.format(instructions=native().found, difference=difference))
 
 
 def _precision_finding() -> HealthCheck:

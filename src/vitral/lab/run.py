@@ -19,7 +19,7 @@ from vitral.core.names import require_known
 from vitral.core.renamed import renamed
 from vitral.core.tables import data_frame
 from vitral.data import Dataset, prepare_recorded
-from vitral.decoding import GenerateOptions, Sample, Sampling, beam_search, generate, stream
+from vitral.decoding import GenerateOptions, Sample, Sampling, Way, beam_search, generate, stream, way_of
 from vitral.decoding.text import check_stop
 from vitral.evaluation import (
     Masking,
@@ -175,6 +175,11 @@ class Run(Shown):
                 stop=how.stop,
                 options=how,
             )
+
+    def generation_way(self, *, use_cache: bool = True) -> Way:
+        """Whether generation runs in C, and why it does not."""
+        with precision(*self._precision):
+            return way_of(self.model, use_cache=use_cache)
 
     def stream(self, prompt: str = "", **options: Any) -> Iterator[str]:
         """One continuation piece by piece; joined, the text that `generate` adds to the prompt.

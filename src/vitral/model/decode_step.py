@@ -7,7 +7,7 @@ rounding.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from itertools import accumulate
 
@@ -46,17 +46,22 @@ def can_decode_step(model: Transformer, batch: int) -> bool:
     known = attention == "none" or (
         isinstance(attention.mask, Causal | Bidirectional | Prefix | Window | ByLayer) and attention.scale != "adaptive"
     )
+    known_blocks = all(
+        isinstance(block, Block) and (block.mlp is None or has_taps(block.mlp)) for block in model.blocks
+    )
+    on_cpu = model.token_embedding.weight.device.type == "cpu"
+    return known and known_blocks and has_only(model, KNOWN) and batch <= MOST_ROWS and on_cpu
+
+
+def has_only(model: Transformer, known: Collection[type[nn.Module]]) -> bool:
+    """Whether a model and its modules are of these classes, and compute what their classes say."""
     # A replaced forward pass, or one with hooks, must be called.
-    plain = type(model) is Transformer and all(
-        type(module) in KNOWN
+    return type(model) is Transformer and all(
+        type(module) in known
         and "forward" not in vars(module)
         and not module._forward_hooks | module._forward_pre_hooks
         for module in model.modules()
     )
-    known_blocks = all(
-        isinstance(block, Block) and (block.mlp is None or has_taps(block.mlp)) for block in model.blocks
-    )
-    return known and known_blocks and plain and batch <= MOST_ROWS and model.token_embedding.weight.device.type == "cpu"
 
 
 class DecodeStep:

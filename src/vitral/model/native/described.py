@@ -1,0 +1,198 @@
+"""A model as `step.c` takes it: whole numbers, and tensors in a fixed order."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vitral.attention.masks import Bidirectional, ByLayer, Causal, Mask, Prefix, Window
+from vitral.attention.multihead import MultiHeadAttention
+from vitral.core.language import N_
+from vitral.model.block import Block, has_taps
+from vitral.model.decode_step import KNOWN, has_only
+from vitral.model.feedforward import ACTIVATIONS, FeedForward, SwiGLU
+from vitral.model.positions import ALiBi, Relative, Rotary
+from vitral.model.recurrence import Recurrence
+from vitral.model.transformer import Transformer
+
+NORM_PLACES = ("none", "pre", "post")
+MIXERS = ("none", "attention", "lstm")
+FEED_FORWARDS = ("none", "relu", "squared_relu", "gelu", "gelu_tanh", "swiglu")
+EVERYWHERE = 2**62
+"""A prefix as long as any window: every position sees every other."""
+Numbers = list[int]
+Arrays = list[Tensor | None]
+
+
+def why_not(model: Transformer) -> str | None:
+    """Why `step.c` cannot compute this model, in a few words of English; None if it can."""
+    mask = model.mask
+    if not isinstance(mask, Causal | Bidirectional | Prefix | Window | ByLayer | None):
+        return N_("it has a mask of its own kind")
+    tensors = [*model.parameters(), *model.buffers()]
+    if any(tensor.device.type != "cpu" for tensor in tensors):
+        return N_("it is not on the CPU")
+    if any(tensor.dtype != torch.float32 or not tensor.is_contiguous() for tensor in model.parameters()):
+        return N_("its weights are not plain float32")
+    if not has_only(model, KNOWN | {Recurrence, nn.LSTM}):
+        return N_("it has parts of its own kind, or hooks")
+    if not all(_is_known(block) for block in model.blocks):
+        return N_("it has parts of its own kind, or hooks")
+    return None if _is_as_configured(model) else N_("its parts are not those of its configuration")
+
+
+def _is_known(block: nn.Module) -> bool:
+    if not isinstance(block, Block):
+        return False
+    part = block.mlp
+    return part is None or (has_taps(part) and (isinstance(part, SwiGLU) or _name_of(part) is not None))
+
+
+def _is_as_configured(model: Transformer) -> bool:
+    """Whether no part was exchanged for another one: `step.c` has one kind and one size for all blocks."""
+    config = model.config
+    with torch.device("meta"):  # no memory, and no random numbers
+        usual = Block(config)
+    norm = {"layernorm": nn.LayerNorm, "rmsnorm": nn.RMSNorm}.get(str(config.norm_type))
+    if any(_kinds(block) != _kinds(usual) for block in _blocks(model)):
+        return False
+    norms = [module for module in model.modules() if isinstance(module, nn.LayerNorm | nn.RMSNorm)]
+    if any(type(each) is not norm or each.eps != config.epsilon for each in norms):
+        return False
+    numbers, tensors = described(model)
+    return all(
+        tensor is None or tensor.numel() == size for tensor, size in zip(tensors, _sizes(model, numbers), strict=True)
+    )
+
+
+def _kinds(block: Any) -> tuple[Any, ...]:
+    """What the numbers of a model say of every block."""
+    attention, mlp = block.attn, block.mlp
+    heads = attention and (attention.num_heads, attention.num_kv_heads, attention.d_head, list(attention.widths))
+    feed = mlp and (type(mlp), getattr(mlp, "activation", None), mlp.up.out_features)
+    norms = [type(norm) for norm in (block.attn_norm, block.recurrence_norm, block.mlp_norm)]
+    return block.wire, block.combine, block.parallel, heads, feed, norms, type(block.recurrence)
+
+
+def _sizes(model: Transformer, numbers: Numbers) -> list[int]:
+    """How many numbers each tensor must have."""
+    config = model.config
+    d, heads, kv_heads, width = config.d_model, config.num_heads, config.kv_heads, config.d_head
+    d_ff, vocab, context = numbers[5], model.vocab_size, config.context_length
+    turned = context * (numbers[15] // 2)
+    sizes = [1, vocab * d, context * d, turned, turned, heads, heads * (2 * numbers[17] + 1), d, d, vocab * d, vocab]
+    if config.recurrence is None:
+        wide, merged = (heads + 2 * kv_heads) * width, heads * width
+        mix = [wide * d, wide, d * merged, d, heads if numbers[19] else 1]
+    else:
+        mix = [4 * d * d, 4 * d, 4 * d * d, 4 * d, 1]
+    feed = [d_ff * d, d_ff, d_ff * d, d_ff, d * d_ff, d]
+    return sizes + [d, d, d, d, *mix, *feed] * len(model.blocks)
+
+
+def _name_of(part: Any) -> str | None:
+    """The name of a feed-forward's activation; None for one of the user's."""
+    return next((name for name, known in ACTIVATIONS.items() if part.activation is known), None)
+
+
+def described(model: Transformer) -> tuple[Numbers, Arrays]:
+    """The numbers and the tensors of a model; `numbers` and `arrays` of `step.c` have the same order."""
+    config = model.config
+    positions = model.positions
+    rotary = positions if isinstance(positions, Rotary) else None
+    mixer = "attention" if config.attention != "none" else config.recurrence or "none"
+    turning = 0 if rotary is None else rotary.rotation.width(config.d_head)
+    numbers = [
+        *(config.d_model, config.num_layers, config.num_heads, config.kv_heads, config.d_head, _d_ff(model)),
+        *(model.vocab_size, NORM_PLACES.index(config.norm), int(config.norm_type == "rmsnorm"), int(config.residual)),
+        *(int(bool(config.parallel)), MIXERS.index(mixer), _feed_forward(model), int(config.has_final_norm)),
+        *(int(config.attention != "none" and config.attention.scale == "adaptive"), turning),
+        *(int(rotary is not None and rotary.rotation.pairing == "interleaved"),),
+        *(positions.reach if isinstance(positions, Relative) else 0,),
+        *(int(model.mask is not None and model.mask.joint_prefix() != 0), _factors_differ(model)),
+    ]
+    cosines, sines = (None, None) if rotary is None else _turns(rotary, turning)
+    placed = positions.embed(0, config.context_length)
+    arrays = [
+        *(torch.tensor([config.epsilon]), model.token_embedding.weight, None if placed is None else placed.float()),
+        *(cosines, sines, positions.slopes if isinstance(positions, ALiBi) else None),
+        *(positions.by_distance if isinstance(positions, Relative) else None,),
+        *(*_norm(model.final_norm), model.head_weight, model.head_bias),
+    ]
+    for block in model.blocks:
+        more, tensors = _of_block(block)
+        numbers += more
+        arrays += tensors
+    return numbers, arrays
+
+
+def _of_block(block: Any) -> tuple[Numbers, Arrays]:
+    """One layer: how far its mask reaches, and its tensors."""
+    attention, recurrence, mlp = block.attn, block.recurrence, block.mlp
+    mix: Arrays = [None] * 5
+    window = prefix = 0
+    if attention is not None:
+        window, prefix = _reach(attention.mask)
+        mix = [*_linear(attention.in_proj), *_linear(attention.out_proj), _factors(attention)]
+    elif recurrence is not None:
+        lstm = recurrence.lstm
+        biases = (lstm.bias_ih_l0, lstm.bias_hh_l0) if lstm.bias else (None, None)
+        mix = [lstm.weight_ih_l0, biases[0], lstm.weight_hh_l0, biases[1], None]
+    feed: Arrays = [None] * 6
+    if mlp is not None:
+        gate = _linear(mlp.gate) if isinstance(mlp, SwiGLU) else [None, None]
+        feed = [*gate, *_linear(mlp.up), *_linear(mlp.down)]
+    return [window, prefix], [*_norm(block.attn_norm or block.recurrence_norm), *_norm(block.mlp_norm), *mix, *feed]
+
+
+def _reach(mask: Mask) -> tuple[int, int]:
+    """The size of a window, 0 for all earlier positions; and how many first positions everyone sees."""
+    window = mask.size if isinstance(mask, Window) else 0
+    if isinstance(mask, Bidirectional):
+        return window, EVERYWHERE
+    return window, mask.length if isinstance(mask, Prefix) else 0
+
+
+def _linear(part: nn.Linear) -> Arrays:
+    return [part.weight, part.bias]
+
+
+def _norm(part: nn.Module | None) -> Arrays:
+    if isinstance(part, nn.LayerNorm | nn.RMSNorm):
+        return [part.weight, getattr(part, "bias", None)]
+    return [None, None]
+
+
+def _factors(attention: MultiHeadAttention) -> Tensor:
+    """The factor of the queries, or of each head's; 1 where it depends on the scores."""
+    scale = attention.scale()
+    named = {"none": 1.0, "adaptive": 1.0, "sqrt": 1 / math.sqrt(attention.d_head), "linear": 1 / attention.d_head}
+    return torch.as_tensor(named[scale] if isinstance(scale, str) else scale, dtype=torch.float32).reshape(-1)
+
+
+def _factors_differ(model: Transformer) -> int:
+    """Whether each head has a factor of its own."""
+    return int(any(block.attn is not None and len(_factors(block.attn)) > 1 for block in _blocks(model)))
+
+
+def _turns(rotary: Rotary, turning: int) -> tuple[Tensor, Tensor]:
+    """The cosine and the sine of each pair at each position, [context_length, pairs]."""
+    second = slice(1, turning, 2) if rotary.rotation.pairing == "interleaved" else slice(turning // 2, turning)
+    cosines, sines = rotary.turns.float()[:, :, second]
+    return cosines.contiguous(), sines.contiguous()
+
+
+def _blocks(model: Transformer) -> list[Any]:
+    return list(model.blocks)
+
+
+def _feed_forward(model: Transformer) -> int:
+    part: Any = model.blocks[0].mlp if len(model.blocks) else None
+    name = "none" if part is None else "swiglu" if isinstance(part, SwiGLU) else _name_of(part)
+    return FEED_FORWARDS.index(name or "none")
+
+
+def _d_ff(model: Transformer) -> int:
+    part: Any = model.blocks[0].mlp if len(model.blocks) else None
+    return part.up.out_features if isinstance(part, FeedForward | SwiGLU) else 0

@@ -1,0 +1,156 @@
+"""The model in C computes what the modules compute, whatever it is made of, with the same bits in every division."""
+
+from typing import Any
+
+import pytest
+import torch
+from variants import BASE, TOKENIZER, VARIANTS, enlarged, made
+
+from vitral.core.errors import UsageError
+from vitral.decoding.reader import Reader
+from vitral.model import KVCache, ModelConfig, Transformer
+from vitral.model.block import Block
+from vitral.model.native import NativeStep, native_step
+
+pytestmark = pytest.mark.usefixtures("used")
+
+ROWS = 5
+WIDE: dict[str, Any] = {"context_length": 150, "d_model": 72, "num_heads": 6, "num_kv_heads": 3, "d_head": 127}
+"""Widths with whole vectors and a rest, and more positions than are read at once."""
+
+
+def step_of(model: Transformer) -> NativeStep:
+    step = native_step(model)
+    assert isinstance(step, NativeStep), step
+    return step
+
+
+def cache_of(model: Transformer, rows: int) -> KVCache:
+    length = model.config.context_length
+    return KVCache(model.config, rows, length, dtype=torch.float32, device=torch.device("cpu"))
+
+
+def in_pieces(model: Transformer, tokens: torch.Tensor, lengths: list[int]) -> torch.Tensor:
+    """The last logits of tokens that are read in pieces of these lengths."""
+    step, cache = step_of(model), cache_of(model, len(tokens))
+    return [step(piece, cache) for piece in tokens.split(lengths, dim=1)][-1]
+
+
+def model_of(variant: str, wide: bool) -> Transformer:
+    if not wide:
+        return made(variant)
+    changes = {"d_ff": 77} | VARIANTS[variant]
+    sizes = WIDE | {name: value for name, value in changes.items() if name not in ("d_model", "num_heads", "d_head")}
+    if "num_kv_heads" in changes:
+        sizes["num_kv_heads"] = 1
+    if isinstance(changes.get("positions"), dict) or changes.get("positions") == "rotary":
+        sizes["d_head"] = 24
+    return enlarged(Transformer(ModelConfig.parse(BASE | sizes), TOKENIZER.vocab_size, seed=3).eval())
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("variant", VARIANTS)
+@torch.inference_mode()
+def test_it_equals_the_modules_in_float64(variant: str, wide: bool) -> None:
+    model = model_of(variant, wide)
+    time = model.config.context_length
+    tokens = torch.randint(TOKENIZER.vocab_size, (ROWS, time), generator=torch.Generator().manual_seed(1))
+    step, cache = step_of(model), cache_of(model, ROWS)
+    together = 0 if model.mask is None else model.mask.joint_prefix()
+    found = step(tokens, cache)
+    plain = model(tokens)[:, -1].double()
+    exact = model.double()(tokens)[:, -1]
+    size = exact.abs().max()
+    assert (found - exact).abs().max() < 3e-6 * size + 3 * (plain - exact).abs().max()
+    assert cache.length == time
+    if together == 0:
+        model.float()
+        half = time // 2
+        for lengths in ([1] * time, [3, time - 3], [half, time - half]):
+            assert torch.equal(in_pieces(model, tokens, lengths), found)
+        for rows in ([2], [4, 0, 1]):
+            assert torch.equal(in_pieces(model, tokens[rows], [half, time - half]), found[rows])
+
+
+@torch.inference_mode()
+def test_the_modules_go_on_with_its_cache() -> None:
+    for variant in ("pre", "rotary", "grouped", "lstm"):
+        model = made(variant)
+        tokens = torch.randint(TOKENIZER.vocab_size, (ROWS, 9), generator=torch.Generator().manual_seed(1))
+        step, cache = step_of(model), cache_of(model, ROWS)
+        step(tokens[:, :4], cache)
+        model(tokens[:, 4:6], cache=cache)
+        cache.select(torch.tensor([3, 0, 3]))
+        found = step(tokens[[3, 0, 3], 6:], cache)
+        torch.testing.assert_close(found, model(tokens[[3, 0, 3]])[:, -1], rtol=1e-5, atol=1e-5)
+
+
+@torch.inference_mode()
+def test_it_follows_every_change_of_the_model() -> None:
+    model = made("pre")
+    tokens = torch.randint(TOKENIZER.vocab_size, (2, 9), generator=torch.Generator().manual_seed(1))
+    block: Any = model.blocks[1]
+
+    def same() -> bool:
+        torch.testing.assert_close(in_pieces(model, tokens, [9]), model(tokens)[:, -1], rtol=1e-5, atol=1e-5)
+        return True
+
+    assert same()
+    before = in_pieces(model, tokens, [9])
+    block.mlp.up.weight.mul_(1.5)
+    assert same()
+    assert not torch.equal(in_pieces(model, tokens, [9]), before)
+    block.mlp.up.weight.data = block.mlp.up.weight.data.clone()
+    assert same()
+    attention: Any = made("pre", seed=5).blocks[0].get_submodule("attn")
+    block.attn = attention
+    assert same()
+    attention.scale.scale = 0.7
+    assert same()
+    model.blocks[0] = Block(model.config, 0)
+    assert same()
+    learned = made({"attention": {"scale": "learned-per-head"}})
+    before = in_pieces(learned, tokens, [9])
+    scale: Any = learned.blocks[0]
+    scale.attn.scale.factor.mul_(1.5)
+    torch.testing.assert_close(in_pieces(learned, tokens, [9]), learned(tokens)[:, -1], rtol=1e-5, atol=1e-5)
+    assert not torch.equal(in_pieces(learned, tokens, [9]), before)
+
+
+def test_it_leaves_alone_what_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_known(model: Transformer) -> bool:
+        return isinstance(native_step(model), NativeStep)
+
+    assert is_known(made("pre"))
+    assert not is_known(made("pre").double())
+    assert not is_known(made("pre").bfloat16())
+    assert not is_known(made("pre").to("meta"))
+    hooked = made("pre")
+    assert is_known(hooked)
+    handle = hooked.blocks[1].register_forward_hook(lambda *_: None)
+    assert not is_known(hooked)
+    handle.remove()
+    assert is_known(hooked)
+    for activation in (torch.nn.functional.silu, torch.nn.functional.relu):
+        block: Any = hooked.blocks[0]
+        block.mlp.activation = activation
+        assert not is_known(hooked)
+    other: Any = made("pre")
+    other.blocks[1].mlp_norm.eps = 0.1
+    assert not is_known(other)
+    exchanged = made("pre")
+    exchanged.token_embedding = torch.nn.Embedding(TOKENIZER.vocab_size + 1, 15)
+    assert not is_known(exchanged)
+    laid = made("pre")
+    laid.token_embedding.weight.data = laid.token_embedding.weight.data.T.contiguous().T
+    assert not is_known(laid)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not is_known(made("pre"))
+    monkeypatch.setenv("VITRAL_NATIVE", "0")
+    assert not is_known(made("pre"))
+
+
+@pytest.mark.parametrize("token", [-1, TOKENIZER.vocab_size])
+def test_an_unknown_token_is_refused_in_the_same_words(token: int) -> None:
+    with pytest.raises(UsageError, match=f"token id {token} is not in the vocabulary"):
+        Reader(made("pre"), torch.tensor([[1, token]])).logits()
