@@ -39,7 +39,7 @@ TOKEN = re.compile(
     | (?P<gap>…\s(?:\d+\smore|mais\s\d+))
     | P\((?!w\))(?P<words>.*)\)$
     | (?P<sign>[ΣΠ]|argmax)_(?P<index>\w+)
-    | (?P<number>\d+(?:[.,]\d+)?|∞)
+    | (?P<number>\d+(?:[.,]\d+)?(?:e-\d+)?|∞)
     | (?P<name>ReLU²|[^\W\d_ᵀ][^\Wᵀ]*(?:\.[^\Wᵀ]+)*)
     | (?P<op>[-+−·/()√;,⊙ᵀ\[\]^])
     )""",
@@ -158,9 +158,10 @@ class Reader:
             return lambda _: value
         if ("," if self.comma else ".") not in plain and re.search(r"[.,]", plain):
             raise Unreadable(f"{self.written!r}: {letters} has the other language's decimal sign")
-        decimals = len(re.split(r"[.,]", plain)[1]) if re.search(r"[.,]", plain) else 0
+        digits, _, power = plain.partition("e-")
+        decimals = (len(re.split(r"[.,]", digits)[1]) if re.search(r"[.,]", digits) else 0) + int(power or 0)
         middle = sign * float(plain.replace(",", "."))
-        is_exact = decimals < self.digits or (self.whole_are_exact and self.below > 0 and not decimals)
+        is_exact = (decimals < self.digits and not power) or (self.whole_are_exact and self.below > 0 and not decimals)
         half = 0.0 if is_exact else 0.5 * 10.0**-decimals
         value = Interval(middle - half * (1 + SLACK), middle + half * (1 + SLACK))
         return lambda _: value

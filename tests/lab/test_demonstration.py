@@ -107,3 +107,16 @@ def test_a_model_that_could_not_fill_the_page_is_refused_before_training(
     with pytest.raises(UsageError, match=named):
         plan_demonstration(tmp_path / "d", [*SMALL, setting])
     assert not (tmp_path / "d").exists()
+
+
+def test_a_model_that_no_page_can_carry_is_one_line_and_no_page(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned, lines = plan_demonstration(shown.result.run.parents[1], SMALL), list[str]()
+    with monkeypatch.context() as patched:
+        patched.setattr("vitral.page.content.MOST_BYTES", 10)
+        assert planned.carry(lines.append) is None
+    assert len(lines) == 1
+    assert "\n" not in lines[0]
+    carried = planned.carry(lines.append)
+    assert carried is not None
+    assert carried.is_file()
+    assert len(lines) == 1

@@ -167,6 +167,51 @@ return told;"""
             raise AssertionError(where) from error
 
 
+@needs_node
+@pytest.mark.parametrize("variant", QUICK)
+def test_numbers_that_are_fetched_as_they_are_needed_give_the_same(variant: str) -> None:
+    body = (
+        BEGIN
+        + """
+const remotes = Object.fromEntries(given.graph.constants.map(({ name, shape }) => [name, new page.Remote(shape)]));
+const parts = { graph: given.graph, constants: remotes };
+let [here, lean, most, all] = [{}, new Sheet(parts, given.ids, {}, []), 0, 0];
+const fetched = (spot) => {
+  for (let rounds = 0; ; rounds++) {
+    const opened = lean.open(spot);
+    const needed = lean.needed();
+    most = Math.max(most, rounds);
+    if (!needed) return opened;
+    if (rounds > 20) throw new Error(JSON.stringify([spot, needed]));
+    for (const [name, places] of Object.entries(needed.constants)) {
+      all += places ? 0 : 1;
+      const { data } = anatomy.constants[name];
+      remotes[name].learn(places, places ? places.map((place) => data[place]) : data);
+    }
+    if (!needed.values.length) continue;
+    here = { ...here, ...Object.fromEntries(needed.values.map((name) => [name, values[name]])) };
+    lean = new Sheet(parts, given.ids, here, []);
+  }
+};
+const told = (each) => each && [String(each.value), each.is, each.expression && String(worth(each.expression)),
+  each.expression && textOf(equation(each.expression, { digits: 6, comma: false, first: 0, more: "" }, ["", ""]))];
+for (let spot of cells(2))
+  for (let depth = 0; depth < 12; depth++) {
+    const [whole, part] = [sheet.open(spot), fetched(spot)];
+    const both = [whole, part].map((each) => JSON.stringify(told(each)));
+    if (both[0] !== both[1]) throw new Error([JSON.stringify(spot), ...both].join(" "));
+    const ways = whole.expression ? openable(whole.expression) : [];
+    if (!ways.length) break;
+    spot = leads(spot, ways[draw(ways.length)]);
+  }
+return [most, all, Object.keys(here).length];"""
+    )
+    for rounds, whole, values in in_page(body, [case(variant, IDS)]):
+        assert 1 <= rounds < 8
+        assert whole == 0 or "recurrence" in VARIANTS[variant]
+        assert values > 0
+
+
 VISIT = """() => {
   const equation = document.querySelector("#opened .equation");
   const python = document.querySelector("#figure-numbers .receipt:not(.command)").textContent;

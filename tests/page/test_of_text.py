@@ -1,5 +1,6 @@
 """What a page says of a run's own text, and of a run without one."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -126,3 +127,17 @@ def test_a_page_that_no_browser_opens_is_refused_with_its_size(
     with pytest.raises(UsageError, match=r"MB.*vitral open"):
         bundle(run, tmp_path / "other.html")
     assert not (tmp_path / "other.html").exists()
+
+
+def test_a_text_that_is_not_the_run_s_is_refused_unless_it_may_be_another_s(run: Path, tmp_path: Path) -> None:
+    from vitral.page.server.runs import Runs
+
+    wrong = tmp_path / "wrong.txt"
+    wrong.write_text("nothing of it\n" * 200, encoding="utf-8")
+    with pytest.raises(UsageError):
+        of_text.opening_of_text(load_run(run), str(wrong))
+    with pytest.raises(UsageError):
+        Runs([run], "best", str(wrong)).about({})
+    beside = json.loads(Runs([run, run], "best", str(wrong)).about({"run": 1}))
+    assert beside["passages"] == of_text.opening_of_text(load_run(run))["passages"]
+    assert "baselines" in beside

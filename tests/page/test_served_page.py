@@ -1,6 +1,8 @@
 """The page over a server, in Chromium: the run's numbers under the pointer, a server that dies and comes back."""
 
 import os
+import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -8,12 +10,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from browser import needs_chromium
+from tokenizers import Tokenizer as Engine
+from tokenizers import models, normalizers, pre_tokenizers
 from variants import TEXT, TOKENIZER, made
 
 import vitral
+from vitral.core.errors import UsageError
+from vitral.data import FileTokenizer
 from vitral.interop.importing import Imported, write_run
 
 ORIGIN = {"source": "a test", "revision": None, "files": {}, "form": "test", "config": {}}
@@ -98,6 +105,113 @@ def test_the_page_shows_the_run_s_numbers_and_hides_its_token(run: Path, port: i
         for each in (page, other):
             assert all(url.startswith((f"http://127.0.0.1:{port}/", "data:")) for url in each.requests)
             assert not any(SECRET in url.partition("#")[0] for url in each.requests)
+
+
+def test_a_page_that_is_reloaded_opens_again_and_no_other_tab_does(run: Path, port: int, windows) -> None:
+    with serving(port, run) as address:
+        page, other = windows(), windows()
+        page.goto(address)
+        field = page.locator("textarea, input[type=text]").first
+        field.fill(TEXT)
+        page.locator(f"h1:has-text({TEXT[-3:]!r})").wait_for()
+        page.wait_for_url(re.compile("[#&]text=abc"))
+        page.reload()
+        page.locator(f"h1:has-text({TEXT[-3:]!r})").wait_for()
+        assert SECRET not in page.url
+        assert page.evaluate("[localStorage.length, document.cookie, JSON.stringify(history.state)]") == [0, "", "null"]
+        other.goto(page.url)
+        other.get_by_text("Open the address that vitral open printed").wait_for()
+    with serving(port, run, token="another"):
+        page.reload()
+        page.get_by_text("Open the address that vitral open printed").wait_for()
+        assert page.evaluate("sessionStorage.length") == 0
+        # The new address in the same tab changes only its fragment.
+        page.goto(address.replace(SECRET, "another"))
+        page.locator("h1 em").wait_for()
+
+
+def test_an_address_that_is_opened_in_a_tab_goes_on_with_its_sentence(run: Path, port: int, windows) -> None:
+    page = windows()
+    with serving(port, run) as address:
+        page.goto(address)
+        field = page.locator("textarea, input[type=text]").first
+        field.fill(TEXT)
+        page.locator(f"h1:has-text({TEXT[-3:]!r})").wait_for()
+    with serving(port, run, token="another"):
+        field.fill(TEXT[:3])
+        page.get_by_text("This server was started anew").wait_for()
+        page.goto(address.replace(SECRET, "another"))
+        page.get_by_text("This server was started anew").wait_for(state="detached")
+        page.wait_for_function("() => vitralPage.shown.value?.ids.length === 3")
+        assert "another" not in page.url
+
+
+def test_a_tokenizer_that_no_page_carries_is_the_server_s(port: int, windows, tmp_path: Path) -> None:
+    letters = sorted(set(TEXT))
+    engine = Engine(models.WordLevel({letter: at for at, letter in enumerate(letters)}))
+    engine.normalizer, engine.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.Split("", "isolated")
+    model = made("pre")
+    tokenizer = FileTokenizer(engine.to_str(), model.vocab_size, 0)
+    path = write_run(Imported(model.config, model.state_dict(), tokenizer, ORIGIN), tmp_path / "words").path
+    with pytest.raises(UsageError, match="vitral open"):
+        vitral.bundle(path, tmp_path / "page.html")
+    with serving(port, path) as address:
+        page = windows()
+        page.goto(address)
+        field = page.locator("textarea, input[type=text]").first
+        field.wait_for()
+        for text, seen in (("ab hac", "ab hac"), ("AB HACé", "ab hac"), ("é", ""), ("ba", "ba")):
+            field.fill(text)
+            ids = [letters.index(each) for each in seen]
+            page.wait_for_function("(ids) => String(vitralPage.ids.value) === String(ids)", arg=ids)
+            page.wait_for_function("(ids) => String(vitralPage.shown.value?.ids ?? []) === String(ids)", arg=ids)
+            assert (page.get_by_text("never seen").count() > 0) == ("é" in text)
+
+
+WAY = ("masked", "scaled", "scores", "attn.q", "attn_norm", "resid_pre", "embed", "token_embedding.weight")
+OPENED = """() => ({
+  python: document.querySelector("#figure-numbers .receipt:not(.command)").textContent,
+  value: Number(document.querySelector("#opened .equation").dataset.value),
+})"""
+
+
+def test_any_number_opens_down_to_a_parameter_and_its_python_line_gives_it(run: Path, port: int, windows) -> None:
+    loaded = vitral.load(run)
+    with serving(port, run) as address:
+        page = windows()
+        page.goto(f"{address}&text={quote(TEXT[:3])}")
+        page.locator("#opened .equation .cell").first.wait_for()
+        for depth, wanted in enumerate(WAY):
+            page.locator(f'#opened .equation .cell[aria-label*="{wanted}["]').first.focus()
+            page.keyboard.press("Enter")
+            page.wait_for_function("(n) => document.querySelectorAll('#opened .trail li').length === n", arg=depth + 2)
+            page.locator(f'#opened .trail b:has-text("{wanted}[")').wait_for()
+            found = page.evaluate(OPENED)
+            value = float(eval(found["python"], {"run": loaded}))
+            assert found["value"] == pytest.approx(value, rel=1e-5, abs=1e-5), found["python"]
+        page.wait_for_url(re.compile(r"[#&]o=.*token_embedding"))
+        shown = page.locator("#opened .trail").text_content()
+        page.reload()
+        page.wait_for_function("(shown) => document.querySelector('#opened .trail')?.textContent === shown", arg=shown)
+
+
+@pytest.mark.parametrize("cell", ["logits:0.2.5", "blocks.1.mlp.out:0.1.3", "blocks.0.attn.z:0.1.2.0"])
+def test_the_printed_lines_give_the_number_that_is_shown(cell: str, run: Path, port: int, windows) -> None:
+    name, _, index = cell.partition(":")
+    with serving(port, run) as address:
+        page = windows()
+        page.goto(f"{address}&text={quote(TEXT[:3])}&o={cell}")
+        page.locator(f"#figure-numbers .receipt:has-text('\"{name}\"')").first.wait_for()
+        page.locator("#opened .equation .cell").first.wait_for()
+        found = page.evaluate(OPENED)
+        told = page.locator("#opened .receipt.command").text_content()
+    value = vitral.load(run).trace(TEXT[:3], [name])[name][tuple(map(int, index.split(".")))]
+    assert float(eval(found["python"], {"run": vitral.load(run)})) == value
+    assert found["value"] == pytest.approx(float(value), rel=1e-6)
+    command = [str(run) if each == run.name else each for each in shlex.split(told)]
+    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"{abs(float(value)):.3f}" in done.stdout
 
 
 def test_a_page_without_a_token_says_where_it_is(run: Path, port: int, windows) -> None:

@@ -18,6 +18,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
+from symbols import symbolic_lengths
 from variants import TEXT, TOKENIZER, made
 
 import vitral
@@ -25,6 +26,7 @@ from vitral.core.edits import edits_of, existing
 from vitral.decoding import Sampling, choose, distribution
 from vitral.inspection.lens import lens_logits
 from vitral.interop.importing import Imported, write_run
+from vitral.model import Transformer
 from vitral.page.server.app import MOST_BODY, Server
 from vitral.page.server.security import TOKEN
 
@@ -115,7 +117,7 @@ STRANGERS = [
 def test_strangers_get_nothing(headers: dict[str, str], status: int, page: TestClient) -> None:
     for path in ("/runs", "/words"):
         refused(page.get(path, headers=headers), status)
-    for path in ("/about", "/trace", "/next"):
+    for path in ("/about", "/anatomy", "/encode", "/next", "/numbers", "/trace"):
         refused(page.post(path, json={}, headers=headers), status)
     if status == 403 and "sec-fetch-site" not in headers:
         refused(page.get("/", headers=headers), 403)
@@ -161,6 +163,71 @@ def test_numbers_are_those_of_the_run(run: Path, page: TestClient) -> None:
         torch.testing.assert_close(found[f"lens.{name}"], lens_logits(loaded.model, wanted[name]))
     assert torch.equal(found[asked[-2]], wanted["blocks.0.attn.weights"][:, :, 3:4])
     torch.testing.assert_close(found[asked[-1]], found[f"lens.{read[1]}"][:, 5:6])
+
+
+def test_readings_are_those_of_the_logits(run: Path, page: TestClient) -> None:
+    loaded = vitral.load(run)
+    about = page.post("/about", json={"run": 0}).json()
+    ids = [int(each) for each in TOKENIZER.encode(TEXT)]
+    logits = loaded.trace(TEXT)
+    read = [*about["stream"], *about["contributions"]]
+    asked = ["rated", "read.logits", *(f"read.{name}" for name in read), f"read.{read[2]}@4", "logits@3"]
+    found = tensors(page.post("/trace", json={"ids": ids, "names": asked}))
+    for name in (*read, "logits"):
+        of = logits[name] if name == "logits" else lens_logits(loaded.model, logits[name])
+        share, token = of.softmax(-1).max(-1)
+        torch.testing.assert_close(found[f"read.{name}"], torch.stack([token.float(), share], -1))
+    torch.testing.assert_close(found[f"read.{read[2]}@4"], found[f"read.{read[2]}"][:, 4:5])
+    torch.testing.assert_close(found["logits@3"], logits["logits"][:, 3:4])
+    shares = logits["logits"][0].double().softmax(-1)
+    loss, rank = found["rated"][0].T
+    assert (bool(loss[0].isnan()), float(rank[0])) == (True, 0.0)
+    for place, token in enumerate(ids[1:]):
+        assert float(loss[place + 1]) == pytest.approx(-float(shares[place, token].log()), rel=1e-5)
+        assert rank[place + 1] == 1 + int((shares[place] > shares[place, token]).sum())
+
+
+def test_a_sentence_is_computed_once_for_all_that_is_asked_of_it(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[Any] = []
+    trace = Transformer.trace
+    monkeypatch.setattr(
+        Transformer, "trace", lambda *given, **more: computed.append(given[2:]) or trace(*given, **more)
+    )
+    edits = [{"at": "blocks.0.mlp.out", "do": "zero"}]
+    with client(run) as page:
+        page.post("/trace", json={"ids": [1, 2], "names": ["blocks.0.attn.weights"]})
+        computed.clear()
+        for made_here in ([], edits, [], edits):
+            for names in (["blocks.0.attn.weights"], ["lens.embed@1"], ["embed", "read.blocks.0.attn.out"]):
+                assert page.post("/trace", json={"ids": [1, 2], "names": names, "edits": made_here}).status_code == 200
+        assert len(computed) == 1
+        page.post("/trace", json={"ids": [1, 2], "names": ["blocks.0.attn.q"]})
+        assert len(computed) == 2
+
+
+def test_the_graph_has_no_numbers_and_each_can_be_had(run: Path, page: TestClient) -> None:
+    model = vitral.load(run).model
+    with symbolic_lengths():
+        answer = page.post("/anatomy", json={})
+    assert answer.status_code == 200, answer.text
+    graph = answer.json()
+    assert set(graph["outputs"]) == set(model.activation_names)
+    names = [each["name"] for each in graph["constants"]]
+    assert "token_embedding.weight" in names
+    cells: dict[str, Any] = dict.fromkeys(names[1:]) | {names[0]: [1, 0]}
+    found = tensors(page.post("/numbers", json={"cells": cells}))
+    truth = model.state_dict()
+    for name in set(names[1:]) & set(truth):
+        assert torch.equal(found[name], truth[name].flatten().float())
+    assert torch.equal(found[names[0]], truth[names[0]].flatten()[[1, 0]])
+
+
+def test_the_tokens_of_any_text(page: TestClient) -> None:
+    for text in ("", TEXT, f"é{TEXT[:2]}東é", "\ud800"):
+        answer = page.post("/encode", content=json.dumps({"text": text}))
+        seen = "".join(each for each in text if each in TEXT)
+        unseen = list(dict.fromkeys(each for each in text if each not in TEXT))
+        assert answer.json() == {"ids": TOKENIZER.encode(seen).tolist(), "unseen": unseen}
 
 
 def frames(body: bytes, vocabulary: int) -> list[tuple[int, torch.Tensor]]:
@@ -242,6 +309,9 @@ BROKEN: list[tuple[str, Any, int]] = [
     ("/trace", {"ids": [1], "names": ["embd"]}, 422),
     ("/trace", {"ids": [1], "names": ["lens.logits"]}, 422),
     ("/trace", {"ids": [1], "names": ["embed@1"]}, 422),
+    ("/trace", {"ids": [1], "names": ["read.embed@1"]}, 422),
+    ("/trace", {"ids": [1], "names": ["read.blocks.0.attn.z"]}, 422),
+    ("/trace", {"ids": [1], "names": ["rated@0"]}, 422),
     ("/trace", {"ids": [1], "names": ["embed@"]}, 422),
     ("/trace", {"ids": [1], "names": ["embed@²"]}, 422),
     ("/trace", {"ids": [1], "step": 7}, 404),
@@ -257,6 +327,14 @@ BROKEN: list[tuple[str, Any, int]] = [
     ("/next", {"ids": [1], "numbers": [0.5], "edits": [{"at": "embed", "do": "zero", "heads": [3]}]}, 422),
     ("/about", {"run": -1}, 422),
     ("/about", {"run": True}, 422),
+    ("/numbers", {}, 422),
+    ("/numbers", {"cells": {"nothing": [0]}}, 422),
+    ("/numbers", {"cells": {"token_embedding.weight": [-1]}}, 422),
+    ("/numbers", {"cells": {"token_embedding.weight": [10**9]}}, 422),
+    ("/anatomy", {"ids": [1]}, 422),
+    ("/encode", {}, 422),
+    ("/encode", {"text": 3}, 422),
+    ("/encode", {"text": "a", "run": 1}, 404),
 ]
 
 
@@ -302,7 +380,7 @@ _LIKELY = st.fixed_dictionaries(
 
 
 @settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(path=st.sampled_from(["/about", "/trace", "/next"]), body=_LIKELY | _PLAIN | st.binary(max_size=60))
+@given(path=st.sampled_from(["/about", "/encode", "/trace", "/next"]), body=_LIKELY | _PLAIN | st.binary(max_size=60))
 def test_no_request_is_a_fault(path: str, body: Any, page: TestClient) -> None:
     if isinstance(body, dict):
         body.pop("whole", None)

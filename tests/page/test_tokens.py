@@ -23,7 +23,7 @@ from vitral.data import (
 )
 from vitral.data.byte_pairs import byte_letters, learn_merges
 from vitral.page.patterns import GPT2
-from vitral.page.tokens import carried_tokenizer
+from vitral.page.tokens import carried_tokenizer, encoded, served_tokenizer
 
 ENCODE = """
 const { encode, decode } = page.tokenizerOf({ tokenizer: given[0] });
@@ -157,22 +157,36 @@ def test_tokenizers_of_other_libraries_give_equal_ids(kind: str) -> None:
         assert each == {**wanted, "text": tokenizer.decode(wanted["ids"])}, ascii(text)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"model": models.WordLevel({"a": 0, "?": 1}, "?")},
-        {"normalizer": normalizers.Lowercase()},
-        {"pre_tokenizer": pre_tokenizers.Metaspace()},
-        {"pre_tokenizer": pre_tokenizers.Sequence([pre_tokenizers.Punctuation(), pre_tokenizers.ByteLevel()])},
-        {"pre_tokenizer": split(r"\bthe\b|\s+")},
-        {"pre_tokenizer": split(GPT2, "merged_with_next")},
-    ],
-    ids=lambda changes: next(iter(changes)),
-)
-def test_what_no_page_computes_is_refused(changes: dict[str, Any]) -> None:
+UNCARRIED: dict[str, dict[str, Any]] = {
+    "words": {"model": models.WordLevel({"a": 0, "?": 1}, "?"), "pre_tokenizer": pre_tokenizers.Whitespace()},
+    "letters": {"model": models.WordLevel({"a": 0, "b": 1}), "pre_tokenizer": pre_tokenizers.Split("", "isolated")},
+    "small letters": {"normalizer": normalizers.Lowercase()},
+    "metaspace": {"pre_tokenizer": pre_tokenizers.Metaspace()},
+    "punctuation": {
+        "pre_tokenizer": pre_tokenizers.Sequence([pre_tokenizers.Punctuation(), pre_tokenizers.ByteLevel()])
+    },
+    "pattern": {"pre_tokenizer": split(r"\bthe\b|\s+")},
+    "merged": {"pre_tokenizer": split(GPT2, "merged_with_next")},
+}
+
+
+@pytest.mark.parametrize("kind", UNCARRIED)
+def test_what_no_page_computes_is_refused_by_a_file_and_encoded_by_a_server(kind: str) -> None:
+    changes = UNCARRIED[kind]
     engine = Engine(changes.get("model", models.BPE({letter: at for at, letter in enumerate(byte_letters())}, [])))
     engine.pre_tokenizer = changes.get("pre_tokenizer", pre_tokenizers.ByteLevel())
     if "normalizer" in changes:
         engine.normalizer = changes["normalizer"]
+    tokenizer = FileTokenizer(engine.to_str(), engine.get_vocab_size(), 0)
     with pytest.raises(UsageError, match="vitral open"):
-        carried_tokenizer(FileTokenizer(engine.to_str(), engine.get_vocab_size(), 0))
+        carried_tokenizer(tokenizer)
+    assert served_tokenizer(tokenizer).keys() >= {"kind", "texts"}
+    assert served_tokenizer(tokenizer)["kind"] == "asked"
+    for text in ["", "a", "abba, the\nA b", *strings(3, alphabet="abAB the,\n")[:50]]:
+        assert encoded(tokenizer, text) == expected(tokenizer, text), ascii(text)
+
+
+def test_a_server_encodes_whatever_is_typed() -> None:
+    for text in strings(4, alphabet=TEXT)[:400]:
+        assert encoded(LETTERS, text) == expected(LETTERS, text), ascii(text)
+    assert served_tokenizer(LETTERS) == carried_tokenizer(LETTERS)

@@ -70,7 +70,7 @@ export interface Partly extends Tensor {
   at(cell: number): number;
 }
 
-const valueAt = (tensor: Tensor, cell: number): number => ("at" in tensor ? (tensor as Partly).at(cell) : tensor.data[cell]);
+export const valueAt = (tensor: Tensor, cell: number): number => ("at" in tensor ? (tensor as Partly).at(cell) : tensor.data[cell]);
 
 /** Folds: their arithmetic is long, so inside of another it is one number that can be opened. */
 const FOLDS: Record<string, "mean" | "sum" | "largest"> = {

@@ -112,7 +112,7 @@ function view(input: Tensor, sizes: number[]): Move {
 function expand(input: Tensor, sizes: number[]): Move {
   const more = sizes.length - input.shape.length;
   const shape = sizes.map((each, axis) => (each === -1 ? input.shape[axis - more] : each));
-  if (size(shape) === input.data.length) return same(input, shape);
+  if (size(shape) === size(input.shape)) return same(input, shape);
   return at(input, shape, stretched(input.shape, shape));
 }
 

@@ -100,10 +100,11 @@ def _beside(lines: Mapping[str, Sequence[str]], gap: int = 2) -> list[str]:
     ]
 
 
-def _ending(result: "DemonstrationResult", page: Path, carried: Path, prompt: str) -> list[str]:
+def _ending(result: "DemonstrationResult", page: Path, carried: Path | None, prompt: str) -> list[str]:
     """The verdicts, the pages, and commands to try, one with a prompt."""
     from vitral.studies import loss_claims
 
+    inside = _("type a sentence there: this model, computed by the page itself")
     return [
         "",
         retold(result.verdict.text),
@@ -112,7 +113,7 @@ def _ending(result: "DemonstrationResult", page: Path, carried: Path, prompt: st
         *_beside(
             {
                 _("The page:"): [str(page)],
-                _("Inside:"): [str(carried), _("type a sentence there: this model, computed by the page itself")],
+                **({_("Inside:"): [str(carried), inside]} if carried else {}),
                 _("Try:"): [
                     f"vitral generate {result.run} --prompt {prompt}",
                     f'vitral explain {result.run} --text "{result.sentence}"',

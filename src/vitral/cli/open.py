@@ -6,13 +6,14 @@ from typing import Annotated
 import typer
 
 from vitral.cli.completion import complete_run
-from vitral.cli.options import Which, WhichOption
+from vitral.cli.options import RecordedCorpusOption, Which, WhichOption
 from vitral.core.language import _
 
 
 def open_page(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.", autocompletion=complete_run)],
     checkpoint: WhichOption = Which.best,
+    corpus: RecordedCorpusOption = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of this machine.  [default: a free one]")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, and open no browser.")] = False,
 ) -> None:
@@ -26,4 +27,4 @@ def open_page(
     def announce(address: str) -> None:
         typer.echo(_("page: {address} (Ctrl+C ends it)", address=address))
 
-    serve(runs, checkpoint=checkpoint.value, port=port, browser=not no_browser, announce=announce)
+    serve(runs, checkpoint=checkpoint.value, corpus=corpus, port=port, browser=not no_browser, announce=announce)

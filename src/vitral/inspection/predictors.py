@@ -6,7 +6,6 @@ predictor, whose prior is the law by which the task was drawn.
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import logsumexp
 
 from vitral.core.checked import Count, checked
 
@@ -27,6 +26,8 @@ def repetition_nats(
         shortest: least period.
         longest: largest period.
     """
+    from scipy.special import logsumexp
+
     rows, time = tokens.shape
     logs = np.zeros((longest - shortest + 1, rows, time + 1))
     for index, period in enumerate(range(shortest, longest + 1)):

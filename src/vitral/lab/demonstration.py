@@ -1,7 +1,7 @@
 """The demonstration: train, study and explain a small model of a bundled text, and write one page about it."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from vitral.reports.folder import MANIFEST
 from vitral.reports.model import ModelCount
 from vitral.reports.text import Survey, survey_dataset
 from vitral.runs import load_run, refuse_existing
+from vitral.runs.loading import warn_on_stderr
 from vitral.runs.lock import only_writer
 from vitral.studies import Study, StudyResult, against_counts, run_study, study_named
 from vitral.studies.results import run_path
@@ -109,15 +110,21 @@ class Demonstration:
             verdict=against_counts(study, ORDER),
         )
 
-    def carry(self) -> Path:
-        """Write the page that carries the trained model and return its path.
+    def carry(self, warn: Callable[[str], None] = warn_on_stderr) -> Path | None:
+        """Write the page that carries the trained model and return its path; None if no page can.
+
+        Args:
+            warn: takes the reason where there is none, such as an own part that has no graph.
 
         Raises:
-            UsageError: the settings ask for a model that has no graph.
             StorageError: writing to disk failed.
         """
         path = self.out / MODEL
-        content = page_content(load_run(self.trained().path), self.subject.folder, ablated=False)
+        try:
+            content = page_content(load_run(self.trained().path), self.subject.folder, ablated=False)
+        except UsageError as error:
+            warn(str(error))
+            return None
         replace_durably(path, page_document(content).encode("utf-8"))
         return path
 

@@ -72,7 +72,7 @@ class DemoPage(Shown):
 
     Attributes:
         html: its file.
-        model: the page that carries the model, and computes it in the browser.
+        model: the page that carries the model, and computes it in the browser; None if no page can.
         run: the folder of the run that it shows; `vitral.load` opens it.
         sample: a text by that run.
         verdicts: of the study, in sentences.
@@ -80,7 +80,7 @@ class DemoPage(Shown):
     """
 
     html: Path
-    model: Path
+    model: Path | None
     run: Path
     sample: str
     verdicts: tuple[str, ...]
@@ -88,12 +88,13 @@ class DemoPage(Shown):
 
     def __str__(self) -> str:
         """The text that the model wrote, the verdicts, and the page."""
-        pages = [_("report: {path}", path=self.html), _("page that computes: {path}", path=self.model)]
+        pages = [_("report: {path}", path=self.html)]
+        pages += [_("page that computes: {path}", path=self.model)] if self.model else []
         return plain_text("", [Preformatted(self.sample)], lead="") + "\n\n" + "\n".join([*self.verdicts, *pages])
 
     def plain(self) -> dict[str, Any]:
         """As plain data, in English."""
-        paths = {"html": str(self.html), "model": str(self.model), "run": str(self.run)}
+        paths = {"html": str(self.html), "model": None if self.model is None else str(self.model), "run": str(self.run)}
         return {**paths, "sample": self.sample, "verdicts": list(self.in_english)}
 
 

@@ -89,6 +89,7 @@ def open_(
     runs: str | Path | Run | Sequence[str | Path | Run],
     *,
     checkpoint: Which = "best",
+    corpus: str | Path | None = None,
     port: Natural = 0,
     browser: bool = True,
 ) -> None:
@@ -97,6 +98,7 @@ def open_(
     Args:
         runs: a folder or a run, or several.
         checkpoint: "best" or "last".
+        corpus: the text of a run, if it is no longer where it was: a file, a folder or a name.
         port: 0 takes a free one.
         browser: whether to open the address in the browser; it is printed anyway.
 
@@ -106,4 +108,5 @@ def open_(
     listed = [runs] if isinstance(runs, str | Path | Run) else list(runs)
     if not listed:
         raise UsageError("open_: at least one run is needed")
-    serve([path_of(run) for run in listed], checkpoint=checkpoint, port=port, browser=browser)
+    where = None if corpus is None else str(corpus)
+    serve([path_of(run) for run in listed], checkpoint=checkpoint, corpus=where, port=port, browser=browser)

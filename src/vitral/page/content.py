@@ -21,7 +21,7 @@ from vitral.model import Transformer
 from vitral.model.counts import BYTES_FLOAT32
 from vitral.page.of_text import of_text
 from vitral.page.self_check import Checks, checks_of
-from vitral.page.tokens import carried_tokenizer
+from vitral.page.tokens import ASKED, carried_tokenizer, served_tokenizer
 from vitral.runs import LoadedRun
 
 ALIGNED = 4
@@ -72,13 +72,21 @@ def page_content(run: LoadedRun, name: str, corpus: str | None = None, *, ablate
     return PageContent(about, graphs, weights, checks_of(run.model, run.tokenizer, sentences))
 
 
-def about_run(run: LoadedRun, name: str) -> Plain:
-    """The run as plain data: everything but numbers of the model, and what its text gives (`of_text`)."""
-    own = {"name": name, "step": run.step, "commands": {"page": f"vitral bundle {shlex.quote(name)}"}}
-    return about_model(run.model, run.tokenizer) | own
+def about_run(run: LoadedRun, name: str, *, served: bool = False) -> Plain:
+    """The run as plain data: everything but numbers of the model, and what its text gives (`of_text`).
+
+    Args:
+        run: the run.
+        name: what the page calls it.
+        served: whether a server computes the numbers; it opens runs too that no file can hold.
+    """
+    about = about_model(run.model, run.tokenizer, served=served) | {"name": name, "step": run.step}
+    no_file = served and (about["tokenizer"]["kind"] == ASKED or expected_size(run) > MOST_BYTES)
+    commands = {} if no_file else {"page": f"vitral bundle {shlex.quote(name)}"}
+    return about | {"commands": commands}
 
 
-def about_model(model: Transformer, tokenizer: Tokenizer) -> Plain:
+def about_model(model: Transformer, tokenizer: Tokenizer, *, served: bool = False) -> Plain:
     """What a page says of a model and its tokenizer, whatever it was trained on."""
     config, names = model.config, model.activation_names
     return {
@@ -93,10 +101,11 @@ def about_model(model: Transformer, tokenizer: Tokenizer) -> Plain:
         "stream": [each for each in stream_points(config) if each in names],
         "contributions": [each for each in contribution_points(config) if each in names],
         "model": config.plain(),
-        "tokenizer": carried_tokenizer(tokenizer),
+        "tokenizer": served_tokenizer(tokenizer) if served else carried_tokenizer(tokenizer),
         "specials": list(tokenizer.specials),
         "language": language(),
         "vitral": metadata.version("vitral"),
+        **({"served": True} if served else {}),
     }
 
 

@@ -38,6 +38,9 @@ def of_text(run: LoadedRun, corpus: str | None = None, *, ablated: bool | None =
         run: the run.
         corpus: where its text is, if it is no longer where it was.
         ablated: whether to measure what each part is worth; if None, where it costs a few seconds.
+
+    Raises:
+        UsageError: `corpus` is not the run's text.
     """
     dataset, missing = _own_text(run, corpus)
     if dataset is None:
@@ -54,7 +57,11 @@ def of_text(run: LoadedRun, corpus: str | None = None, *, ablated: bool | None =
 
 @checked
 def opening_of_text(run: LoadedRun, corpus: str | None = None) -> Plain:
-    """The part of `of_text` that takes little time: passages, chosen without counts, and the recorded losses."""
+    """The part of `of_text` that takes little time: passages, chosen without counts, and the recorded losses.
+
+    Raises:
+        UsageError: `corpus` is not the run's text.
+    """
     dataset, missing = _own_text(run, corpus)
     if dataset is None:
         return _opening(run, None, None) | {"text": {"missing": missing}}
@@ -69,6 +76,8 @@ def _own_text(run: LoadedRun, corpus: str | None) -> tuple[Dataset | None, str]:
         config = run.sealed.config.corpus
         return prepare_recorded(config, record, tokenizer=run.tokenizer, run_folder=run.folder.path, corpus=corpus), ""
     except UsageError:
+        if corpus is not None:
+            raise
         return None, "imported" if run.sealed.imported is not None else "elsewhere"
 
 

@@ -8,16 +8,25 @@ Three kinds of data, which `web/src/page/tokens.ts` reads:
 
 Special tokens are found before that. Of the files of other libraries (`FileTokenizer`), byte-pair encoding over bytes
 is carried with the words of GPT-2, of any pattern of the usual syntax (GPT-4, Llama 3, Qwen), and of single digits,
-with or without a space before the text and Unicode's normal forms; all else is refused.
+with or without a space before the text and Unicode's normal forms; all else is refused, and over a server asked for.
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vitral.core.errors import UsageError
 from vitral.core.language import _
-from vitral.data import BPETokenizer, ByteTokenizer, CharTokenizer, DeclaringTokenizer, FileTokenizer, Tokenizer
+from vitral.data import (
+    BPETokenizer,
+    ByteTokenizer,
+    CharTokenizer,
+    DeclaringTokenizer,
+    FileTokenizer,
+    Tokenizer,
+    UnseenCharacter,
+)
 from vitral.data.byte_pairs import byte_letters
 from vitral.page.patterns import DIGITS, GPT2, Unwritable, classes_of, for_browser
 
@@ -29,6 +38,8 @@ _KEPT = {
     ("Removed", False): "gaps",
 }
 """What remains of a text after a split: all pieces, those that match, or those between."""
+ASKED = "asked"
+"""The kind of a tokenizer that only the server has."""
 
 
 class Uncarried(UsageError):
@@ -49,9 +60,41 @@ def carried_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
     Raises:
         Uncarried: it has a part that the page does not compute.
     """
+    return {**_encoder(tokenizer), **_writing(tokenizer)}
+
+
+def served_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
+    """As `carried_tokenizer`; of one that no page computes only what its tokens write: the page asks for `encoded`."""
+    try:
+        return carried_tokenizer(tokenizer)
+    except Uncarried:
+        return {"kind": ASKED, **_writing(tokenizer)}
+
+
+def encoded(tokenizer: Tokenizer, text: str) -> dict[str, Any]:
+    """What a page asks a server for: {"ids": of all that has a token, "unseen": the characters that have none}.
+
+    Raises:
+        UsageError: the tokenizer has no tokens for this text, for another reason than a character.
+    """
+    unseen: list[str] = []
+    while True:
+        pieces = re.split(f"[{re.escape(''.join(unseen))}]", text) if unseen else [text]
+        try:
+            ids = [int(token) for piece in pieces if piece for token in tokenizer.encode(piece)]
+        except UnseenCharacter as error:
+            if error.character in unseen or error.character not in text:
+                raise
+            unseen.append(error.character)
+        else:
+            return {"ids": ids, "unseen": sorted(unseen, key=text.index)}
+
+
+def _writing(tokenizer: Tokenizer) -> dict[str, Any]:
+    """What each token writes."""
     spaced = isinstance(tokenizer, FileTokenizer) and tokenizer.prepends_a_space
     texts = [_text(tokenizer.token_bytes(token)) for token in range(tokenizer.vocab_size)]
-    return {**_encoder(tokenizer), "texts": texts, **({"spaced": True} if spaced else {})}
+    return {"texts": texts, **({"spaced": True} if spaced else {})}
 
 
 def _text(written: bytes) -> str | list[int]:

@@ -6,7 +6,8 @@ import { Drawn, generated } from "./decoding/generation";
 import { bytesOf, sha256 } from "./bytes";
 import { editing } from "./edits";
 import type { Anatomy } from "./numbers/opening";
-import type { About, Draws, Edit, Encoded, Source, Values } from "./source";
+import { readOff, surprise } from "./compute/readings";
+import { About, Draws, Edit, Encoded, LENS, RATED, READ, Source, Values, placed } from "./source";
 import { Tensor, tensor } from "../tensors";
 import { tokenizerOf, Tokens } from "./tokens";
 
@@ -96,8 +97,6 @@ function stored(bytes: Uint8Array<ArrayBuffer>, each: Stored): Tensor {
   return { shape: each.shape, data: Float32Array.from(from.subarray(0, size(each.shape))) };
 }
 
-export const LENS = "lens.";
-
 export class Carried implements Source {
   readonly about: About;
   private readonly model: Program;
@@ -162,12 +161,20 @@ export class Carried implements Source {
 
   /** As `trace`, at once. */
   computed(ids: readonly number[], names: readonly string[], edits: readonly Edit[]): Values {
-    const read = names.filter((name) => name.startsWith(LENS)).map((name) => name.slice(LENS.length));
-    const own = names.filter((name) => !name.startsWith(LENS));
     const inputs = { tokens: tensor([1, ids.length], Float32Array.from(ids)) };
-    const made: Values = this.model.run(inputs, [...own, ...read], editing(edits, this.others(edits)));
-    for (const name of read) made[LENS + name] = this.lens.run({ x: made[name] as Tensor }, ["logits"]).logits;
-    return made;
+    const own = new Set(names.map(ownName));
+    const made: Values = this.model.run(inputs, [...own], editing(edits, this.others(edits)));
+    const known = names.filter((name) => ownName(name) in made);
+    return Object.fromEntries(known.map((name) => [name, name === RATED ? rated(made.logits, ids) : this.reading(name, made)]));
+  }
+
+  /** What a name says of the model's values. */
+  private reading(name: string, made: Values): Tensor {
+    const [whole, position] = placed(name);
+    const value = sliced(made[ownName(name)] as Tensor, position);
+    if (!whole.startsWith(LENS) && !whole.startsWith(READ)) return value;
+    const logits = whole === `${READ}logits` ? value : this.lens.run({ x: value }, ["logits"]).logits;
+    return whole.startsWith(LENS) ? logits : pairs(readOff(logits).ids, readOff(logits).shares);
   }
 
   /** What patches take: the same activations of their other sentences, unedited. */
@@ -181,6 +188,34 @@ export class Carried implements Source {
     }
     return ({ from, at }) => made.get(from ?? "")?.[at] as Tensor | undefined;
   }
+}
+
+/** The activation that a name is read off. */
+function ownName(name: string): string {
+  if (name === RATED) return "logits";
+  const [whole] = placed(name);
+  return [LENS, READ].reduce((own, kind) => (own.startsWith(kind) ? own.slice(kind.length) : own), whole);
+}
+
+/** A value at one position, or as it is. */
+function sliced(value: Tensor, position: number | null): Tensor {
+  if (position === null) return value;
+  const { shape, data } = value;
+  const [time, width] = shape.slice(-2);
+  const rows = Array.from({ length: size(shape.slice(0, -2)) }, (_, each) => (each * time + position) * width);
+  const kept = new Float32Array(rows.length * width);
+  rows.forEach((from, each) => kept.set(data.subarray(from, from + width), each * width));
+  return tensor([...shape.slice(0, -2), 1, width], kept);
+}
+
+/** Two numbers of each token. */
+function pairs(one: ArrayLike<number>, other: ArrayLike<number>): Tensor {
+  return tensor([1, one.length, 2], Float32Array.from({ length: 2 * one.length }, (_, cell) => (cell % 2 ? other : one)[cell >> 1]));
+}
+
+function rated(logits: Values[string], ids: readonly number[]): Tensor {
+  const { losses, ranks } = surprise(logits, ids);
+  return pairs(losses, ranks);
 }
 
 /** The first place where numbers differ by more than rounding explains; null if there is none. */

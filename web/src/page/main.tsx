@@ -4,15 +4,15 @@ import { effect } from "@preact/signals";
 import { render } from "preact";
 import { App, Refusing } from "./app";
 import { Carried, PARTS, Parts, Refused, difference } from "./carried";
-import { tensorsOf, tokenIn } from "./served";
+import { kept, tensorsOf, tokenIn } from "./served";
 import type { Source } from "./source";
 import { ownSha256 } from "./bytes";
 import { inner, worth } from "../arithmetic";
 import { pressed } from "./keys";
 import { edits, ids, names, read, refresh, shown, source, text, theme, toggle, written } from "./state";
-import { Opening, complete, connect } from "./panes/Connection";
+import { Opening, complete, connect, renew } from "./panes/Connection";
 import { Ngrams } from "./ngrams";
-import { Sheet, leads, openable } from "./numbers/opening";
+import { Remote, Sheet, leads, openable } from "./numbers/opening";
 import { sheet } from "./numbers/opened";
 import { digitsOf, equation, leaves, textOf } from "./numbers/telling";
 import { open } from "./panes/Passages";
@@ -21,7 +21,7 @@ import { language, learn, number, t } from "./words";
 
 export { edits, ids, shown, source, text, toggle, written };
 export { Carried, Ngrams, difference, language, learn, number, ownSha256, t, tensorsOf, tokenIn, tokenizerOf };
-export { Sheet, digitsOf, equation, inner, leads, leaves, openable, sheet, textOf, worth };
+export { Remote, Sheet, digitsOf, equation, inner, leads, leaves, openable, sheet, textOf, worth };
 
 const content = (id: string): string => document.getElementById(id)?.textContent ?? "";
 
@@ -37,18 +37,27 @@ async function carried(page: HTMLElement, parts: Parts): Promise<Source | null> 
   }
 }
 
-/** What a server has, by the token in the address, which is removed from there. */
+/** What a server has, by the token in the address, which is removed from there, or that of the page before it was reloaded. */
 async function served(page: HTMLElement): Promise<Source | null> {
   const { token, rest } = tokenIn(location.hash);
   history.replaceState(null, "", location.pathname + rest);
   page.replaceChildren();
   render(<Opening />, page);
   try {
-    return await connect(token);
+    return await connect(kept(token));
   } catch (error) {
     render(<Opening reason={error instanceof Error ? error.message : String(error)} />, page);
+    addEventListener("hashchange", () => tokenIn(location.hash).token && location.reload());
     return null;
   }
+}
+
+/** Takes over what the address says now: another state, or the token of a server that was started anew. */
+function readdressed(): void {
+  const { token } = tokenIn(location.hash);
+  if (!token) return read(location.hash);
+  history.replaceState(null, "", `#${written()}`);
+  renew(kept(token));
 }
 
 async function start(page: HTMLElement): Promise<void> {
@@ -76,7 +85,7 @@ async function start(page: HTMLElement): Promise<void> {
     void refresh();
   });
   remember();
-  addEventListener("hashchange", () => read(location.hash));
+  addEventListener("hashchange", readdressed);
   addEventListener("keydown", pressed);
   render(null, page);
   page.replaceChildren();

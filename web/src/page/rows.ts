@@ -10,5 +10,13 @@ export function row(value: Tensor, ...index: number[]): Float32Array | Float64Ar
 }
 
 /** Places of the largest numbers, the largest first. */
-export const largest = (cells: ArrayLike<number>, count: number): number[] =>
-  Array.from(cells, (_, place) => place).sort((one, other) => cells[other] - cells[one] || one - other).slice(0, count);
+export function largest(cells: ArrayLike<number>, count: number): number[] {
+  const found: number[] = [];
+  for (let place = 0; place < cells.length; place++) {
+    if (found.length === count && !(cells[place] > cells[found[count - 1]])) continue;
+    let at = Math.min(found.length, count - 1);
+    for (; at > 0 && cells[place] > cells[found[at - 1]]; at--) found[at] = found[at - 1];
+    found[at] = place;
+  }
+  return found;
+}

@@ -1,10 +1,12 @@
 // The source of a page over a server on this machine (`vitral open`): all numbers are PyTorch's. Answers are raw bytes;
-// the token is kept in memory only, and sent in a header.
+// the token is sent in a header, and kept by the tab alone, so that the page can be reloaded.
 
 import { signal } from "@preact/signals";
 import type { Drawn } from "./decoding/generation";
-import type { About, Draws, Edit, Encoded, Source, Values } from "./source";
+import { About, Draws, Edit, Encoded, Source, Values, placed } from "./source";
 import { Tokens, tokenizerOf } from "./tokens";
+import type { ModelGraph } from "./compute/program";
+import { Anatomy, Missing, Remote } from "./numbers/opening";
 
 /** How the page stands with its server. A stranger has no token, or that of a server which ended. */
 export type Connection = "here" | "away" | "stranger";
@@ -37,6 +39,20 @@ export function tokenIn(fragment: string): { token: string; rest: string } {
   return { token: own[0]?.slice(TOKEN.length + 1) ?? "", rest: rest && `#${rest}` };
 }
 
+/**
+ * Keeps the token for a page that is reloaded: the tab's own storage, which no other tab, origin or port can read and which
+ * ends with the tab. Null forgets it. Returns what is kept.
+ */
+export function kept(token?: string | null): string {
+  try {
+    if (token === null) sessionStorage.removeItem(TOKEN);
+    else if (token) sessionStorage.setItem(TOKEN, token);
+    return sessionStorage.getItem(TOKEN) ?? "";
+  } catch {
+    return token ?? ""; // a browser that keeps nothing
+  }
+}
+
 /** Tensors in the format safetensors, as float32, without a copy. */
 export function tensorsOf(bytes: ArrayBuffer): Values {
   const length = Number(new DataView(bytes).getBigUint64(0, true));
@@ -59,21 +75,29 @@ const pause = (milliseconds: number) => new Promise((resolve) => setTimeout(reso
 export class Line {
   private last = 0;
 
-  constructor(private readonly token: string) {}
+  constructor(private token: string) {}
+
+  /** Goes on with the token of a server that was started anew. */
+  renew(token: string): void {
+    this.token = token;
+  }
 
   async ask<Read>(path: string, read: (answer: Response) => Read | Promise<Read>, body?: unknown, stop?: AbortSignal): Promise<Read> {
     const own = ++this.last;
     for (let wait = FIRST_WAIT; ; wait = Math.min(2 * wait, LONGEST_WAIT)) {
+      const { token } = this;
       try {
         const answer = await fetch(path, {
           method: body === undefined ? "GET" : "POST",
-          headers: { "x-vitral-token": this.token, ...(body === undefined ? {} : { "content-type": "application/json" }) },
+          headers: { "x-vitral-token": token, ...(body === undefined ? {} : { "content-type": "application/json" }) },
           body: body === undefined ? undefined : JSON.stringify(body),
           credentials: "omit",
           cache: "no-store",
           signal: stop,
         });
+        if (answer.status === 401 && token !== this.token) continue; // the token was renewed meanwhile
         connection.value = answer.status === 401 ? "stranger" : "here";
+        if (answer.status === 401) kept(null);
         if (answer.ok) return await read(answer);
         const told = (await answer.json().catch(() => ({}))) as { error?: string };
         throw new Denied(answer.status, told.error ?? String(answer.status));
@@ -87,6 +111,34 @@ export class Line {
   }
 }
 
+/** The tokens of texts that are asked for; the last answer stands until the next one is there. */
+class Asking {
+  private readonly answered = signal<{ text: string; encoded: Encoded }>({ text: "", encoded: { ids: [], unseen: [] } });
+  private asked = "";
+  private stop = new AbortController();
+
+  constructor(private readonly line: Line, private readonly run: number) {}
+
+  encode(text: string): Encoded {
+    const known = this.answered.value;
+    if (this.asked !== text) void this.ask(text);
+    return known.encoded;
+  }
+
+  private async ask(text: string): Promise<void> {
+    this.stop.abort(); // a later keystroke overtakes
+    this.stop = new AbortController();
+    this.asked = text;
+    const { signal: stop } = this.stop;
+    const encoded = text
+      ? await this.line.ask("/encode", (answer) => answer.json() as Promise<Encoded>, { run: this.run, text }, stop).catch(
+          (error: unknown): Encoded => ({ ids: [], unseen: [], fault: error instanceof Error ? error.message : String(error) }),
+        )
+      : await Promise.resolve({ ids: [], unseen: [] });
+    if (this.asked === text) this.answered.value = { text, encoded };
+  }
+}
+
 export class Served implements Source {
   private readonly tokens: Tokens;
   /** The computations that are under way, by what they ask for. */
@@ -96,8 +148,11 @@ export class Served implements Source {
     readonly about: About,
     readonly run: number,
     private readonly line: Line,
+    private readonly asking = new Asking(line, run),
+    /** The arithmetic of the run's model, once it is asked for. */
+    private readonly parts: { anatomy?: Promise<Anatomy> } = {},
   ) {
-    this.tokens = tokenizerOf(about);
+    this.tokens = tokenizerOf(about, (text) => asking.encode(text));
   }
 
   static async open(line: Line, run: number): Promise<Served> {
@@ -109,7 +164,7 @@ export class Served implements Source {
   /** The same with what takes the server seconds: counts, kinds of heads, what each part is worth. */
   async whole(): Promise<Served> {
     const about = await this.line.ask("/about", (answer) => answer.json() as Promise<About>, { run: this.run, whole: true });
-    return new Served(about, this.run, this.line);
+    return new Served(about, this.run, this.line, this.asking, this.parts);
   }
 
   encode(text: string): Encoded {
@@ -122,7 +177,8 @@ export class Served implements Source {
 
   /** As of every source; a sentence overtakes the one before it that asks for the same names. */
   async trace(ids: readonly number[], names: readonly string[], edits: readonly Edit[], step?: number): Promise<Values> {
-    const [kind, sentence] = [JSON.stringify(names), JSON.stringify([ids, step])];
+    const kind = JSON.stringify([edits.length > 0, names.map((name) => placed(name)[0])]);
+    const sentence = JSON.stringify([ids, step]);
     const before = this.asked.get(kind);
     if (before && before.sentence !== sentence) before.stop.abort();
     const stop = new AbortController();
@@ -139,6 +195,28 @@ export class Served implements Source {
     } finally {
       if (this.asked.get(kind) === own) this.asked.delete(kind);
     }
+  }
+
+  anatomy(): Promise<Anatomy> {
+    const { parts } = this;
+    parts.anatomy ??= this.dissected().catch((error: unknown) => {
+      parts.anatomy = undefined;
+      throw error;
+    });
+    return parts.anatomy;
+  }
+
+  /** The model's graph without its numbers, which are fetched as cells are opened. */
+  private async dissected(): Promise<Anatomy> {
+    const { line, run } = this;
+    const graph = await line.ask("/anatomy", (answer) => answer.json() as Promise<ModelGraph>, { run });
+    const constants = Object.fromEntries(graph.constants.map(({ name, shape }) => [name, new Remote(shape)]));
+    const bring = async (cells: Missing) => {
+      if (!Object.keys(cells).length) return;
+      const found = await line.ask("/numbers", async (answer) => tensorsOf(await answer.arrayBuffer()), { run, cells });
+      for (const [name, places] of Object.entries(cells)) constants[name].learn(places, found[name].data);
+    };
+    return { graph, constants, bring };
   }
 
   async *next(ids: readonly number[], { sampling, numbers, prompt, edits }: Draws): AsyncGenerator<Drawn> {

@@ -5,12 +5,26 @@ import type { Drawn } from "./decoding/generation";
 import type { CountsData } from "./ngrams";
 import type { Anatomy } from "./numbers/opening";
 
+/** Names of what is read off values: logits of a stream; their most probable token; how each token was rated. */
+export const [LENS, READ, RATED] = ["lens.", "read.", "rated"];
+const AT = "@";
+/** The name of a value at one position. */
+export const atPosition = (name: string, position: number): string => `${name}${AT}${position}`;
+/** A name without its position, and the position, if it has one. */
+export function placed(name: string): [string, number | null] {
+  const [own, at] = name.split(AT);
+  return [own, at === undefined ? null : Number(at)];
+}
+
 export interface Tensor {
   readonly shape: readonly number[];
   readonly data: Float32Array | Float64Array;
 }
 
-/** By the names of `vitral.core.names`; `lens.NAME` are the logits read off the stream at NAME. */
+/**
+ * By the names of `vitral.core.names`. `lens.NAME` are the logits read off the stream at NAME, `read.NAME` their most
+ * probable token and its probability; `rated` is each token's −ln p and rank; `NAME@7` is one position.
+ */
 export type Values = Record<string, Tensor>;
 
 /** A change of a named value before the rest is computed from it: the JSON of `vitral.core.edits`. */
@@ -85,11 +99,16 @@ export interface Encoded {
   ids: number[];
   /** Characters that have no token; they are left out of `ids`. */
   unseen: string[];
+  /** Why there are no tokens, in a server's words. */
+  fault?: string;
 }
 
 export interface Source {
   readonly about: About;
-  /** The tokens of a text, as the run's tokenizer makes them. */
+  /**
+   * The tokens of a text, as the run's tokenizer makes them. Where a server has to be asked, those of the last text that
+   * it has answered; the signal that they are read from tells when there are new ones.
+   */
   encode(text: string): Encoded;
   /** The text of tokens. */
   decode(ids: readonly number[]): string;

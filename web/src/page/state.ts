@@ -3,11 +3,12 @@
 
 import { batch, computed, signal } from "@preact/signals";
 import { LANGUAGES, language } from "./words";
-import { LENS } from "./carried";
 import { MOST_SEED } from "./decoding/draw";
 import type { Sampling } from "./decoding/filters";
 import { readEdits } from "./edits";
+import type { Spot } from "./numbers/opening";
 import type { Edit, Source, Values } from "./source";
+import { isLarge, later, wanted } from "./wanted";
 
 export const STEPS = ["scores", "scaled", "masked", "weights"] as const;
 export type Step = (typeof STEPS)[number];
@@ -26,6 +27,8 @@ export const topK = signal<number | null>(null);
 export const topP = signal<number | null>(null);
 export const minP = signal<number | null>(null);
 export const sampling = computed<Sampling>(() => ({ temperature: temperature.value, top_k: topK.value, top_p: topP.value, min_p: minP.value }));
+/** The cells that were opened, each from the one before; empty: the largest weight of the chosen token. */
+export const trail = signal<readonly Spot[]>([]);
 /** What the page's random numbers begin with. */
 export const seed = signal(1);
 /** A random number that the person has set instead. */
@@ -36,8 +39,18 @@ export const figure = signal("");
 export { language };
 
 export const source = signal<Source | null>(null);
-/** The values of the sentence, and those without the edits; they belong to `shown.ids`. */
-export const shown = signal<{ ids: number[]; values: Values; compared: Values | null; edits: Edit[] } | null>(null);
+export interface Shown {
+  ids: number[];
+  /** The values of the sentence, and those without the edits. */
+  values: Values;
+  compared: Values | null;
+  edits: Edit[];
+  /** The token that the values are of, where they are not of all. */
+  at: number | null;
+}
+
+/** What the panes show. */
+export const shown = signal<Shown | null>(null);
 export const fault = signal("");
 
 /** Tokens of a text that were chosen one by one: the tokenizer may cut the same text differently. */
@@ -57,38 +70,66 @@ export const ids = computed(() => {
 /** Tokens that do not fit. */
 export const cropped = computed(() => encoded.value.ids.length - ids.value.length);
 /** The place of the chosen token, of those that are shown. */
-export const position = computed(() => {
-  const last = (shown.value?.ids.length ?? 0) - 1;
-  return chosen.value < 0 || chosen.value > last ? last : chosen.value;
+export const position = computed(() => shown.value?.at ?? among(shown.value?.ids.length ?? 0));
+
+/** The place of the chosen token among so many. */
+const among = (count: number): number => (chosen.value < 0 || chosen.value > count - 1 ? count - 1 : chosen.value);
+
+/** The place that is asked for, where values are asked for of one token alone. */
+const place = computed(() => {
+  const about = source.value?.about;
+  return about && isLarge(about, ids.value.length) ? among(ids.value.length) : null;
 });
 
 /** The names whose values the page shows. */
 export const names = computed(() => {
   const about = source.value?.about;
-  return about ? [...about.names, ...about.stream.map((name) => LENS + name), ...about.contributions.map((name) => LENS + name)] : [];
+  return about ? wanted(about, ids.value.length, place.value ?? 0, place.value === null ? 0 : block.value) : [];
 });
 
 let asked = 0;
+/** Milliseconds after an answer, until what can wait is asked for. */
+const LEISURE = 800;
 
 /** Computes the values anew; an answer that has been overtaken is dropped. */
 export async function refresh(): Promise<void> {
   const from = source.value;
-  const [sentence, wanted, changes] = [ids.value, names.value, edits.value];
+  const [sentence, wanted, changes, at] = [ids.value, names.value, edits.value, place.value];
   const ask = ++asked;
   if (!from || !sentence.length) {
-    shown.value = null;
+    batch(() => ((shown.value = null), (fault.value = encoded.value.fault ?? "")));
     return;
   }
   try {
     const values = await from.trace(sentence, wanted, changes);
     const compared = changes.length ? await from.trace(sentence, wanted, []) : null;
-    if (ask === asked) batch(() => ((shown.value = { ids: sentence, values, compared, edits: changes }), (fault.value = "")));
+    if (ask !== asked) return;
+    batch(() => ((shown.value = { ids: sentence, values, compared, edits: changes, at }), (fault.value = "")));
+    await pause(LEISURE);
+    const more = later(from.about, sentence.length);
+    const [whole, before] = [await gathered(from, ask, more, changes), changes.length ? await gathered(from, ask, more, []) : {}];
+    if (ask === asked && more.length) shown.value = { ...shown.value!, values: { ...values, ...whole }, compared: compared && { ...compared, ...before } };
   } catch (error) {
     if (ask === asked) fault.value = error instanceof Error ? error.message : String(error);
   }
 }
 
-const DEFAULTS = { p: "-1", b: "0", h: "0", s: "weights", t: "1", k: "", q: "", m: "", r: "1", u: "", e: "[]", i: "", l: "", c: "auto", f: "" };
+const pause = (milliseconds = 0) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+/** Values of the sentence that is shown, name by name, so that a keystroke waits for one of them at most. */
+async function gathered(from: Source, ask: number, more: readonly string[], changes: readonly Edit[]): Promise<Values> {
+  const found: Values = {};
+  for (const name of more) {
+    await pause();
+    if (ask !== asked) return found;
+    Object.assign(found, await from.trace(shown.value!.ids, [name], changes));
+  }
+  return found;
+}
+
+/** Cells on the way to the one that is open, in an address. */
+const MOST_OPENED = 64;
+const DEFAULTS = { p: "-1", b: "0", h: "0", s: "weights", t: "1", k: "", q: "", m: "", r: "1", u: "", e: "[]", i: "", l: "", c: "auto", f: "", o: "" };
 
 /** The fragment of the address. */
 export function written(): string {
@@ -109,6 +150,7 @@ export function written(): string {
     l: language.value === source.value?.about.language ? "" : language.value,
     c: theme.value,
     f: figure.value,
+    o: trail.value.map(({ name, index, path }) => [name, index.join("."), path.join(".")].join(":")).join(" "),
   };
   const kept = Object.entries(now).filter(([key, value]) => value !== (DEFAULTS as Record<string, string>)[key]);
   return kept.map(([key, value]) => `${key}=${encodeURIComponent(wellFormed(value))}`).join("&");
@@ -164,9 +206,20 @@ export function read(fragment: string): void {
     const code = found.get("l") || about?.language || "en";
     if (code in LANGUAGES) language.value = code;
     figure.value = (found.get("f") ?? "").replace(/[^a-z-]/g, "");
+    trail.value = spotsOf(found.get("o") ?? "");
     const colours = found.get("c") as Theme;
     theme.value = ["light", "dark"].includes(colours) ? colours : "auto";
   });
+}
+
+/** Cells as an address writes them, NAME:INDEX:PATH; those that a sentence does not have are never opened. */
+function spotsOf(told: string): Spot[] {
+  const places = (text: string | undefined) => (text ? text.split(".").map(Number) : []);
+  const spots = told.split(" ").filter(Boolean).map((each): Spot => {
+    const [name, index, path] = each.split(":");
+    return { name, index: places(index), path: places(path) };
+  });
+  return spots.every(({ index, path }) => [...index, ...path].every((each) => Number.isInteger(each) && each >= 0)) ? spots.slice(0, MOST_OPENED) : [];
 }
 
 function editsOf(told: string | null): Edit[] {

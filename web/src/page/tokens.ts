@@ -29,6 +29,7 @@ interface Step {
 
 export type TokenizerData = Common &
   (
+    | { kind: "asked" }
     | { kind: "characters"; points: number[]; ids: number[] }
     | { kind: "bytes"; ids: number[] }
     | {
@@ -44,10 +45,10 @@ export type TokenizerData = Common &
 /** Ids of a piece of text without special tokens. */
 type Encoder = (text: string, into: Encoded) => void;
 
-/** The tokenizer that the page carries. */
-export function tokenizerOf(about: Pick<About, "tokenizer">): Tokens {
+/** The tokenizer that the page carries; `ask` encodes where only a server can. */
+export function tokenizerOf(about: Pick<About, "tokenizer">, ask?: (text: string) => Encoded): Tokens {
   const data = about.tokenizer as unknown as TokenizerData;
-  return { encode: encoding(data), decode: decoding(data) };
+  return { encode: data.kind === "asked" ? ask! : encoding(data), decode: decoding(data) };
 }
 
 function decoding({ texts, spaced }: Common): (ids: readonly number[]) => string {
@@ -60,7 +61,9 @@ function decoding({ texts, spaced }: Common): (ids: readonly number[]) => string
   };
 }
 
-function encoding(data: TokenizerData): (text: string) => Encoded {
+type Computed = Exclude<TokenizerData, { kind: "asked" }>;
+
+function encoding(data: Computed): (text: string) => Encoded {
   const between = encoder(data);
   const [first = [], second = []] = data.special ?? [];
   const forms = data.normal ?? [];
@@ -73,7 +76,7 @@ function encoding(data: TokenizerData): (text: string) => Encoded {
   };
 }
 
-function encoder(data: TokenizerData): Encoder {
+function encoder(data: Computed): Encoder {
   if (data.kind === "characters") return characters(new Map(data.points.map((point, at) => [point, data.ids[at]])));
   if (data.kind === "bytes")
     return readable((text, into) => UTF8.encode(text).forEach((byte) => into.ids.push(data.ids[byte])));

@@ -4,7 +4,10 @@
     GET  /runs    [{"id", "name"}]
     GET  /words   the page's sentences in other languages
     POST /about   {"run", "whole"}                         what the page says of a run, as JSON
+    POST /encode  {"run", "text"}                          its tokens, where only the server has the tokenizer
     POST /trace   {"run", "ids" or "text", "names", ...}   named values as safetensors
+    POST /anatomy {"run"}                                  the model's graph without its numbers, as JSON
+    POST /numbers {"run", "cells"}                         numbers of the graph's constants as safetensors
     POST /next    {"run", "ids", "numbers", ...}           drawn tokens, one frame each, as they are made
 
 A refusal is {"error": one line} with a status from 400 to 499. PyTorch and the runs' modules are imported in a thread
@@ -53,9 +56,9 @@ class Server:
         paths: the runs' folders; a request names them by their place.
     """
 
-    def __init__(self, paths: Sequence[Path], checkpoint: str = "best") -> None:
-        """Serve these runs."""
-        self.paths, self.checkpoint = [Path(path) for path in paths], checkpoint
+    def __init__(self, paths: Sequence[Path], checkpoint: str = "best", corpus: str | None = None) -> None:
+        """Serve these runs; `corpus` is where the text of one is, if it is no longer where it was."""
+        self.paths, self.checkpoint, self.corpus = [Path(path) for path in paths], checkpoint, corpus
         self.page = served_document()
         self.worker = ThreadPoolExecutor(1, "vitral")
         self.slow = ThreadPoolExecutor(1, "vitral-slow")
@@ -69,7 +72,10 @@ class Server:
             Route("/runs", self.listed, methods=["GET"]),
             Route("/words", self.words, methods=["GET"]),
             Route("/about", self.about, methods=["POST"]),
+            Route("/encode", self.encode, methods=["POST"]),
             Route("/trace", self.trace, methods=["POST"]),
+            Route("/anatomy", self.anatomy, methods=["POST"]),
+            Route("/numbers", self.numbers, methods=["POST"]),
             Route("/next", self.next, methods=["POST"]),
         ]
         guard = Middleware(Guard, token=token, hosts=hosts, policy=served_policy())  # pyright: ignore
@@ -96,6 +102,10 @@ class Server:
         found = await self._run(lambda: self._opened().about(given), worker)
         return Response(found, media_type="application/json")
 
+    async def encode(self, request: Request) -> Response:
+        """The tokens of a text."""
+        return Response(await self._called("encode", await _json(request)), media_type="application/json")
+
     async def trace(self, request: Request) -> Response:
         """Named values of a sentence."""
         given = await _json(request)
@@ -104,6 +114,17 @@ class Server:
                 return Response(status_code=LEFT)
             found = await self._called("trace", given)
         return Response(found.values, media_type="application/octet-stream", headers=found.headers)
+
+    async def anatomy(self, request: Request) -> Response:
+        """The graph of a run's model."""
+        given = await _json(request)
+        return Response(
+            await self._run(lambda: self._opened().anatomy(given), self.slow), media_type="application/json"
+        )
+
+    async def numbers(self, request: Request) -> Response:
+        """Numbers of the graph's constants."""
+        return Response(await self._called("numbers", await _json(request)), media_type="application/octet-stream")
 
     async def next(self, request: Request) -> Response:
         """Tokens, one frame each."""
@@ -139,7 +160,7 @@ class Server:
         if self._runs is None:
             from vitral.page.server.runs import Runs
 
-            self._runs = Runs(self.paths, self.checkpoint)
+            self._runs = Runs(self.paths, self.checkpoint, self.corpus)
         return self._runs
 
     async def _warmed(self) -> None:

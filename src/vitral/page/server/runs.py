@@ -1,5 +1,6 @@
 """The opened runs: PyTorch's numbers for a page, by requests that are checked key by key."""
 
+import copy
 import json
 import struct
 from collections import OrderedDict
@@ -10,30 +11,32 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import safetensors.numpy
 import torch
 from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from vitral.core.config import Config, nearest
-from vitral.core.edits import BETWEEN_POSITIONS, Edit, edits_of, existing
+from vitral.core.edits import Edit, edits_of, existing
 from vitral.core.errors import UsageError, VitralError
 from vitral.decoding import Sampling, choose, distribution
 from vitral.decoding.reader import Reader, window_start
 from vitral.inspection.edits import editing_tap
+from vitral.interop.targets.graph import graph_of_model
 from vitral.model import Transformer
 from vitral.page.content import about_run
 from vitral.page.of_text import of_text, opening_of_text
+from vitral.page.server.names import Name, read_off
+from vitral.page.tokens import encoded
 from vitral.runs import LoadedRun, load_run
 from vitral.runs.checkpoint import list_checkpoints, load_checkpoint
 from vitral.runs.loading import load_weights, needed_shapes
 
-LENS = "lens."
-"""Before the name of a stream: the logits read off it."""
-AT = "@"
-"""Behind a name: only this position, as in `lens.embed@7`."""
 MOST_ANSWER = 1 << 29
 """Bytes of an answer."""
+MOST_NUMBERS = 1 << 25
+"""Numbers of sentences that stay computed."""
+ALIGNED = 8
+"""Bytes: where the numbers of an answer begin."""
 MOST_KEPT = 2
 """Other checkpoints of a run that stay loaded."""
 MOST_DRAWN = 100_000
@@ -74,6 +77,18 @@ class AboutAsked(Asked):
     """A request for what the page says of a run; `whole`: with what takes seconds, such as counts and ablations."""
 
     whole: bool = False
+
+
+class EncodeAsked(Asked):
+    """A request for the tokens of a text, where only the server has the tokenizer."""
+
+    text: str
+
+
+class NumbersAsked(Asked):
+    """A request for numbers of the graph's constants: their places by name, counted through all axes; null is all."""
+
+    cells: dict[str, Ids | None]
 
 
 class Sentence(Asked):
@@ -123,9 +138,9 @@ class Found:
 class Runs:
     """The runs of a server, each loaded when it is first asked for."""
 
-    def __init__(self, paths: Sequence[Path], checkpoint: str) -> None:
-        """Know the folders."""
-        self.paths, self.checkpoint = list(paths), checkpoint
+    def __init__(self, paths: Sequence[Path], checkpoint: str, corpus: str | None = None) -> None:
+        """Know the folders; `corpus` is the text of one of them, or of all."""
+        self.paths, self.checkpoint, self.corpus = list(paths), checkpoint, corpus
         self.opened: dict[int, Opened] = {}
 
     def warm(self) -> None:
@@ -143,6 +158,20 @@ class Runs:
             del self.opened[asked.run]
         run = self._run(asked.run)
         return json.dumps(run.whole if asked.whole else run.about, allow_nan=False).encode("ascii")
+
+    def encode(self, given: Mapping[str, Any]) -> bytes:
+        """The tokens of a text and its characters that have none, as JSON."""
+        asked = EncodeAsked.parse(given, "encode")
+        return json.dumps(encoded(self._run(asked.run).run.tokenizer, asked.text)).encode("ascii")
+
+    def anatomy(self, given: Mapping[str, Any]) -> bytes:
+        """The graph of a run's model, as JSON."""
+        return json.dumps(self._run(Asked.parse(given, "anatomy").run).anatomy.graph, allow_nan=False).encode("ascii")
+
+    def numbers(self, given: Mapping[str, Any]) -> bytes:
+        """Numbers of the graph's constants as safetensors."""
+        asked = NumbersAsked.parse(given, "numbers")
+        return self._run(asked.run).anatomy.numbers(asked.cells)
 
     def trace(self, given: Mapping[str, Any]) -> Found:
         """Named values of a sentence."""
@@ -163,29 +192,47 @@ class Runs:
             self.opened.pop(place, None)
             raise Gone("{path}: the run is not there any more", path=path)
         if place not in self.opened:
-            self.opened[place] = Opened(path, load_run(path, self.checkpoint))
+            self.opened[place] = Opened(path, load_run(path, self.checkpoint), self.corpus, alone=len(self.paths) == 1)
         return self.opened[place]
 
 
 class Opened:
     """A loaded run."""
 
-    def __init__(self, path: Path, run: LoadedRun) -> None:
-        """Serve this run."""
-        self.path, self.run = path, run
+    def __init__(self, path: Path, run: LoadedRun, corpus: str | None = None, *, alone: bool = True) -> None:
+        """Serve this run, alone or beside others; `corpus` is its text, or that of another."""
+        self.path, self.run, self.corpus, self.alone = path, run, corpus, alone
         self.others: OrderedDict[int, Transformer] = OrderedDict()
+        self.kept: OrderedDict[str, dict[str, Tensor]] = OrderedDict()
         self.last_listed = self._listed_steps()
 
     @cached_property
     def about(self) -> dict[str, Any]:
         """What the page says of it at once."""
-        return about_run(self.run, self.path.resolve().name) | opening_of_text(self.run) | {"served": True}
+        about = about_run(self.run, self.path.resolve().name, served=True)
+        try:
+            return about | opening_of_text(self.run, self.corpus)
+        except UsageError:
+            if self.alone:
+                raise
+            self.corpus = None
+            return about | opening_of_text(self.run)
 
     @cached_property
     def whole(self) -> dict[str, Any]:
         """What the page says of it, all; the passages stay."""
         kept = ("passages", "openings")
-        return self.about | of_text(self.run) | {key: self.about[key] for key in kept if key in self.about}
+        return self.about | of_text(self.run, self.corpus) | {key: self.about[key] for key in kept if key in self.about}
+
+    @cached_property
+    def anatomy(self) -> "Anatomy":
+        """Its model's graph."""
+        return anatomy_of(self.run.model)
+
+    @cached_property
+    def readable(self) -> list[str]:
+        """Names that the lens reads."""
+        return [*self.about["stream"], *self.about["contributions"]]
 
     @cached_property
     def widths(self) -> dict[str, int]:
@@ -207,24 +254,20 @@ class Opened:
     def trace(self, asked: TraceAsked) -> Found:
         """Named values, with edits made on the way."""
         model, ids = self._model(asked.step), self._ids(asked)
-        chosen = list(model.activation_names if asked.names is None else asked.names)
-        names = {each: self._name(each, len(ids)) for each in chosen}
-        bytes_asked = 4 * sum(self._numbers(each, len(ids)) for each in names.values())
-        if bytes_asked > MOST_ANSWER:
+        known = model.activation_names
+        chosen = known if asked.names is None else asked.names
+        names = {each: Name.parse(each, len(ids), known, self.readable) for each in chosen}
+        numbers = (each.numbers(len(ids), self.widths[each.own], model.vocab_size) for each in names.values())
+        if 4 * sum(numbers) > MOST_ANSWER:
             raise TooMuch(
-                "names: these values have {asked:,} bytes, more than {most:,}; ask for fewer",
-                asked=bytes_asked,
+                "names: these values have more than {most:,} bytes; ask for fewer names, or for one position of each",
                 most=MOST_ANSWER,
             )
-        tap = self._tap(model, asked.edits, len(ids))
-        kept = model.trace(self._tensor(ids), sorted({each.own for each in names.values()}), tap=tap)
-        with torch.inference_mode():
-            values = {key: _stored(each.read(model, kept[each.own])) for key, each in names.items()}
+        kept = self._values(model, asked, ids, {each.own for each in names.values()})
+        values = {key: _stored(value) for key, value in read_off(model, names, kept, ids).items()}
         newer = self.newer()
         headers = {"x-vitral-step": str(self.run.step if asked.step is None else asked.step)}
-        return Found(
-            safetensors.numpy.save(values), headers | ({} if newer is None else {"x-vitral-newer": str(newer)})
-        )
+        return Found(written(values), headers | ({} if newer is None else {"x-vitral-newer": str(newer)}))
 
     def drawn(self, asked: NextAsked) -> Iterator[bytes]:
         """Tokens drawn one after another, each in a frame with the logits that it was drawn from."""
@@ -286,22 +329,17 @@ class Opened:
             model, time, edits, lambda text: self._tensor([int(i) for i in self.run.tokenizer.encode(text)])
         )
 
-    def _name(self, asked: str, time: int) -> "Name":
-        own, at, written = asked.removeprefix(LENS).partition(AT)
-        is_lens = asked.startswith(LENS)
-        readable = [*self.about["stream"], *self.about["contributions"]]
-        known = readable if is_lens else self.run.model.activation_names
-        if own not in known:
-            raise UsageError("names: no activation is called {name!r}, {hint}", name=own, hint=nearest(own, known))
-        position = int(written) if written.isascii() and written.isdecimal() and len(written) < 10 else None
-        if at and (position is None or position >= time):
-            raise UsageError("names: {name!r}: the sentence has the positions 0 to {last}", name=asked, last=time - 1)
-        return Name(own, is_lens, position)
-
-    def _numbers(self, name: "Name", time: int) -> int:
-        rows = time if name.position is None else 1
-        width = self.run.model.vocab_size if name.is_lens else self.widths[name.own]
-        return rows * width * (time if name.own.endswith(tuple(f".attn.{step}" for step in BETWEEN_POSITIONS)) else 1)
+    def _values(self, model: Transformer, asked: Sentence, ids: Sequence[int], names: set[str]) -> dict[str, Tensor]:
+        """Activations of a sentence; those of the last ones are kept, since a page asks for more as it needs it."""
+        key = json.dumps([asked.step, list(ids), asked.edits])
+        found = self.kept.pop(key, {})
+        if not names <= found.keys():
+            wanted = names | found.keys() | set(self.readable)
+            found = model.trace(self._tensor(ids), sorted(wanted), tap=self._tap(model, asked.edits, len(ids)))
+        self.kept[key] = found
+        while len(self.kept) > 1 and sum(map(_size, self.kept.values())) > MOST_NUMBERS:
+            self.kept.popitem(last=False)
+        return found
 
     def _model(self, step: int | None) -> Transformer:
         if step is None or step == self.run.step:
@@ -330,18 +368,66 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Name:
-    """A value that is asked for: an activation, or what the lens reads off it, at one position or at all."""
+class Anatomy:
+    """A model's graph, and the numbers that it is computed from.
 
-    own: str
-    is_lens: bool
-    position: int | None
+    Attributes:
+        graph: as plain data.
+        constants: the numbers by name.
+    """
 
-    def read(self, model: Transformer, value: Tensor) -> Tensor:
-        """The value of an activation."""
-        if self.position is not None:
-            value = value[..., self.position : self.position + 1, :]
-        return model.unembed(model.final_norm(value)) if self.is_lens else value
+    graph: dict[str, Any]
+    constants: Mapping[str, Tensor]
+
+    def numbers(self, cells: Mapping[str, Ids | None]) -> bytes:
+        """Some numbers of some constants as safetensors.
+
+        Raises:
+            UsageError: there is no such constant or place, or there are too many.
+        """
+        for name, places in cells.items():
+            if name not in self.constants:
+                raise UsageError(
+                    "cells: no constant is called {name!r}, {hint}", name=name, hint=nearest(name, self.constants)
+                )
+            size = self.constants[name].numel()
+            if places and max(places) >= size:
+                raise UsageError("cells: {name!r} has the places 0 to {last}", name=name, last=size - 1)
+        sizes = (self.constants[name].numel() if places is None else len(places) for name, places in cells.items())
+        if 4 * sum(sizes) > MOST_ANSWER:
+            raise TooMuch("cells: these numbers have more than {most:,} bytes", most=MOST_ANSWER)
+        flat = {name: self.constants[name].flatten() for name in cells}
+        found = {name: flat[name] if places is None else flat[name][list(places)] for name, places in cells.items()}
+        return written({name: _stored(value) for name, value in found.items()})
+
+
+def anatomy_of(model: Transformer) -> Anatomy:
+    """The graph of a model; sentences can be computed meanwhile.
+
+    Raises:
+        UsageError: a part of the model does something that no graph can express.
+    """
+    tensors = (*model.parameters(), *model.buffers())
+    # Export changes the modules while it runs, so it has its own; they share the numbers.
+    own = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
+    try:
+        graph, constants = graph_of_model(own)
+    except VitralError as error:
+        raise UsageError("the arithmetic of this model cannot be read: {reason}", reason=error) from None
+    return Anatomy({key: graph[key] for key in ("inputs", "constants", "nodes", "outputs")}, constants)
+
+
+def written(values: Mapping[str, np.ndarray]) -> bytes:
+    """Float32 arrays in the format safetensors, copied once: an answer has tens of megabytes."""
+    header, end = {}, 0
+    for name, value in values.items():
+        header[name] = {"dtype": "F32", "shape": list(value.shape), "data_offsets": [end, end + value.nbytes]}
+        end += value.nbytes
+    told = json.dumps(header).encode("ascii")
+    told += b" " * (-len(told) % ALIGNED)
+    return b"".join(
+        [struct.pack("<Q", len(told)), told, *(value.ravel().view(np.uint8).data for value in values.values())]
+    )
 
 
 class Edited:
@@ -376,3 +462,7 @@ def _start_after(prompt: int, total: int, context: int) -> int:
 
 def _stored(value: Tensor) -> np.ndarray:
     return value.detach().to("cpu", torch.float32).contiguous().numpy()
+
+
+def _size(values: Mapping[str, Tensor]) -> int:
+    return sum(value.numel() for value in values.values())

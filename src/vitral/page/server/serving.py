@@ -22,6 +22,7 @@ def serve(
     paths: Sequence[Path],
     *,
     checkpoint: str = "best",
+    corpus: str | None = None,
     port: int = 0,
     browser: bool = True,
     token: str | None = None,
@@ -32,6 +33,7 @@ def serve(
     Args:
         paths: the runs' folders.
         checkpoint: "best" or "last".
+        corpus: where the text of a run is, if it is no longer where it was.
         port: 0 takes a free one.
         browser: whether to open the address in the browser.
         token: the secret; drawn if None.
@@ -52,7 +54,7 @@ def serve(
         address = f"http://{HOST}:{port}/#token={token}"
         announce(address)
         with _opened(address) if browser else contextlib.nullcontext():
-            _run(listening, paths, checkpoint, token)
+            _run(listening, paths, token, checkpoint, corpus)
 
 
 def _listening(port: int) -> socket.socket:
@@ -69,14 +71,14 @@ def _listening(port: int) -> socket.socket:
     return made
 
 
-def _run(listening: socket.socket, paths: Sequence[Path], checkpoint: str, token: str) -> None:
+def _run(listening: socket.socket, paths: Sequence[Path], token: str, checkpoint: str, corpus: str | None) -> None:
     from uvicorn.config import Config
     from uvicorn.server import Server as Uvicorn
 
     from vitral.page.server.app import Server
 
     port = listening.getsockname()[1]
-    application = Server(paths, checkpoint).application(token, [f"{name}:{port}" for name in NAMES])
+    application = Server(paths, checkpoint, corpus).application(token, [f"{name}:{port}" for name in NAMES])
     config = Config(
         application,
         loop="asyncio",

@@ -1,9 +1,9 @@
 // What panes read off the values of a sentence: surprise, lengths, shares of attention, and what each part contributes.
 
-import { LENS } from "../carried";
-import type { About, Tensor, Values } from "../source";
+import { About, LENS, Tensor, Values } from "../source";
+import { rowOf } from "../wanted";
 
-type Cells = ArrayLike<number>;
+export type Cells = ArrayLike<number>;
 
 /** A row of the last axis. */
 function at(value: Tensor, position: number): Float32Array | Float64Array {
@@ -61,9 +61,9 @@ export function readOff(logits: Tensor): { ids: Int32Array; shares: Float64Array
 }
 
 /** The Euclidean length of the vector at a position. */
-export function lengthAt(value: Tensor, position: number): number {
+export function lengthAt(values: Values, name: string, position: number): number {
   let sum = 0;
-  for (const each of at(value, position)) sum += each * each;
+  for (const each of rowOf(values, name, position)) sum += each * each;
   return Math.sqrt(sum);
 }
 
@@ -75,11 +75,11 @@ export function meanOfHeads({ shape, data }: Tensor): Float64Array {
   return made;
 }
 
-/** One head's numbers; where `masked` is −∞ there is no number. */
-export function headMap(value: Tensor, masked: Tensor | undefined, head: number): Float64Array {
+/** One head's numbers; where `masked` is −∞ there is no number, nor where a weight is 0 and the mask is not known. */
+export function headMap(value: Tensor, isWeights: boolean, masked: Tensor | undefined, head: number): Float64Array {
   const size = value.shape[2] * value.shape[3];
   const made = Float64Array.from(value.data.subarray(head * size, (head + 1) * size));
-  if (masked) for (let place = 0; place < size; place++) if (masked.data[head * size + place] === -Infinity) made[place] = NaN;
+  for (let place = 0; place < size; place++) if (masked ? masked.data[head * size + place] === -Infinity : isWeights && made[place] === 0) made[place] = NaN;
   return made;
 }
 
@@ -146,8 +146,8 @@ function scaleOf(about: About, vector: Cells): number {
 
 /** Whether the last stream is the sum of its parts, as it is unless a norm lies in between. */
 function isSum(values: Values, about: About, position: number): boolean {
-  const last = at(values[about.stream[about.stream.length - 1]], position);
-  const parts = ["embed", ...about.contributions].map((name) => at(values[name], position));
+  const last = rowOf(values, about.stream[about.stream.length - 1], position);
+  const parts = ["embed", ...about.contributions].map((name) => rowOf(values, name, position));
   let [wrong, most] = [0, 0];
   for (let place = 0; place < last.length; place++) {
     const sum = parts.reduce((all, part) => all + part[place], 0);
@@ -166,18 +166,18 @@ function isSum(values: Values, about: About, position: number): boolean {
  */
 export function attribution(values: Values, about: About, position: number, one: number, other: number): Attribution {
   const difference = (name: string) => {
-    const row = at(values[LENS + name], position);
+    const row = rowOf(values, LENS + name, position);
     return row[one] - row[other];
   };
   const last = about.stream[about.stream.length - 1];
   const total = difference(last);
   const parts = ["embed", ...about.contributions];
-  if (parts.some((name) => !values[LENS + name]) || !isSum(values, about, position)) {
+  if (parts.some((name) => !rowOf(values, LENS + name, position)) || !isSum(values, about, position)) {
     const terms = about.stream.map((name, place) => ({ name, value: difference(name) - (place ? difference(about.stream[place - 1]) : 0) }));
     return { kind: "steps", terms, total };
   }
-  const held = scaleOf(about, at(values[last], position));
-  const read = parts.map((name) => ({ name, scale: scaleOf(about, at(values[name], position)), value: difference(name) }));
+  const held = scaleOf(about, rowOf(values, last, position));
+  const read = parts.map((name) => ({ name, scale: scaleOf(about, rowOf(values, name, position)), value: difference(name) }));
   const scales = read.reduce((sum, { scale }) => sum + scale, 0);
   const bias = (read.reduce((sum, { scale, value }) => sum + scale * value, 0) - held * total) / (scales - held);
   const terms: Contribution[] = read.map(({ name, scale, value }) => ({ name, value: ((value - bias) * scale) / held }));

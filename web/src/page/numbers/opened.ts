@@ -1,26 +1,42 @@
 // Which cell is open, and the ones before it, as signals. Any pane opens a cell with `open(name, index)`.
 
-import { computed, effect, signal } from "@preact/signals";
-import { block, head, position, shown, source } from "../state";
-import { Anatomy, Opened, Sheet, Spot } from "./opening";
+import { batch, computed, effect, signal } from "@preact/signals";
+import type { Edit, Source, Values } from "../source";
+import { block, fault, head, position, shown, source, trail } from "../state";
+import { largest, row } from "../rows";
+import { isSlow, rowOf } from "../wanted";
+import { Anatomy, Needed, Opened, Sheet, Spot } from "./opening";
 
-/** The cells that were opened, each from the one before; empty: the largest weight of the chosen token. */
-export const trail = signal<readonly Spot[]>([]);
 /** Places of the sentence that the pointed number is of. */
 export const marked = signal<readonly number[]>([]);
 export const anatomy = signal<Anatomy | null>(null);
+/** Why no cell can be opened, if none can: a model without a graph. */
+export const closed = signal("");
+/** Values of one sentence that were fetched because a cell was opened. */
+const more = signal<{ ids: readonly number[]; edits: readonly Edit[]; values: Values } | null>(null);
 /** Counts numbers that were fetched, so that what is open is read again. */
 const fetched = signal(0);
 
+/** Whether the arithmetic waits for somebody who opens a cell. */
+export const isWaiting = computed(() => Boolean(source.value?.about.served && isSlow(source.value.about) && !trail.value.length));
+
+let owner: Source | null = null;
 effect(() => {
   const from = source.value;
-  anatomy.value = null;
-  void from?.anatomy?.().then((found) => source.peek() === from && (anatomy.value = found));
+  if (from !== owner) batch(() => ((anatomy.value = null), (closed.value = "")));
+  owner = from;
+  if (isWaiting.value || anatomy.peek()) return;
+  from?.anatomy?.().then(
+    (found) => source.peek() === from && (anatomy.value = found),
+    (error: unknown) => source.peek() === from && (closed.value = error instanceof Error ? error.message : String(error)),
+  );
 });
 
 export const sheet = computed<Sheet | null>(() => {
   const now = shown.value;
-  return now && anatomy.value ? new Sheet(anatomy.value, now.ids, now.values, now.edits) : null;
+  if (!now || !anatomy.value) return null;
+  const own = more.value?.ids === now.ids && more.value.edits === now.edits ? more.value.values : {};
+  return new Sheet(anatomy.value, now.ids, { ...own, ...now.values }, now.edits);
 });
 
 /** What is open where nobody has chosen: the largest weight of the chosen token's row, or its first logit. */
@@ -30,13 +46,10 @@ export const otherwise = computed<Spot | null>(() => {
   const layers = Object.keys(now.values).filter((name) => name.endsWith(".attn.weights"));
   const own = `blocks.${block.value}.attn.weights`;
   const name = layers.includes(own) ? own : (layers[0] ?? "logits");
-  const { shape, data } = now.values[name];
-  const rest = shape.length === 4 ? [0, Math.min(head.value, shape[1] - 1), position.value] : [0, position.value];
-  const width = shape[shape.length - 1];
-  const start = rest.reduce((place, each, axis) => place * shape[axis] + each, 0) * width;
-  let most = 0;
-  for (let column = 1; column < width; column++) if (data[start + column] > data[start + most]) most = column;
-  return { name, index: [...rest, most], path: [] };
+  const map = now.values[name];
+  const rest = map?.shape.length === 4 ? [0, Math.min(head.value, map.shape[1] - 1), position.value] : [0, position.value];
+  const numbers = map?.shape.length === 4 ? row(map, ...rest) : rowOf(now.values, name, position.value);
+  return { name, index: [...rest, largest(numbers, 1)[0]], path: [] };
 });
 
 /** The cells on the way to the one that is open; those that the sentence no longer has are left out. */
@@ -45,21 +58,53 @@ export const way = computed<readonly Spot[]>(() => {
   return kept.length ? kept : otherwise.value ? [otherwise.value] : [];
 });
 
-export const current = computed<Opened | null>(() => {
-  void fetched.value;
+/** What is open, and what has to be fetched first. */
+const read = computed<{ opened: Opened | null; needed: Needed | null; round: number }>(() => {
   const spot = way.value[way.value.length - 1];
-  return (spot && sheet.value?.open(spot)) ?? null;
+  const from = sheet.value;
+  const opened = (spot && from?.open(spot)) ?? null;
+  // The bundler drops a signal that is read for nothing.
+  return { opened, needed: from?.needed() ?? null, round: fetched.value };
+});
+let last: Opened | null = null;
+/** What is open; while its numbers are fetched, what was open before. */
+export const current = computed<Opened | null>(() => {
+  if (!read.value.needed) last = read.value.opened;
+  return last && sheet.value?.has(last.spot) ? last : null;
 });
 
 effect(() => {
-  const missing = current.value?.missing ?? {};
-  const bring = anatomy.value?.bring;
-  if (bring && Object.keys(missing).length) void bring(missing).then(() => fetched.value++);
+  const [{ needed }, from, now, parts] = [read.value, source.peek(), shown.peek(), anatomy.peek()];
+  if (needed && from && now && parts) void bring(needed, from, now, parts);
 });
+
+async function bring(needed: Needed, from: Source, { ids, edits }: { ids: number[]; edits: Edit[] }, parts: Anatomy): Promise<void> {
+  try {
+    await parts.bring?.(needed.constants);
+    const found = needed.values.length ? await from.trace(ids, needed.values, edits) : {};
+    // What was learned of constants stays, whatever is shown now.
+    if (shown.peek()?.ids !== ids || source.peek() !== from) return void fetched.value++;
+    const before = more.peek()?.ids === ids && more.peek()?.edits === edits ? more.peek()!.values : {};
+    batch(() => {
+      if (needed.values.length) more.value = { ids, edits, values: { ...before, ...found } };
+      fetched.value++;
+    });
+  } catch (error) {
+    if (shown.peek()?.ids === ids) fault.value = error instanceof Error ? error.message : String(error);
+  }
+}
 
 /** Opens a cell of a named value, as the first of a new way. */
 export function open(name: string, index: readonly number[]): void {
   trail.value = [{ name, index, path: [] }];
+}
+
+/** Opens a cell from afar: the reader is taken to it. */
+export function show(name: string, index: readonly number[]): void {
+  open(name, index);
+  const heading = document.getElementById("numbers");
+  heading?.focus({ preventScroll: true });
+  heading?.scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
 }
 
 /** Opens a number of what is open. */

@@ -1,6 +1,6 @@
 // Any cell opened: the arithmetic that made it, read from the model's graph; every number in it can be opened again.
 
-import { Expression, Partly, Reader, inner, worth } from "../../arithmetic";
+import { Expression, Partly, Reader, inner, valueAt, worth } from "../../arithmetic";
 import { indexOf, placeOf, size, tensor } from "../../tensors";
 import type { ModelGraph } from "../compute/program";
 import type { Edit, Tensor, Values } from "../source";
@@ -10,9 +10,11 @@ import { lazyValues } from "./shapes";
 export interface Anatomy {
   graph: ModelGraph;
   constants: Readonly<Record<string, Tensor>>;
-  /** Fetches numbers of constants that are not here yet: places by name. */
-  bring?(missing: Readonly<Record<string, number[]>>): Promise<void>;
+  /** Fetches numbers of constants that are not here yet: their places by name, null for all of them. */
+  bring?(missing: Missing): Promise<void>;
 }
+
+export type Missing = Readonly<Record<string, number[] | null>>;
 
 /** A cell by its name; `path` leads to a part of its arithmetic, from expression to expression. */
 export interface Spot {
@@ -30,72 +32,113 @@ export interface Opened {
   expression: Expression | null;
   /** Whether an edit has set this value, so that the arithmetic gives the number before it. */
   edited: boolean;
-  /** Numbers that must be fetched before this is whole. */
-  missing: Readonly<Record<string, number[]>>;
+}
+
+/** What has to be fetched before a cell can be opened: numbers of constants, and values of the sentence. */
+export interface Needed {
+  constants: Missing;
+  values: string[];
 }
 
 export type Cell = Extract<Expression, { kind: "cell" }>;
 export type Part = Extract<Expression, { kind: "part" }>;
 
-/** A constant of which some numbers are here. */
+/** Numbers that are not here are asked for whole. */
+class NotHere extends Error {}
+
+/** A tensor of which some numbers are here. */
 export class Remote implements Partly {
   private readonly here = new Map<number, number>();
-  readonly missing = new Set<number>();
+  private readonly missing = new Set<number>();
+  /** All numbers, and whether an operation needs them all. */
+  private readonly all: { numbers?: Tensor["data"]; isWanted?: boolean } = {};
 
   constructor(readonly shape: readonly number[]) {}
 
-  get data(): Float64Array {
-    throw new Error("only some of these numbers are here");
+  get data(): Tensor["data"] {
+    if (this.all.numbers) return this.all.numbers;
+    this.all.isWanted = true;
+    throw new NotHere();
   }
 
   at(cell: number): number {
-    const found = this.here.get(cell);
+    const found = this.all.numbers ? this.all.numbers[cell] : this.here.get(cell);
     if (found === undefined) this.missing.add(cell);
     return found ?? NaN;
   }
 
-  learn(cell: number, value: number): void {
-    this.here.set(cell, value);
-    this.missing.delete(cell);
+  /** Places that were asked for and are not here, null for all of them; undefined if nothing lacks. */
+  get lacks(): number[] | null | undefined {
+    if (this.all.isWanted) return null;
+    return this.missing.size ? [...this.missing] : undefined;
+  }
+
+  /** Takes in the numbers at these places, or all. */
+  learn(cells: readonly number[] | null, values: Tensor["data"]): void {
+    if (cells === null) [this.all.numbers, this.all.isWanted] = [values, false];
+    else cells.forEach((cell, place) => this.here.set(cell, values[place]));
+    for (const cell of cells ?? this.missing) this.missing.delete(cell);
+  }
+
+  /** The same numbers with an identity of its own, so that the reader knows its place. */
+  twin(): Remote {
+    return Object.create(this) as Remote;
   }
 }
 
 /** The numbers of one sentence, ready to be opened. */
 export class Sheet {
   private readonly reader: Reader;
-  private readonly names: Set<string>;
+  private readonly names: Readonly<Record<string, Tensor>>;
+  /** Values of the sentence that nobody has asked for yet. */
+  private readonly absent: Readonly<Record<string, Remote>>;
 
-  constructor(private readonly anatomy: Anatomy, ids: readonly number[], private readonly values: Values, private readonly edits: readonly Edit[]) {
+  constructor(private readonly anatomy: Anatomy, ids: readonly number[], values: Values, private readonly edits: readonly Edit[]) {
     const { graph, constants } = anatomy;
     const tokens = tensor([1, ids.length], Float64Array.from(ids));
-    const given = [...graph.inputs.map(() => tokens), ...graph.constants.map(({ name }) => ({ ...whole(constants[name]) }))];
-    this.names = new Set(Object.keys(graph.outputs));
-    this.reader = new Reader(graph, lazyValues(graph, given, values), true, new Set(edits.map((each) => each.at)));
+    const given = [...graph.inputs.map(() => tokens), ...graph.constants.map(({ name }) => twin(constants[name]))];
+    const absent: Record<string, Remote> = {};
+    const all = lazyValues(graph, given, (name, shape) => values[name] ?? (absent[name] = new Remote(shape())));
+    this.absent = absent;
+    this.names = Object.fromEntries(Object.entries(graph.outputs).map(([name, place]) => [name, all[place] as Tensor]));
+    this.reader = new Reader(graph, all, true, new Set(edits.map((each) => each.at)));
   }
 
   /** Whether there is such a cell. */
   has({ name, index }: Pick<Spot, "name" | "index">): boolean {
-    const shape = this.shape(name);
-    return shape !== null && shape.length === index.length && index.every((each, axis) => Number.isInteger(each) && each >= 0 && each < shape[axis]);
+    const shape = (this.names[name] ?? this.anatomy.constants[name])?.shape;
+    return shape?.length === index.length && index.every((each, axis) => Number.isInteger(each) && each >= 0 && each < shape[axis]);
   }
 
-  private shape(name: string): readonly number[] | null {
-    return (this.names.has(name) ? this.values[name] : this.anatomy.constants[name])?.shape ?? null;
-  }
-
-  /** Opens a cell, or a part of its arithmetic; null if there is none. */
+  /** Opens a cell, or a part of its arithmetic; null if there is none. With numbers missing it is not whole: see `needed`. */
   open(spot: Spot): Opened | null {
     if (!this.has(spot)) return null;
-    const { name, index, path } = spot;
-    if (!this.names.has(name)) {
-      const constant = this.anatomy.constants[name];
-      const place = placeOf(constant.shape, index);
-      const value = constant instanceof Remote ? constant.at(place) : constant.data[place];
-      return { spot, value, is: "parameter", expression: null, edited: false, missing: this.missing() };
+    try {
+      return this.read(spot);
+    } catch (error) {
+      if (error instanceof NotHere) return null;
+      throw error;
     }
-    const place = placeOf(this.values[name].shape, index);
+  }
+
+  /** What the last opening lacked; null if nothing. */
+  needed(): Needed | null {
+    const values = Object.keys(this.absent).filter((name) => this.absent[name].lacks !== undefined);
+    const constants: Record<string, number[] | null> = {};
+    for (const [name, each] of Object.entries(this.anatomy.constants))
+      if (each instanceof Remote && each.lacks !== undefined) constants[name] = each.lacks;
+    return values.length || Object.keys(constants).length ? { values, constants } : null;
+  }
+
+  private read(spot: Spot): Opened | null {
+    const { name, index, path } = spot;
+    if (!(name in this.names)) {
+      const constant = this.anatomy.constants[name];
+      return { spot, value: valueAt(constant, placeOf(constant.shape, index)), is: "parameter", expression: null, edited: false };
+    }
+    const place = placeOf(this.names[name].shape, index);
     let found = this.reader.read(name, place);
-    let value = this.values[name].data[place];
+    let value = valueAt(this.names[name], place);
     for (const step of path) {
       if (found?.kind === "part") found = found.inside;
       const next = found && inner(found)[step];
@@ -104,20 +147,12 @@ export class Sheet {
     }
     if (found?.kind === "part") found = found.inside;
     const edited = !path.length && this.edits.some((each) => each.at === name) && !isNear(found ? worth(found) : value, value);
-    return { spot, value, is: "activation", expression: found, edited, missing: this.missing() };
-  }
-
-  private missing(): Record<string, number[]> {
-    const all = Object.entries(this.anatomy.constants).flatMap(([name, each]): [string, number[]][] =>
-      each instanceof Remote && each.missing.size ? [[name, [...each.missing]]] : [],
-    );
-    return Object.fromEntries(all);
+    return { spot, value, is: "activation", expression: found, edited };
   }
 }
 
-/** A constant with an identity of its own, so that the reader knows its place. */
-const whole = (constant: Tensor): Tensor =>
-  constant instanceof Remote ? Object.assign(Object.create(constant) as Remote, {}) : { shape: constant.shape, data: constant.data };
+/** A constant with an identity of its own. */
+const twin = (constant: Tensor): Tensor => (constant instanceof Remote ? constant.twin() : { shape: constant.shape, data: constant.data });
 
 const isNear = (one: number, other: number): boolean => Object.is(one, other) || Math.abs(one - other) <= 1e-4 * Math.max(1, Math.abs(other));
 

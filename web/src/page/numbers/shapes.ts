@@ -64,15 +64,18 @@ const KNOWN_OTHERWISE = ["sort", "sort.stable", "topk", "max.dim", "min.dim", "a
 /**
  * All values of a graph in the order of their places, none of them computed.
  *
- * `given`: the inputs and the constants in their order; `named`: values that are known by their names.
+ * `given`: the inputs and the constants in their order; `named`: what stands for a value that has a name.
  */
-export function lazyValues(graph: Nodes, given: readonly Tensor[], named: Readonly<Record<string, Tensor>>): Value[] {
+export function lazyValues(graph: Nodes, given: readonly Tensor[], named: (name: string, shape: () => Shape) => Tensor): Value[] {
   const values: Value[] = [...given];
   const names = new Map(Object.entries(graph.outputs).map(([name, place]) => [place, name]));
   for (const [operation, written] of graph.nodes) {
     const place = values.length;
-    const known = named[names.get(place) ?? ""];
-    values.push(known ? new Lazy(known.shape, () => known) : unknown(operation, written.map((each) => argument(each, values))));
+    const made = () => unknown(operation, written.map((each) => argument(each, values)));
+    const name = names.get(place);
+    const known = name === undefined ? undefined : named(name, () => (made() as Tensor).shape);
+    // A tensor with an identity of its own; what is only partly here says itself which numbers it lacks.
+    values.push(!known ? made() : "at" in known ? known : new Lazy(known.shape, () => known));
   }
   return values;
 }

@@ -12,6 +12,8 @@ const MOST_TERMS = 5;
 /** Digits of the largest number of an equation. */
 const SIGNIFICANT = 5;
 const MOST_DIGITS = 9;
+/** Digits of a number that has none among the decimals. */
+const DIGITS_OF_SMALL = 3;
 
 /** The decimals of an equation: as many as its largest number has use for. */
 export function digitsOf(...values: readonly number[]): number {
@@ -35,6 +37,14 @@ export const bySize = (terms: readonly Expression[]): number[] => {
 /** The sum of some terms. */
 export const together = (terms: readonly Expression[]): number => terms.reduce((all, term) => all + worth(term), 0);
 
+/** A number that stands in a formula, such as a norm's ε: never 0 where it is not. */
+function plain(value: number, manner: Manner): string {
+  const written = shortest(value, manner);
+  if (value === 0 || !Number.isFinite(value) || /[1-9]/.test(written)) return written;
+  const [digits, power] = Number(value.toPrecision(DIGITS_OF_SMALL)).toExponential().split("e");
+  return `${digits.replace("-", "−").replace(".", manner.comma ? "," : ".")}e${power}`;
+}
+
 const loose = (expression: Expression): boolean => expression.kind === "sum" || expression.kind === "difference";
 const NAMES: Record<string, string> = { gelu: "GELU", gelu_tanh: "TanhGELU" };
 
@@ -43,7 +53,7 @@ class Teller {
 
   number(value: number): string {
     const root = rootOf(value);
-    return root === null ? shortest(value, this.manner) : `1/√${root}`;
+    return root === null ? plain(value, this.manner) : `1/√${root}`;
   }
 
   write(expression: Expression, path: number[]): Piece[] {

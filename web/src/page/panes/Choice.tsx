@@ -8,7 +8,9 @@ import { visible } from "../marks/colour";
 import { MOST_SEED, choose, shares } from "../decoding/draw";
 import { Filter, Filtered, descending, filtered } from "../decoding/filters";
 import { back, before as seen, branch, branches, keepFor, nextNumber } from "../decoding/session";
-import { largest, row } from "../rows";
+import { show } from "../numbers/opened";
+import { largest } from "../rows";
+import { rowOf } from "../wanted";
 import { edits, ids, minP, ownNumber, position, sampling, seed, shown, source, temperature, text, topK, topP } from "../state";
 import { number, plural, rich, t } from "../words";
 import { Ahead, GoingOn } from "./Continuation";
@@ -29,9 +31,9 @@ export function Choice() {
   const { about } = source.value!;
   const { values, compared } = shown.value!;
   const at = position.value;
-  const logits = row(values.logits, 0, at);
+  const logits = rowOf(values, "logits", at);
   const steps = useMemo(() => filtered(logits, sampling.value, about.specials), [values, at, sampling.value, about]);
-  const others = useMemo(() => compared && filtered(row(compared.logits, 0, at), sampling.value, about.specials), [compared, at, sampling.value, about]);
+  const others = useMemo(() => compared && filtered(rowOf(compared, "logits", at), sampling.value, about.specials), [compared, at, sampling.value, about]);
   useEffect(() => keepFor(text.value, at, edits.value, sampling.value, seed.value, ownNumber.value));
   const last = steps[steps.length - 1];
   const u = nextNumber();
@@ -52,7 +54,10 @@ export function Choice() {
             })}
           </p>
           <Counted />
-          <p>{t("Choose a token to go on with it, drawn or not.")}</p>
+          <p>
+            {t("Choose a token to go on with it, drawn or not.")}{" "}
+            <button class="said" onClick={() => show("logits", [0, at, drawn])}>{rich("open the logit of {token}", { token: <Token id={drawn} /> })}</button>
+          </p>
           {branches.value.length > 0 && (
             <p>
               <button class="button" onClick={back}>

@@ -1,7 +1,7 @@
 // What stands between the page and its server, where there is one: said as long as it lasts.
 
 import { Line, Listed, Served, connection, newer } from "../served";
-import { source } from "../state";
+import { fault, source } from "../state";
 import { learn, number, t } from "../words";
 
 let line: Line | null = null;
@@ -16,9 +16,21 @@ export async function connect(token: string): Promise<Served> {
   return opened;
 }
 
+/** Goes on with the token of an address that was opened in this tab. */
+export function renew(token: string): void {
+  const from = source.value;
+  line?.renew(token);
+  if (from instanceof Served) void change(from.run);
+}
+
 /** Opens a run of the list, or the same run again where it has been trained on. */
 async function change(run: number): Promise<void> {
-  source.value = await Served.open(line!, run);
+  try {
+    source.value = await Served.open(line!, run);
+  } catch (error) {
+    fault.value = error instanceof Error ? error.message : String(error);
+    return;
+  }
   void complete();
 }
 
@@ -78,7 +90,7 @@ export function Opening({ reason }: { reason?: string }) {
   return (
     <section class="opening" aria-busy={reason === undefined}>
       <h1>Vitral</h1>
-      {reason === undefined ? <p role="status">{t("The model is being loaded …")}</p> : <p role="alert">{reason}</p>}
+      {reason === undefined ? <p role="status">{t("The model is being loaded …")}</p> : connection.value !== "stranger" && <p role="alert">{reason}</p>}
       <Trouble />
     </section>
   );

@@ -1,13 +1,14 @@
 // All heads as thumbnails, one of them large at any step of attention; the picked row as arcs over the sentence.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { brought, byLength, differences, headMap, readOff } from "../compute/readings";
+import { brought, byLength, differences, headMap } from "../compute/readings";
 import { Arcs } from "../marks/arcs";
 import { visible } from "../marks/colour";
 import { Heat } from "../marks/heat";
 import { Thumbnail, Thumbnails } from "../marks/thumbnails";
 import { STEPS, block, chosen, head, isOff, position, shown, source, step, text, toggle } from "../state";
 import { anatomy, open } from "../numbers/opened";
+import { saidBy } from "../wanted";
 import { N, language, number, rich, t } from "../words";
 import { Remote } from "../numbers/opening";
 import type { Values } from "../source";
@@ -42,21 +43,24 @@ export function Heads() {
   const [which, layer] = [head.value, layers.includes(block.value) ? block.value : (layers[0] ?? 0)];
   const base = `blocks.${layer}.attn`;
   const maps = useMemo(() => layers.map((each) => Array.from({ length: about.heads }, (_, head) => ({
-    values: headMap(values[`blocks.${each}.attn.weights`], values[`blocks.${each}.attn.masked`], head),
+    values: headMap(values[`blocks.${each}.attn.weights`], true, values[`blocks.${each}.attn.masked`], head),
     name: `${each}.${head}`, kind: kindOf(about.kinds?.[each]?.[head]), off: isOff(`blocks.${each}.attn.z`, head) || isOff(`blocks.${each}.attn.out`),
   }))), [values, edits, language.value]);
   const [change, setChange] = useState(false);
   const [isByLength, setByLength] = useState(false);
   const [guess, setGuess] = useState<"off" | "asked" | number>("off");
   useEffect(() => setGuess((now) => (typeof now === "number" ? "off" : now)), [text.value, at, which, layer]);
-  const value = values[`${base}.${step.value}`];
+  // Of a block that was just chosen only the weights may be here.
+  const now = values[`${base}.${step.value}`] ? step.value : "weights";
+  const value = values[`${base}.${now}`];
   const masked = values[`${base}.masked`];
   const hasChange = change && compared !== null;
   const map = useMemo(() => {
     if (!value) return null;
-    const own = headMap(value, step.value === "weights" ? masked : undefined, which);
-    return hasChange ? differences(own, headMap(compared![`${base}.${step.value}`], step.value === "weights" ? compared![`${base}.masked`] : undefined, which)) : own;
-  }, [value, masked, which, step.value, hasChange, compared]);
+    const isWeights = now === "weights";
+    const own = headMap(value, isWeights, isWeights ? masked : undefined, which);
+    return hasChange ? differences(own, headMap(compared![`${base}.${now}`], isWeights, isWeights ? compared![`${base}.masked`] : undefined, which)) : own;
+  }, [value, masked, which, now, hasChange, compared]);
   const weights = maps[layers.indexOf(layer)]?.[which]?.values;
   if (!map || !weights || !value) {
     return (
@@ -71,9 +75,9 @@ export function Heads() {
   const hidden = guess === "asked";
   const lengths = lengthsOf(values, base, which);
   const arcs = isByLength && lengths ? byLength(weights, lengths) : weights;
-  const said = readOff(values.logits);
-  const old = compared && readOff(compared.logits);
-  const kind = step.value === "weights" && !hasChange ? "share" : "signed";
+  const said = saidBy(values, "logits", count, at);
+  const old = compared && saidBy(compared, "logits", count, at);
+  const kind = now === "weights" && !hasChange ? "share" : "signed";
   const off = isOff(`${base}.z`, which);
   const pick = (source: number) => setGuess(source);
   const token = (source: number) => visible(tokens.value[source]);
@@ -134,7 +138,7 @@ export function Heads() {
         <div class="in-gutter" style={{ marginLeft: isLong ? `${gutter.value}px` : undefined }}>
           <Heat label={t("Head {head} of block {block}: a row for each token that looks, a column for each that is looked at", { head: which, block: layer })} values={hidden ? map.map((each, place) => (Math.floor(place / count) === at ? NaN : each)) : map}
             tokens={tokens.value} kind={kind} columns={isLong ? undefined : columns.value} width={Math.min(WIDEST_MAP, room.value)} row={at} gutter={gutter.value} picked={{ row: at, column: hidden ? at : (ranked[0] ?? at) }}
-            say={({ row: time, column }) => `${token(time)} → ${token(column)}: ${number(map[time * count + column], 4)}`} onPick={(spot) => { chosen.value = spot.row; open(`${base}.${step.value}`, [0, which, spot.row, spot.column]); }} />
+            say={({ row: time, column }) => `${token(time)} → ${token(column)}: ${number(map[time * count + column], 4)}`} onPick={(spot) => { chosen.value = spot.row; open(`${base}.${now}`, [0, which, spot.row, spot.column]); }} />
         </div>
         {isLong && <p class="remark">{t("Ctrl and the wheel, or + and −, enlarge the map; drag it to move it, 0 shows all of it.")}</p>}
         {!hidden && !isLong && columns.value.edges[count] / count > 27 && (

@@ -5,7 +5,7 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import { Expression, inner, worth } from "../../arithmetic";
 import { Walk } from "../marks/walk";
 import { visible } from "../marks/colour";
-import { back, current, go, marked, way } from "../numbers/opened";
+import { back, closed, current, go, isWaiting, marked, open as begin, otherwise, way } from "../numbers/opened";
 import { Opened, Spot, Way, leads, openable } from "../numbers/opening";
 import { about, blockOf, cellName, commandOf, isMap, positionsOf, pythonOf, ruleOf } from "../numbers/saying";
 import { Piece, besides, bySize, digitsOf, equation, leaves, mainSum, together } from "../numbers/telling";
@@ -79,7 +79,17 @@ export function Numbers() {
     if (moved.current) section.current?.querySelector<HTMLElement>("h2")?.focus({ preventScroll: true });
     moved.current = false;
   }, [opened?.spot]);
-  if (!opened) return null;
+  if (!opened)
+    return (
+      <section id="opened" aria-labelledby="numbers">
+        <div class="prose">
+          <h2 id="numbers">{t("One number, opened")}</h2>
+          <p role="status">{isWaiting.value
+            ? <button class="said" onClick={() => otherwise.value && begin(otherwise.value.name, otherwise.value.index)}>{t("open the largest weight of the chosen token")}</button>
+            : closed.value ? t("The cells of this model cannot be opened: {reason}", { reason: closed.value }) : t("The arithmetic of the model is being read …")}</p>
+        </div>
+      </section>
+    );
   const open = (spot: Spot | null) => {
     if (!spot) return;
     moved.current = true;

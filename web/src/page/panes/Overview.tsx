@@ -2,17 +2,18 @@
 
 import { useState } from "preact/hooks";
 import { useMemo } from "preact/hooks";
-import { lengthAt, meanOfHeads, readOff } from "../compute/readings";
-import { LENS } from "../carried";
+import { lengthAt, meanOfHeads } from "../compute/readings";
 import { visible } from "../marks/colour";
 import { Flow, FlowPart, flowPlaces, FlowRow } from "../marks/flow";
 import { Unrolled } from "../marks/bars";
 import { seriate } from "../marks/glass";
 import { Spot } from "../marks/grid";
+import { show } from "../numbers/opened";
 import { row } from "../rows";
 import { block, chosen, isOff, position, shown, source, toggle } from "../state";
 import type { Values } from "../source";
-import { language, number, rich, t } from "../words";
+import { saidBy } from "../wanted";
+import { N, language, number, rich, t } from "../words";
 import { Figure, Line } from "./Figure";
 import { columns, gutter, lane, margin, narrow, tokens } from "./layout";
 import { contributionName, explained, Live, placeName, Token, traced } from "./pieces";
@@ -34,7 +35,7 @@ const weightsOf = (part: string): string | null => (part.endsWith(".attn.out") ?
 function parts(values: Values, names: readonly string[], at: number, count: number): FlowPart[] {
   return names.map((name): FlowPart => {
     const weights = weightsOf(name);
-    const length = lengthAt(values[name], at);
+    const length = lengthAt(values, name, at);
     if (!weights || !values[weights]) return { kind: "feed-forward", length, off: isOff(name) };
     const links = meanOfHeads(values[weights]);
     return { kind: "attention", length, links, weights: links.subarray(at * count, (at + 1) * count), off: isOff(name) };
@@ -48,14 +49,14 @@ export function Overview() {
   const [pointed, setPointed] = useState<Spot | null>(null);
   const order = useMemo(() => orderOf(values, about.stream), [about]);
   const made = useMemo(() => parts(values, about.contributions, at, ids.length), [values, at, edits]);
-  const read = useMemo(() => about.stream.map((name) => readOff(values[LENS + name])), [values]);
-  const before = useMemo(() => compared && about.stream.map((name) => readOff(compared[LENS + name])), [compared]);
+  const read = useMemo(() => about.stream.map((name) => saidBy(values, name, ids.length, at)), [values, at]);
+  const before = useMemo(() => compared && about.stream.map((name) => saidBy(compared, name, ids.length, at)), [compared, at]);
   const rows = useMemo((): FlowRow[] => about.stream.map((name, place) => {
     const [id, probability] = [read[place].ids[at], read[place].shares[at]];
     const old = before && before[place].ids[at] !== id ? ` (${visible(about.tokens[before[place].ids[at]])})` : "";
     return { name: placeName(name), vectors: values[name].data, says: { token: about.tokens[id], probability, text: number(probability) + old } };
   }), [values, at, before, language.value]);
-  const start = lengthAt(values.embed, at);
+  const start = lengthAt(values, "embed", at);
   const places = flowPlaces(made, columns.value);
   const last = about.stream.length - 1;
   const spot = pointed && pointed.row <= last && pointed.column < ids.length ? pointed : { row: last, column: at };
@@ -86,7 +87,7 @@ export function Overview() {
         </p>
       </div>
       <Figure id="overview" command={explained()} label={t("The whole computation, from the embedding down to the prediction")} python={traced(name, `0, ${spot.column}`)}
-        caption={t("A ribbon's width is its weight, the mean of the heads, times the length of what attention adds here; the order of a pane's numbers is fixed, those that move together lie together. At the far right: what the stream would say if it ended there. Point at a pane to unroll it; choose a part at the left to go in.")}>
+        caption={t("A ribbon's width is its weight, the mean of the heads, times the length of what attention adds here; the order of a pane's numbers is fixed, those that move together lie together. At the far right: what the stream would say if it ended there. Point at a pane to unroll it, choose one of its numbers to open it; choose a part at the left to go in.")}>
         <div class="line">
           {!narrow.value && (
             <div class="flow-names" style={{ height: `${places.bottom}px`, width: `${gutter.value}px` }}>
@@ -105,12 +106,12 @@ export function Overview() {
           <div class="line-mark">
             <Flow label={t("The stream of {token} from the embedding to the prediction", { token: visible(tokens.value[at]) })} tokens={tokens.value} columns={columns.value} chosen={at} rows={rows} parts={made} start={start}
               order={order} lane={lane.value} margin={margin.value} picked={{ row: last, column: at }} onPoint={(spot) => { if (spot) setPointed(spot); }} onPick={({ column }) => (chosen.value = column)}
-              say={({ row: line, column }) => t("{token} after {place}: says {said}, {probability}", { token: visible(tokens.value[column]), place: placeName(about.stream[line]), said: visible(about.tokens[read[line].ids[column]]), probability: number(read[line].shares[column]) })} />
+              say={({ row: line, column }) => t(read[line].ids[column] < 0 ? N("{token} after {place}") : N("{token} after {place}: says {said}, {probability}"), { token: visible(tokens.value[column]), place: placeName(about.stream[line]), said: visible(about.tokens[read[line].ids[column]] ?? ""), probability: number(read[line].shares[column]) })} />
           </div>
         </div>
         <Line name={<>{t("pane of {token}, token {place}", { token: visible(tokens.value[spot.column]), place: spot.column + 1 })}<br /><small>{placeName(name)}</small></>}>
           <Unrolled label={t("The numbers of one pane")} values={vector} token={tokens.value[spot.column]} width={columns.value.edges[ids.length]} order={order} number={number}
-            name={(dimension) => t("dimension {number}", { number: dimension })} />
+            name={(dimension) => t("dimension {number}", { number: dimension })} onPick={({ column }) => show(name, [0, spot.column, order[column]])} />
         </Line>
       </Figure>
       {narrow.value && <p class="switches">{about.contributions.map((part) => <label key={part}>{contributionName(part)} <Switch part={part} /></label>)}</p>}

@@ -2,13 +2,14 @@
 
 import { signal, useSignalEffect } from "@preact/signals";
 import { useMemo } from "preact/hooks";
-import { mean, surprisals, surprise } from "../compute/readings";
+import { mean, surprisals } from "../compute/readings";
 import { Hanging } from "../marks/bars";
 import { visible } from "../marks/colour";
 import { Panes } from "../marks/panes";
 import { CountsData, Ngrams } from "../ngrams";
 import { marked } from "../numbers/opened";
 import { chosen, cropped, encoded, ids, position, shown, source, text } from "../state";
+import { ratings } from "../wanted";
 import { language, number, plural, rich, t } from "../words";
 import { Figure, Line } from "./Figure";
 import { columns, narrow, tokens } from "./layout";
@@ -75,8 +76,8 @@ const ordinal = (rank: number): string => (language.value === "pt" ? `${rank}º`
 export function Surprise() {
   useCounts();
   const { ids, values, compared } = shown.value!;
-  const own = useMemo(() => surprise(values.logits, ids), [values, ids]);
-  const before = useMemo(() => compared && surprise(compared.logits, ids).losses, [compared, ids]);
+  const own = useMemo(() => ratings(values, ids), [values, ids]);
+  const before = useMemo(() => compared && ratings(compared, ids).losses, [compared, ids]);
   const counted = useMemo(() => counts.value && surprisals(counts.value.probabilities(ids)), [counts.value, ids]);
   const lines = before ?? counted ?? undefined;
   const notes = useMemo(() => narrow.value ? [] : [

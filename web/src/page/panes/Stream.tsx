@@ -2,14 +2,15 @@
 
 import { signal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
-import { LENS } from "../carried";
-import { attribution, lengthAt, readOff } from "../compute/readings";
+import { attribution, lengthAt } from "../compute/readings";
 import { visible } from "../marks/colour";
 import { Lens } from "../marks/lens";
 import { Walk } from "../marks/walk";
-import { largest, row } from "../rows";
+import { largest } from "../rows";
+import { LENS } from "../source";
 import { chosen, position, shown, source } from "../state";
-import { language, number, plural, rich, t } from "../words";
+import { rowOf, saidBy } from "../wanted";
+import { N, language, number, plural, rich, t } from "../words";
 import { Figure } from "./Figure";
 import { columns, gutter, margin, narrow, tokens, width } from "./layout";
 import { contributionName, explained, Live, placeName, quoted, Token, traced } from "./pieces";
@@ -25,30 +26,35 @@ export function Stream() {
   const { about } = source.value!;
   const { ids, values, compared } = shown.value!;
   const at = position.value;
-  const read = useMemo(() => about.stream.map((name) => readOff(values[LENS + name])), [values]);
-  const before = useMemo(() => compared && about.stream.map((name) => readOff(compared[LENS + name])), [compared]);
   const last = about.stream.length - 1;
-  const lengths = about.stream.map((name) => lengthAt(values[name], at));
+  // What the lens reads off the last stream are the logits.
+  const read = (name: string) => (name === about.stream[last] && !values[LENS + name] ? "logits" : name);
+  const lines = useMemo(() => about.stream.map((name) => saidBy(values, read(name), ids.length, at)), [values, at]);
+  const before = useMemo(() => compared && about.stream.map((name) => saidBy(compared, read(name), ids.length, at)), [compared, at]);
+  const isWhole = lines.every((line) => line.ids.every((id) => id >= 0));
+  const lengths = about.stream.map((name) => lengthAt(values, name, at));
   const rows = useMemo(() => about.stream.map((name, line) => ({
     name: placeName(name),
-    note: `${number(read[line].shares[at])}   ‖${number(lengths[line], 1)}‖`,
+    note: `${number(lines[line].shares[at])}   ‖${number(lengths[line], 1)}‖`,
     cells: ids.map((_, place) => ({
-      token: about.tokens[read[line].ids[place]], probability: read[line].shares[place], right: place + 1 < ids.length && read[line].ids[place] === ids[place + 1],
-      changed: before !== null && before[line].ids[place] !== read[line].ids[place],
+      token: about.tokens[lines[line].ids[place]] ?? "", probability: lines[line].shares[place] || 0, right: place + 1 < ids.length && lines[line].ids[place] === ids[place + 1],
+      changed: before !== null && before[line].ids[place] !== lines[line].ids[place],
     })),
-  })), [read, before, at, language.value]);
+  })), [lines, before, at, language.value]);
   const truth = useMemo(() => [...tokens.value.slice(1), ""], [tokens.value]);
-  const right = ids.slice(1).filter((id, place) => read[last].ids[place] === id).length;
-  const late = ids.slice(1).filter((id, place) => read[last].ids[place] === id && read.slice(0, -1).every((line) => line.ids[place] !== id)).length;
+  const right = ids.slice(1).filter((id, place) => lines[last].ids[place] === id).length;
+  const late = ids.slice(1).filter((id, place) => lines[last].ids[place] === id && lines.slice(0, -1).every((line) => line.ids[place] !== id)).length;
   return (
     <section aria-labelledby="stream">
       <div class="prose">
         <h2 id="stream">{t("When does it know?")}</h2>
         <p>
           {t("Read the stream off as a token after every half-layer, and watch it make up its mind. An outline means: right.")}{" "}
-          {ids.length > 1 && plural(ids.length - 1, "{right} of {n} token ends right, {late} only in the last half-layer.", "{right} of {n} tokens end right, {late} of them only in the last half-layer.", { right, late })}{" "}
+          {ids.length > 1 && (isWhole
+            ? plural(ids.length - 1, "{right} of {n} token ends right, {late} only in the last half-layer.", "{right} of {n} tokens end right, {late} of them only in the last half-layer.", { right, late })
+            : plural(ids.length - 1, "{right} of {n} token ends right.", "{right} of {n} tokens end right.", { right }))}{" "}
           {rich("After {token} it first says {first}, and ends with {end} {probability}.", {
-            token: <Token id={ids[at]} />, first: <Token id={read[0].ids[at]} />, end: <Token id={read[last].ids[at]} />, probability: <Live value={read[last].shares[at]} token={about.tokens[read[last].ids[at]]} />,
+            token: <Token id={ids[at]} />, first: <Token id={lines[0].ids[at]} />, end: <Token id={lines[last].ids[at]} />, probability: <Live value={lines[last].shares[at]} token={about.tokens[lines[last].ids[at]]} />,
           })}
         </p>
       </div>
@@ -57,7 +63,7 @@ export function Stream() {
         <div class="in-gutter">
           <Lens label={t("What the stream says after every half-layer, read by the model's own head.")} rows={rows} columns={columns.value} truth={truth} chosen={at} gutter={gutter.value} margin={narrow.value ? 0 : margin.value + 34} after={t("what came next")}
             tall={narrow.value ? 26 : 30} picked={{ row: last, column: at }} onPick={({ column }) => (chosen.value = column)}
-            say={(line, column) => t("{place}, after {token}: {said} with {probability}", { place: placeName(about.stream[line]), token: visible(tokens.value[column]), said: visible(about.tokens[read[line].ids[column]]), probability: number(read[line].shares[column]) })} />
+            say={(line, column) => t(lines[line].ids[column] < 0 ? N("{place}, after {token}") : N("{place}, after {token}: {said} with {probability}"), { place: placeName(about.stream[line]), token: visible(tokens.value[column]), said: visible(about.tokens[lines[line].ids[column]] ?? ""), probability: number(lines[line].shares[column]) })} />
         </div>
       </Figure>
       <Rather />
@@ -69,7 +75,7 @@ function Rather() {
   const { about } = source.value!;
   const { values, compared } = shown.value!;
   const at = position.value;
-  const logits = row(values.logits, 0, at);
+  const logits = rowOf(values, "logits", at);
   const offered = largest(logits, OFFERED);
   const known = (id: number) => id >= 0 && id < about.vocabulary;
   const one = known(rivals.value[0]) ? rivals.value[0] : offered[0];

@@ -1,0 +1,74 @@
+// What the page asks its source for: every value of a sentence where these are few; where they are many, what the panes
+// show. Numbers that nobody has asked for yet are not there, so panes read them with these functions.
+
+import { Cells, readOff, surprise, Surprise } from "./compute/readings";
+import { row } from "./rows";
+import { About, LENS, RATED, READ, Tensor, Values, atPosition } from "./source";
+
+/** The logits of the lens, and all other numbers of a sentence, up to which everything is asked for. */
+const [MOST_READ, MOST_NUMBERS] = [2 ** 20, 2 ** 22];
+const MOST_PARAMETERS = 2e7;
+const STEPS = ["scores", "scaled", "masked"];
+
+const lensOf = (about: About, time: number): number => (about.stream.length + about.contributions.length) * time * about.vocabulary;
+/** About how many numbers all named values have: four maps of each head, and fourteen vectors of each token. */
+const numbersOf = (about: About, time: number): number => about.layers * time * (4 * about.heads * time + 14 * about.d_model);
+
+/** Whether the arithmetic of the model is read only when a cell is opened: in a large model that takes seconds. */
+export const isSlow = (about: About): boolean => about.parameters > MOST_PARAMETERS;
+/** Whether the lens reads one position; the others come when nobody types. */
+export const isNarrow = (about: About, time: number): boolean => lensOf(about, time) > MOST_READ;
+/** Whether the page asks for what it shows only, so that another position or block is another question. */
+export const isLarge = (about: About, time: number): boolean => isNarrow(about, time) || numbersOf(about, time) > MOST_NUMBERS;
+
+/** The names that the panes show, with this token and block chosen. */
+export function wanted(about: About, time: number, at: number, block: number): string[] {
+  const read = [...about.stream, ...about.contributions].map((name) => LENS + name);
+  if (!isLarge(about, time)) return [...about.names, ...read];
+  const own = `blocks.${block}.attn.`;
+  const maps = about.names.filter((name) => name.endsWith(".attn.weights") || STEPS.some((step) => name === own + step));
+  return [
+    ...about.stream,
+    ...about.contributions.map((name) => atPosition(name, at)),
+    ...maps,
+    ...(isNarrow(about, time) ? read.map((name) => atPosition(name, at)) : read),
+    atPosition("logits", at),
+    `${READ}logits`,
+    RATED,
+  ];
+}
+
+/** The names that are asked for when nobody types: what the lens reads at the other positions. */
+export const later = (about: About, time: number): string[] => (isNarrow(about, time) ? about.stream.map((name) => READ + name) : []);
+
+/** The row of a value at a position: logits, a vector of the stream. */
+export function rowOf(values: Values, name: string, position: number): Float32Array | Float64Array {
+  const alone = values[atPosition(name, position)];
+  return alone ? alone.data : row(values[name], 0, position);
+}
+
+/** What was read off, for the panes that show the same. */
+const known = new WeakMap<Tensor, ReturnType<typeof readOff>>();
+
+/** At each position the most probable token of a stream's logits, or of `logits`; −1 where nobody has asked. */
+export function saidBy(values: Values, name: string, time: number, position: number): { ids: Int32Array; shares: Float64Array } {
+  const logits = name === "logits" ? name : LENS + name;
+  if (values[logits]) return readOff(values[logits]);
+  const [ids, shares] = [new Int32Array(time).fill(-1), new Float64Array(time).fill(NaN)];
+  const pairs: Cells | undefined = values[READ + name]?.data;
+  for (let place = 0; pairs && place < time; place++) [ids[place], shares[place]] = [pairs[2 * place], pairs[2 * place + 1]];
+  const alone = values[atPosition(logits, position)];
+  if (alone) {
+    const here = known.get(alone) ?? readOff(alone);
+    known.set(alone, here);
+    [ids[position], shares[position]] = [here.ids[0], here.shares[0]];
+  }
+  return { ids, shares };
+}
+
+/** How the model rated each token. */
+export function ratings(values: Values, ids: readonly number[]): Surprise {
+  if (values.logits) return surprise(values.logits, ids);
+  const { data } = values[RATED];
+  return { losses: Float64Array.from(ids, (_, place) => data[2 * place]), ranks: Int32Array.from(ids, (_, place) => data[2 * place + 1]) };
+}
