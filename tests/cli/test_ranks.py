@@ -90,25 +90,6 @@ def test_what_cannot_be_shared_is_one_line(config: Path) -> None:
     assert not config.with_name("out").exists()
 
 
-@pytest.mark.skipif(not FULL, reason="in make test-full: five processes that load PyTorch")
-def test_torchrun_starts_again_after_a_kill(config: Path) -> None:
-    """A rank that is killed ends all; torchrun's restart goes on from what is saved."""
-    out = config.with_name("out")
-    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "3", "--master-port", "0"]
-    command = [sys.executable, *launcher, "-m", "vitral", "train", str(config), "--out", str(out)]
-    environment = {**os.environ, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
-    ) as ranks:
-        assert ranks.stdout is not None
-        next(line for line in ranks.stdout if re.match(r"step 1/", line))
-        children = Path(f"/proc/{ranks.pid}/task/{ranks.pid}/children").read_text(encoding="ascii").split()
-        os.kill(int(children[-1]), signal.SIGKILL)
-        ranks.stdout.read()
-        assert ranks.wait() == 0
-    assert last_bytes(RunFolder.open(out)) == straight(config)
-
-
 def test_one_rank_loads_nothing_of_several(config: Path) -> None:
     code = (
         "import sys; from vitral.cli import run; "
