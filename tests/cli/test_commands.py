@@ -81,9 +81,9 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "demo": "--out --set",
         "corpus": "--tokenizer --split --special --context --minutes --encoding --field --glob --out --format",
         "train": "--corpus --encoding --field --glob --out --init-from --special --replace --tokenizer --context --set "
-        "--seed --device --dtype --plan --minutes --threads --tensorboard",
-        "resume": "--corpus --strict --changed-parts",
-        "continue": "--minutes --steps --out --corpus --threads",
+        "--seed --device --dtype --plan --minutes --threads --ranks --tensorboard",
+        "resume": "--corpus --ranks --strict --changed-parts",
+        "continue": "--minutes --steps --out --corpus --threads --ranks",
         "count": "--corpus --vocabulary --tokenizer --context --minutes --encoding --field --glob --set --format",
         "forecast": "--gpus --kind --price --measure --corpus --vocabulary --tokenizer --set --format",
         "evaluate": "--text --replace --corpus --checkpoint --device --dtype --copying --format",
@@ -99,7 +99,7 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "check": "--fix --out --format",
         "study": "--budget --base --corpus --out --seeds --threads --set --format",
         "bundle": "--out --checkpoint --corpus --ablations --format",
-        "open": "--checkpoint --port --no-browser",
+        "open": "--checkpoint --corpus --port --no-browser",
         "list": "--sort --text --out --format",
         "compare": "--prompt --seed --max-tokens --losses --corpus --out --format",
         "doctor": "--repair --format",
@@ -330,7 +330,8 @@ def test_everything_with_a_name_is_listed(vitral, monkeypatch: pytest.MonkeyPatc
     assert all(name in shown for entries in names.values() for name in entries)
     assert json.loads(vitral("list", "texts", "--format", "json").out) == {"texts": listed["texts"]}
     assert vitral("list", "examples").out in shown
-    assert all(name in vitral("list", "studies").out for name in names["studies"])
+    studies = vitral("list", "studies").out
+    assert all(name in studies for name in names["studies"])
 
 
 def test_runs_are_listed_in_every_form(vitral, trained: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import sys
 import traceback
 from typing import TextIO
 
-from vitral.core.errors import reason
+from vitral.core.errors import printable, reason
 from vitral.core.language import _
 
 LONGEST = 300
@@ -16,8 +16,7 @@ NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 
 def complain(message: str, file: TextIO | None = None) -> None:
     """Print one line on stderr (or on the stream given), control characters written out."""
-    line = " ".join(message.split())
-    print(f"vitral: {''.join(c if c.isprintable() else repr(c)[1:-1] for c in line)}", file=file or sys.stderr)
+    print(f"vitral: {printable(' '.join(message.split()))}", file=file or sys.stderr)
 
 
 def show_traceback(error: BaseException) -> None:

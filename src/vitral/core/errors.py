@@ -17,6 +17,13 @@ _NOT_THE_CALLERS = tuple(
 )
 
 
+def printable(text: str) -> str:
+    """The text with every character that steers a terminal or ends a line written out."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
 class VitralError(Exception):
     """Base class of errors for users: one line that says what is wrong, where, and what to do."""
 
@@ -28,9 +35,7 @@ class VitralError(Exception):
 
     def __str__(self) -> str:
         """The message on one line, without what steers a terminal."""
-        text = super().__str__()
-        if not text.isprintable():
-            text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+        text = printable(super().__str__())
         return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
 
     def _render_traceback_(self) -> list[str]:

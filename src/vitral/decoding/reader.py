@@ -49,6 +49,7 @@ class Way(NamedTuple):
     found: str
 
 
+@checked(first=True)
 def way_of(model: Transformer, *, use_cache: bool = True) -> Way:
     """How a `Reader` of this model computes here and now."""
     if not use_cache:

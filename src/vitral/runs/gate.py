@@ -21,7 +21,7 @@ from typing import Any
 
 from vitral.core.checked import checked
 from vitral.core.config import differences
-from vitral.core.errors import UsageError
+from vitral.core.errors import UsageError, printable
 from vitral.core.files import sha256
 from vitral.core.language import _
 from vitral.data.tokenizers import Tokenizer, tokenizer_from_plain
@@ -184,7 +184,7 @@ def enter(path: Path, warn: Warn) -> SealedRun:
     else:
         run = _of_seal(folder, Identity.parse(identity_in(newest.state), f"{path}: step {newest.step}"), newest)
     for line in (*damaged, *run.complaints, *run.notes):
-        warn(line)
+        warn(printable(line))
     return run
 
 
@@ -279,7 +279,7 @@ def _changes(sealed: RunConfig, written: RunConfig) -> tuple[str, ...]:
 
 def _shown(value: Any) -> str:
     text = _("unset") if value is None else str(value)[:60]
-    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+    return printable(text)
 
 
 def _birth_complaints(folder: RunFolder, identity: Identity) -> list[str]:
