@@ -27,7 +27,7 @@ SHARED_FROM = 2**26
 
 
 LARGE = 2**25
-"""Weights of a model above which several threads of PyTorch are taken to read them faster than the one of a row here."""
+"""Weights of a model above which several threads of PyTorch are taken to be faster than the one of a row here."""
 
 
 class Choice(NamedTuple):
