@@ -7,16 +7,18 @@ from typing import Any
 
 import pytest
 import torch
-from browser import as_tensor, in_node, needs_web, plain
+from browser import as_tensor, in_node, needs_node, needs_web, plain
+from pages import content_of, in_page
 from symbols import symbolic_lengths
 from variants import TEXT, TOKENIZER, made
 
-from vitral.core.edits import Edit, edits_of
+from vitral.core.edits import Edit, edits_of, existing
 from vitral.core.errors import UsageError
 from vitral.inspection import edited_trace
 from vitral.inspection.edits import heads_by_name
 from vitral.interop.targets.graph import graph_of_model
 from vitral.model import Transformer
+from vitral.page.document import parts_of
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -80,6 +82,50 @@ def test_random_edits_do_in_the_browser_what_they_do_in_python(variant: str) -> 
             torch.testing.assert_close(
                 made_there, value.double(), rtol=1e-4, atol=1e-5, equal_nan=True, msg=f"{name} {edits}"
             )
+
+
+NEXT = """
+const [{ parts, ids, edits, numbers }] = given;
+const page = await open(parts);
+const sampling = { temperature: 1, top_k: null, top_p: null, min_p: null };
+const made = [page.computed(ids, ["logits"], edits).logits.data].map((each) => Array.from(each));
+for await (const { id, logits } of page.next(ids, { sampling, numbers, prompt: ids.length, edits })) made.push([id, ...logits]);
+return made;
+"""
+
+
+@needs_node
+@pytest.mark.parametrize("variant", ["pre", "lstm", "bidirectional"])
+def test_patches_count_while_a_page_generates_as_in_python(variant: str) -> None:
+    """Against PyTorch's own trace of every window, past the other sentences and past the context."""
+    model = made(variant)
+    parts = parts_of(content_of(model, TOKENIZER, TEXT))
+    at = "recurrence.out" if model.config.recurrence is not None else "attn.z"
+    edits = [
+        {"at": f"blocks.0.{at}", "positions": "all", "do": "patch", "from": TEXT[::-1]},
+        {"at": "blocks.1.resid_post", "positions": [1], "do": "patch", "from": "ca b"},
+    ]
+    if at == "attn.z":
+        edits.append({"at": "blocks.1.attn.weights", "positions": "all", "do": "patch", "from": TEXT[1:] + TEXT[:1]})
+    ids = TOKENIZER.encode(TEXT).tolist()
+    numbers = [0.5, 0.05, 0.95, 0.3, 0.7, 0.2, 0.6]
+    first, *rest = in_page(NEXT, [{"parts": parts, "ids": ids, "edits": edits, "numbers": numbers}])
+
+    def encode(text: str) -> torch.Tensor:
+        return torch.from_numpy(TOKENIZER.encode(text))[None]
+
+    whole = edited_trace(model, torch.tensor([ids]), ["logits"], edits_of(edits), encode)["logits"]
+    torch.testing.assert_close(torch.tensor(first), whole.flatten(), rtol=1e-4, atol=1e-4)
+    begin, lengths = 0, {each["from"]: len(each["from"]) for each in edits}
+    for token, *logits in rest:
+        if len(ids) - begin > model.config.context_length:
+            begin = len(ids) - model.config.context_length // 2
+        window = torch.tensor([ids[begin:]])
+        here = existing(edits_of(edits), window.shape[1], lengths)
+        wanted = edited_trace(model, window, ["logits"], here, encode)["logits"][0, -1]
+        torch.testing.assert_close(torch.tensor(logits), wanted, rtol=1e-4, atol=1e-4)
+        ids.append(token)
+    assert begin > 0
 
 
 WORDS = [

@@ -239,9 +239,21 @@ def frames(body: bytes, vocabulary: int) -> list[tuple[int, torch.Tensor]]:
     ]
 
 
+PATCHES = [
+    {"at": "blocks.0.resid_post", "do": "patch", "from": TEXT[::-1]},
+    {"at": "blocks.1.attn.weights", "do": "patch", "from": TEXT[1:] + TEXT[0]},
+    {"at": "blocks.1.mlp.out", "do": "patch", "from": "abc", "positions": [1, 2, 5]},
+]
+
+
 @pytest.mark.parametrize(
     "edits",
-    [[], [{"at": "blocks.1.mlp.out", "do": "zero"}], [{"at": "embed", "do": "zero", "positions": [5, 99]}]],
+    [
+        [],
+        [{"at": "blocks.1.mlp.out", "do": "zero"}],
+        [{"at": "embed", "do": "zero", "positions": [5, 99]}],
+        PATCHES,
+    ],
 )
 def test_drawn_tokens_are_those_of_the_library_past_the_context_too(edits: list, run: Path, page: TestClient) -> None:
     loaded = vitral.load(run)
@@ -254,7 +266,7 @@ def test_drawn_tokens_are_those_of_the_library_past_the_context_too(edits: list,
     for (token, logits), number in zip(found, numbers, strict=True):
         if len(ids) - begin > context:
             begin = len(ids) - context // 2
-        here = existing(edits_of(edits), len(ids) - begin)
+        here = existing(edits_of(edits), len(ids) - begin, {each["from"]: len(each["from"]) for each in edits if "from" in each})
         wanted = loaded.trace(TOKENIZER.decode(ids[begin:]), ["logits"], edits=here)["logits"][:, -1]
         torch.testing.assert_close(logits, wanted[0], rtol=1e-4, atol=1e-5)
         likely = distribution(logits[None], Sampling(temperature=0.8, top_k=5), forbidden=TOKENIZER.specials)
@@ -325,6 +337,9 @@ BROKEN: list[tuple[str, Any, int]] = [
     ("/next", {"ids": [1], "numbers": [0.5], "sampling": {"top_k": 99}}, 422),
     ("/next", {"ids": [1], "numbers": [0.5], "sampling": {"temperature": -1}}, 422),
     ("/next", {"ids": [1], "numbers": [0.5], "edits": [{"at": "embed", "do": "zero", "heads": [3]}]}, 422),
+    ("/next", {"ids": [1], "numbers": [0.5], "edits": [{"at": "embed", "do": "patch", "from": ""}]}, 422),
+    ("/next", {"ids": [1], "numbers": [0.5], "edits": [{"at": "embed", "do": "patch", "from": "é"}]}, 422),
+    ("/next", {"ids": [1], "numbers": [0.5], "edits": [{"at": "embed", "do": "patch", "from": "a" * 99}]}, 422),
     ("/about", {"run": -1}, 422),
     ("/about", {"run": True}, 422),
     ("/numbers", {}, 422),

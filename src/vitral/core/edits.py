@@ -195,23 +195,40 @@ def require_fitting(edits: Sequence[Edit], heads: Mapping[str, int], time: int, 
             )
 
 
-def existing(edits: Sequence[Edit], time: int) -> tuple[Edit, ...]:
+def existing(edits: Sequence[Edit], time: int, lengths: Mapping[str, int] | None = None) -> tuple[Edit, ...]:
     """The edits of a sentence that still grows: positions that do not exist yet are left out until they do.
+
+    A patch counts where both sentences have a position; one between positions, such as `attn.weights`, only while the
+    sentences are equally long.
 
     Args:
         edits: the edits.
         time: positions of the sentence so far.
+        lengths: of the other sentences of patches, by their text.
 
     >>> existing(edits_of([{"at": "embed", "do": "zero", "positions": [1, 7]}]), 5)[0].positions
     (1,)
+    >>> existing(edits_of([{"at": "embed", "do": "patch", "from": "ab"}]), 5, {"ab": 2})[0].positions
+    (0, 1)
     """
     made: list[Edit] = []
     for edit in edits:
-        if edit.positions == "all":
+        other = (lengths or {}).get(edit.other or "") or time
+        if other != time and _is_between(edit):
+            continue
+        if edit.positions == "all" and other == time:
             made.append(edit)
-        elif here := tuple(each for each in edit.positions if each < time):
+            continue
+        both = range(min(time, other))
+        chosen = both if edit.positions == "all" else edit.positions
+        if here := tuple(each for each in chosen if each in both):
             made.append(edit.model_copy(update={"positions": here}))
     return tuple(made)
+
+
+def _is_between(edit: Edit) -> bool:
+    """Whether the last axis of what it changes is positions too."""
+    return edit.at.endswith(tuple(f".attn.{step}" for step in BETWEEN_POSITIONS))
 
 
 def require_as_long(edit: Edit, time: int, other: int, where: str) -> None:
@@ -229,7 +246,7 @@ def require_as_long(edit: Edit, time: int, other: int, where: str) -> None:
     Raises:
         UsageError: it is too short, or of another length.
     """
-    both = edit.positions == "all" or edit.at.endswith(tuple(f".attn.{step}" for step in BETWEEN_POSITIONS))
+    both = edit.positions == "all" or _is_between(edit)
     if both and other != time:
         raise UsageError(
             "{where}: the other sentence has {other} tokens, this one has {time}; {name} needs as many here",

@@ -4,7 +4,7 @@ import { Program, ModelGraph } from "./compute/program";
 import { StepGraph, Steps } from "./compute/cached";
 import { Drawn, generated } from "./decoding/generation";
 import { bytesOf, sha256 } from "./bytes";
-import { editing } from "./edits";
+import { Others, editing } from "./edits";
 import type { Anatomy } from "./numbers/opening";
 import { readOff, surprise } from "./compute/readings";
 import { About, Draws, Edit, Encoded, LENS, RATED, READ, Source, Values, placed } from "./source";
@@ -104,6 +104,7 @@ export class Carried implements Source {
   private readonly lens: Program;
   private readonly tokens: Tokens;
   private readonly steps: Steps;
+  private patches?: { key: string; others: Others };
 
   private constructor(parts: Parts) {
     this.about = parsed<About>(parts, "about");
@@ -112,7 +113,7 @@ export class Carried implements Source {
     this.weights = Object.fromEntries(graphs.constants.map((each) => [each.name, stored(bytes, each)]));
     this.model = new Program(graphs.model, this.weights);
     this.lens = new Program(graphs.lens, this.weights);
-    this.steps = new Steps(this.model, graphs.step, this.weights, this.about.context);
+    this.steps = new Steps(this.model, graphs.step, this.weights, this.about.context, (edits) => this.others(edits));
     this.tokens = tokenizerOf(this.about);
   }
 
@@ -177,16 +178,20 @@ export class Carried implements Source {
     return whole.startsWith(LENS) ? logits : pairs(readOff(logits).ids, readOff(logits).shares);
   }
 
-  /** What patches take: the same activations of their other sentences, unedited. */
-  private others(edits: readonly Edit[]): (edit: Edit) => Tensor | undefined {
+  /** What patches take: the same activations of their other sentences, unedited; the last are kept, for every token asks. */
+  private others(edits: readonly Edit[]): Others {
+    const key = JSON.stringify(edits);
+    if (this.patches?.key === key) return this.patches.others;
     const made = new Map<string, Values>();
     for (const { from } of edits) {
-      if (from === undefined || made.has(from)) continue;
+      if (from == null || made.has(from)) continue;
       const { ids, unseen } = this.encode(from);
       if (unseen.length || !ids.length || ids.length > this.about.context) continue;
       made.set(from, this.computed(ids, edits.filter((each) => each.from === from).map(({ at }) => at), []));
     }
-    return ({ from, at }) => made.get(from ?? "")?.[at] as Tensor | undefined;
+    const others: Others = ({ from, at }) => made.get(from ?? "")?.[at] as Tensor | undefined;
+    this.patches = { key, others };
+    return others;
   }
 }
 

@@ -1,12 +1,16 @@
 // Edits of named activations: the JSON of vitral.core.edits as functions of tensors, for graph.ts and for any source.
 
 import type { Edit } from "./source";
+import { t } from "./words";
 
 /** [batch, time, width], or [batch, heads, time, width]; -inf is a key that the mask forbids. */
 export interface Cells {
   readonly shape: readonly number[];
   readonly data: Float32Array | Float64Array;
 }
+
+/** The activation of a patch's other sentence. */
+export type Others = (edit: Edit) => Cells | undefined;
 
 /** The key that a kind of edit needs; no other kind takes it. */
 const NEEDS: Record<Edit["do"], "factor" | "value" | "from" | null> = {
@@ -50,16 +54,26 @@ export function fits(edit: Edit, shape: readonly number[]): boolean {
   return below(edit.heads, heads) && below(edit.positions, time);
 }
 
-/** The edits of a sentence that still grows: positions that do not exist yet are left out until they do. */
-export function existing(edits: readonly Edit[], time: number): Edit[] {
-  const here = edits.map((each) => (each.positions === "all" ? each : { ...each, positions: each.positions.filter((place) => place < time) }));
-  return here.filter(({ positions }) => positions.length > 0);
+/**
+ * The edits of a sentence that still grows: positions that do not exist yet are left out until they do. A patch counts where
+ * both sentences have a position; a patch of a map of attention only while they are equally long.
+ */
+export function existing(edits: readonly Edit[], time: number, others?: Others): Edit[] {
+  return edits.flatMap((each) => {
+    const theirs = (each.do === "patch" && others?.(each)?.shape.slice(-2)[0]) || time;
+    if (theirs !== time && /\.(scores|scaled|masked|weights)$/.test(each.at)) return [];
+    if (each.positions === "all" && theirs === time) return [each];
+    const both = Math.min(time, theirs);
+    const chosen = each.positions === "all" ? Array.from({ length: both }, (_, place) => place) : each.positions;
+    const positions = chosen.filter((place) => place < both);
+    return positions.length ? [{ ...each, positions }] : [];
+  });
 }
 
 /** An activation after one edit; `other` is the other sentence's activation of a patch. */
 export function edited<T extends Cells>(value: T, edit: Edit, other?: Cells): T {
   const { shape } = value;
-  if (!fits(edit, shape)) throw new Error(`${edit.at} has no such head or position`);
+  if (!fits(edit, shape)) throw new Error(t("{name} has no such head or position", { name: edit.at }));
   const [time, width] = shape.slice(-2);
   const heads = shape.length === 4 ? shape[1] : 1;
   const data = value.data.slice();
@@ -105,11 +119,9 @@ function replacement(
         return () => mean;
       };
     case "patch": {
-      if (!other) throw new Error(`the other sentence lacks ${edit.at}`);
-      const [theirs, wide] = other.shape.slice(-2);
+      const [theirs, wide] = other?.shape.slice(-2) ?? [];
       const enough = Array.isArray(edit.positions) ? edit.positions.every((each) => each < theirs) : theirs === time;
-      if (wide !== width || !enough)
-        throw new Error(`the other sentence does not fit at ${edit.at}`);
+      if (!other || wide !== width || !enough) throw new Error(t("{name} cannot be patched: the other sentence is of another length, or has no tokens", { name: edit.at }));
       const rows = other.data.length / (theirs * wide);
       return (row, column) => (_, position) => other.data[((row % rows) * theirs + position) * wide + column];
     }
@@ -118,7 +130,7 @@ function replacement(
 
 /** The edits as one function for each activation, in their order; `others` gives the other sentence's values. */
 export function editing<T extends Cells>(
-  edits: readonly Edit[], others?: (edit: Edit) => Cells | undefined,
+  edits: readonly Edit[], others?: Others,
 ): Record<string, (value: T) => T> {
   const made: Record<string, (value: T) => T> = {};
   for (const edit of edits) {

@@ -278,7 +278,10 @@ class Opened:
         sampling = Sampling.parse(settings, "next: sampling")
         start = _start_after(min(asked.prompt or len(ids), len(ids)), len(ids), model.config.context_length)
         edits = self._edits(asked.edits)
-        reader = Edited(model, ids[start:], self._tap, edits) if edits else Reader(model, self._tensor(ids[start:]))
+        lengths = {edit.other: len(self._encoded(edit.other)) for edit in edits if edit.other is not None}
+        reader: Edited | Reader = Reader(model, self._tensor(ids[start:]))
+        if edits:
+            reader = Edited(model, ids[start:], self._tap, lambda time: existing(edits, time, lengths))
         for number in asked.numbers:
             logits = reader.logits()
             history = torch.tensor([ids])
@@ -298,7 +301,7 @@ class Opened:
         if (asked.ids is None) == (asked.text is None):
             raise UsageError("give either ids or text")
         ids = (
-            list(asked.ids) if asked.ids is not None else [int(i) for i in self.run.tokenizer.encode(asked.text or "")]
+            list(asked.ids) if asked.ids is not None else self._encoded(asked.text or "")
         )
         model = self.run.model
         most = MOST_DRAWN if cropped else model.config.context_length
@@ -315,6 +318,9 @@ class Opened:
             )
         return ids
 
+    def _encoded(self, text: str) -> list[int]:
+        return [int(each) for each in self.run.tokenizer.encode(text)]
+
     def _tensor(self, ids: Sequence[int]) -> Tensor:
         return torch.tensor([list(ids)], device=self.run.model.token_embedding.weight.device)
 
@@ -325,9 +331,7 @@ class Opened:
         edits = self._edits(plain)
         if not edits:
             return None
-        return editing_tap(
-            model, time, edits, lambda text: self._tensor([int(i) for i in self.run.tokenizer.encode(text)])
-        )
+        return editing_tap(model, time, edits, lambda text: self._tensor(self._encoded(text)))
 
     def _values(self, model: Transformer, asked: Sentence, ids: Sequence[int], names: set[str]) -> dict[str, Tensor]:
         """Activations of a sentence; those of the last ones are kept, since a page asks for more as it needs it."""
@@ -436,14 +440,16 @@ class Edited:
     An edit of a position counts from when the window has it.
     """
 
-    def __init__(self, model: Transformer, ids: Sequence[int], tap: Callable[..., Any], edits: Sequence[Edit]) -> None:
-        """Start with these tokens."""
+    def __init__(
+        self, model: Transformer, ids: Sequence[int], tap: Callable[..., Any], edits: Callable[[int], Sequence[Edit]]
+    ) -> None:
+        """Start with these tokens; `edits` gives those of a window of so many."""
         self.model, self.window, self.tap, self.edits = model, list(ids), tap, edits
 
     def logits(self) -> Tensor:
         """The logits of the next token, [1, vocab]."""
         tokens = torch.tensor([self.window], device=self.model.token_embedding.weight.device)
-        tap = self.tap(self.model, existing(self.edits, len(self.window)), len(self.window))
+        tap = self.tap(self.model, self.edits(len(self.window)), len(self.window))
         return self.model.trace(tokens, ["logits"], tap=tap)["logits"][:, -1]
 
     def append(self, tokens: Tensor) -> None:

@@ -4,7 +4,7 @@
 import type { Tensors } from "../../graph";
 import { Tensor, tensor } from "../../tensors";
 import { windowStart } from "../decoding/generation";
-import { editing, existing } from "../edits";
+import { Others, editing, existing } from "../edits";
 import type { Edit } from "../source";
 import { ModelGraph, Program } from "./program";
 
@@ -38,6 +38,7 @@ export class Steps {
     private readonly graph: StepGraph | null,
     weights: Tensors,
     readonly context: number,
+    private readonly others?: (edits: readonly Edit[]) => Others,
   ) {
     this.step = graph && new Program(graph, weights);
     this.before = (graph?.inputs ?? []).filter((name) => name !== TOKENS && name !== LENGTH);
@@ -74,7 +75,8 @@ export class Steps {
     const keeps = graph && ids.length >= graph.least && edits.every((each) => BY_CELL.includes(each.do));
     if (keeps && this.before[0]?.startsWith("past_state")) return this.stepwise(ids, edits);
     const names = keeps ? this.before.map(ofSentence) : [];
-    const made = this.whole.run({ [TOKENS]: ids32(ids) }, [LOGITS, ...names], editing(existing(edits, ids.length)));
+    const others = this.others?.(edits);
+    const made = this.whole.run({ [TOKENS]: ids32(ids) }, [LOGITS, ...names], editing(existing(edits, ids.length, others), others));
     const cache = keeps ? names.map((name) => made[name]) : null;
     const vocabulary = made[LOGITS].shape[2];
     return new Grown(this, ids, edits, made[LOGITS].data.slice(-vocabulary), cache);

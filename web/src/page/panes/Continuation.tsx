@@ -5,7 +5,7 @@ import { glass } from "../marks/theme";
 import { visible } from "../marks/colour";
 import { Hypothesis, ROOT, tokensOf } from "../decoding/beam";
 import { beams, branch, clear, fault, generate, grown, isRunning, isSearching, live, made, pause, search, wanted } from "../decoding/session";
-import { source } from "../state";
+import { edits, source } from "../state";
 import { number, plural, t } from "../words";
 import { gutter, width } from "./layout";
 
@@ -46,6 +46,7 @@ export function GoingOn() {
           </select>
         </label>
       </p>
+      {edits.value.some((each) => each.do === "patch") && <p class="remark">{t("A patch counts at the positions that both sentences have; tokens that are written behind them are computed without it.")}</p>}
       {fault.value && <p role="alert">{t("The numbers could not be computed: {reason}", { reason: fault.value })}</p>}
       {tokens.length > 0 && (
         <>
