@@ -195,6 +195,27 @@ def test_any_number_opens_down_to_a_parameter_and_its_python_line_gives_it(run: 
         page.wait_for_function("(shown) => document.querySelector('#opened .trail')?.textContent === shown", arg=shown)
 
 
+@pytest.mark.parametrize("cell", ["lens.blocks.0.resid_mid:0.1.4", "norm.blocks.0.resid_mid:0.1.4"])
+def test_a_cell_of_the_lens_opens_and_its_line_gives_the_number(cell: str, run: Path, port: int, windows) -> None:
+    with serving(port, run) as address:
+        page = windows()
+        page.goto(f"{address}&text={quote(TEXT[:3])}&o={cell}")
+        page.locator(f"#figure-numbers .receipt:has-text('final_norm')").first.wait_for()
+        page.locator("#opened .equation .cell").first.wait_for()
+        found = page.evaluate(OPENED)
+        value = eval(found["python"], {"run": vitral.load(run)})
+        assert found["value"] == pytest.approx(value.item(), rel=1e-5, abs=1e-5)
+        # From the picture: a cell of the chosen column opens, one of another column chooses it.
+        lens = page.get_by_role("grid", name=re.compile("^What the stream says"))
+        lens.focus()
+        for key in ("Control+Home", "Enter", "Enter"):
+            page.keyboard.press(key)
+        page.locator("#opened .trail, #opened .equation").first.wait_for()
+        page.wait_for_function("() => /run.trace.*embed.*clone/.test(document.querySelector('#figure-numbers .receipt').textContent)")
+        found = page.evaluate(OPENED)
+        assert found["value"] == pytest.approx(eval(found["python"], {"run": vitral.load(run)}).item(), rel=1e-5, abs=1e-5)
+
+
 @pytest.mark.parametrize("cell", ["logits:0.2.5", "blocks.1.mlp.out:0.1.3", "blocks.0.attn.z:0.1.2.0"])
 def test_the_printed_lines_give_the_number_that_is_shown(cell: str, run: Path, port: int, windows) -> None:
     name, _, index = cell.partition(":")

@@ -13,6 +13,7 @@ from vitral.core.errors import UsageError, VitralError
 from vitral.core.files import sha256
 from vitral.core.graphs import Length, Plain, graph_with_weights
 from vitral.core.language import language
+from vitral.core.taps import Tap
 from vitral.data import Tokenizer
 from vitral.inspection.lens import contribution_points, stream_points
 from vitral.interop.step_graph import step_graph
@@ -149,7 +150,7 @@ def graphs_of(model: Transformer) -> tuple[Plain, bytes]:
         raise UsageError(
             "bundle: the page cannot compute this model: {reason}; vitral open RUN shows it with a server", reason=error
         ) from None
-    lens, of_lens = _lens(model)
+    lens, of_lens = lens_graph(model)
     stored, weights = _laid_out(constants | of_lens | of_step)
     kept = ("inputs", "constants", "nodes", "outputs")
     return {
@@ -160,16 +161,21 @@ def graphs_of(model: Transformer) -> tuple[Plain, bytes]:
     }, weights
 
 
-def _lens(model: Transformer) -> tuple[Plain, dict[str, Tensor]]:
+def lens_graph(model: Transformer) -> tuple[Plain, dict[str, Tensor]]:
+    """The graph that reads vectors of the stream, `x`, as `logits`, with the final `norm` if there is one.
+
+    Returns:
+        The graph, and its constants by name: the model's, and numbers that the function holds itself as `lens.NAME`.
+    """
     context = model.config.context_length
     example = torch.zeros(1, max(min(2, context), context - 1), model.config.d_model)
     lengths = {LENS: {1: Length("time", context)}} if context > 1 else {}
-    graph, constants = graph_with_weights(
-        lambda inputs, tap: tap("logits", model.unembed(model.final_norm(inputs[LENS]))),
-        {LENS: example},
-        model,
-        lengths,
-    )
+
+    def read(inputs: Mapping[str, Tensor], tap: Tap) -> Tensor:
+        vectors = model.final_norm(inputs[LENS])
+        return tap("logits", model.unembed(tap("norm", vectors) if model.config.has_final_norm else vectors))
+
+    graph, constants = graph_with_weights(read, {LENS: example}, model, lengths)
     # A number that the function holds itself may have the same name in the model's graph.
     own = {name: f"lens.{name}" for name in constants if name.startswith("constants.")}
     for each in graph["constants"]:

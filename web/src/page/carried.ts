@@ -152,7 +152,7 @@ export class Carried implements Source {
   }
 
   async anatomy(): Promise<Anatomy> {
-    return { graph: this.model.graph, constants: this.weights };
+    return { graph: this.model.graph, lens: this.lens.graph, constants: this.weights };
   }
 
   async *next(ids: readonly number[], { sampling, numbers, prompt, edits }: Draws): AsyncGenerator<Drawn> {

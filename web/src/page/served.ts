@@ -209,14 +209,15 @@ export class Served implements Source {
   /** The model's graph without its numbers, which are fetched as cells are opened. */
   private async dissected(): Promise<Anatomy> {
     const { line, run } = this;
-    const graph = await line.ask("/anatomy", (answer) => answer.json() as Promise<ModelGraph>, { run });
-    const constants = Object.fromEntries(graph.constants.map(({ name, shape }) => [name, new Remote(shape)]));
+    const graph = await line.ask("/anatomy", (answer) => answer.json() as Promise<ModelGraph & { lens: ModelGraph }>, { run });
+    const { lens } = graph;
+    const constants = Object.fromEntries([...graph.constants, ...lens.constants].map(({ name, shape }) => [name, new Remote(shape)]));
     const bring = async (cells: Missing) => {
       if (!Object.keys(cells).length) return;
       const found = await line.ask("/numbers", async (answer) => tensorsOf(await answer.arrayBuffer()), { run, cells });
       for (const [name, places] of Object.entries(cells)) constants[name].learn(places, found[name].data);
     };
-    return { graph, constants, bring };
+    return { graph, lens, constants, bring };
   }
 
   async *next(ids: readonly number[], { sampling, numbers, prompt, edits }: Draws): AsyncGenerator<Drawn> {

@@ -23,7 +23,7 @@ from vitral.decoding.reader import Reader, window_start
 from vitral.inspection.edits import editing_tap
 from vitral.interop.targets.graph import graph_of_model
 from vitral.model import Transformer
-from vitral.page.content import about_run
+from vitral.page.content import about_run, lens_graph
 from vitral.page.of_text import of_text, opening_of_text
 from vitral.page.server.names import Name, read_off
 from vitral.page.tokens import encoded
@@ -376,7 +376,7 @@ class Anatomy:
     """A model's graph, and the numbers that it is computed from.
 
     Attributes:
-        graph: as plain data.
+        graph: as plain data; `lens` is that of the logit lens.
         constants: the numbers by name.
     """
 
@@ -416,9 +416,12 @@ def anatomy_of(model: Transformer) -> Anatomy:
     own = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
     try:
         graph, constants = graph_of_model(own)
+        lens, of_lens = lens_graph(own)
     except VitralError as error:
         raise UsageError("the arithmetic of this model cannot be read: {reason}", reason=error) from None
-    return Anatomy({key: graph[key] for key in ("inputs", "constants", "nodes", "outputs")}, constants)
+    kept = ("inputs", "constants", "nodes", "outputs")
+    plain = {key: graph[key] for key in kept} | {"lens": {key: lens[key] for key in kept}}
+    return Anatomy(plain, of_lens | constants)
 
 
 def written(values: Mapping[str, np.ndarray]) -> bytes:

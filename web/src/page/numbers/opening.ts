@@ -3,12 +3,14 @@
 import { Expression, Partly, Reader, inner, valueAt, worth } from "../../arithmetic";
 import { indexOf, placeOf, size, tensor } from "../../tensors";
 import type { ModelGraph } from "../compute/program";
-import type { Edit, Tensor, Values } from "../source";
+import { Edit, LENS, Tensor, Values, atPosition } from "../source";
 import { lazyValues } from "./shapes";
 
 /** What a source gives so that cells can be opened: the graph, and its constants by name. */
 export interface Anatomy {
   graph: ModelGraph;
+  /** A vector of the stream → `norm`, `logits`: what opens `lens.NAME` and `norm.NAME`. */
+  lens?: ModelGraph;
   constants: Readonly<Record<string, Tensor>>;
   /** Fetches numbers of constants that are not here yet: their places by name, null for all of them. */
   bring?(missing: Missing): Promise<void>;
@@ -42,6 +44,13 @@ export interface Needed {
 
 export type Cell = Extract<Expression, { kind: "cell" }>;
 export type Part = Extract<Expression, { kind: "part" }>;
+
+/** What the final norm makes of a stream, as the lens reads it. */
+export const NORM = "norm.";
+/** The stream that a name of the lens is read off. */
+export const streamOf = (name: string): string | undefined => /^(?:lens|norm)\.(.*)/.exec(name)?.[1];
+
+const NOTHING = new Float64Array();
 
 /** Numbers that are not here are asked for whole. */
 class NotHere extends Error {}
@@ -86,27 +95,55 @@ export class Remote implements Partly {
   }
 }
 
+/** The named values of one graph. */
+interface Read {
+  reader: Reader;
+  names: Readonly<Record<string, Tensor>>;
+}
+
 /** The numbers of one sentence, ready to be opened. */
 export class Sheet {
-  private readonly reader: Reader;
-  private readonly names: Readonly<Record<string, Tensor>>;
-  /** Values of the sentence that nobody has asked for yet. */
-  private readonly absent: Readonly<Record<string, Remote>>;
+  private readonly model: Read;
+  private readonly lenses: Record<string, Read> = {};
+  /** Values of the sentence that nobody has asked for yet; those of one position by their names. */
+  private readonly absent: Record<string, Remote> = {};
+  private readonly lacking = new Set<string>();
 
-  constructor(private readonly anatomy: Anatomy, ids: readonly number[], values: Values, private readonly edits: readonly Edit[]) {
-    const { graph, constants } = anatomy;
+  constructor(private readonly anatomy: Anatomy, ids: readonly number[], private readonly values: Values, private readonly edits: readonly Edit[]) {
     const tokens = tensor([1, ids.length], Float64Array.from(ids));
-    const given = [...graph.inputs.map(() => tokens), ...graph.constants.map(({ name }) => twin(constants[name]))];
-    const absent: Record<string, Remote> = {};
-    const all = lazyValues(graph, given, (name, shape) => values[name] ?? (absent[name] = new Remote(shape())));
-    this.absent = absent;
-    this.names = Object.fromEntries(Object.entries(graph.outputs).map(([name, place]) => [name, all[place] as Tensor]));
-    this.reader = new Reader(graph, all, true, new Set(edits.map((each) => each.at)));
+    this.model = this.computed(anatomy.graph, tokens, (name, shape) => values[name] ?? (this.absent[name] = new Remote(shape())));
+  }
+
+  private computed(graph: ModelGraph, input: Tensor, named: Parameters<typeof lazyValues>[2]): Read {
+    const given = [...graph.inputs.map(() => input), ...graph.constants.map(({ name }) => twin(this.anatomy.constants[name]))];
+    const all = lazyValues(graph, given, named);
+    const names = Object.fromEntries(Object.entries(graph.outputs).map(([name, place]) => [name, all[place] as Tensor]));
+    return { names, reader: new Reader(graph, all, true, new Set(this.edits.map((each) => each.at))) };
+  }
+
+  /** What a name is read from: the model, or the lens over a stream. */
+  private of(name: string): Read {
+    const [stream, { lens, constants }, { names }] = [streamOf(name), this.anatomy, this.model];
+    if (!lens || !stream || name in constants || String(names[stream]?.shape) !== String(names.embed.shape)) return this.model;
+    const outputs = Object.fromEntries(Object.entries(lens.outputs).map(([own, place]) => [(own === "norm" ? NORM : LENS) + stream, place]));
+    const named = (own: string, shape: () => readonly number[]) => (own.startsWith(NORM) ? undefined : (this.values[own] ?? this.rows(own, shape())));
+    return (this.lenses[stream] ??= this.computed({ ...lens, inputs: [stream], outputs }, names[stream], named));
+  }
+
+  /** A value that is here position by position. */
+  private rows(name: string, shape: readonly number[]): Partly {
+    const { values, lacking } = this;
+    const at = (cell: number): number => {
+      const [key, column] = [atPosition(name, Math.floor(cell / shape[2])), cell % shape[2]];
+      if (!values[key]) lacking.add(key);
+      return values[key]?.data[column] ?? NaN;
+    };
+    return { shape, at, data: NOTHING };
   }
 
   /** Whether there is such a cell. */
   has({ name, index }: Pick<Spot, "name" | "index">): boolean {
-    const shape = (this.names[name] ?? this.anatomy.constants[name])?.shape;
+    const shape = (this.of(name).names[name] ?? this.anatomy.constants[name])?.shape;
     return shape?.length === index.length && index.every((each, axis) => Number.isInteger(each) && each >= 0 && each < shape[axis]);
   }
 
@@ -123,7 +160,7 @@ export class Sheet {
 
   /** What the last opening lacked; null if nothing. */
   needed(): Needed | null {
-    const values = Object.keys(this.absent).filter((name) => this.absent[name].lacks !== undefined);
+    const values = [...Object.keys(this.absent).filter((name) => this.absent[name].lacks !== undefined), ...this.lacking];
     const constants: Record<string, number[] | null> = {};
     for (const [name, each] of Object.entries(this.anatomy.constants))
       if (each instanceof Remote && each.lacks !== undefined) constants[name] = each.lacks;
@@ -132,13 +169,14 @@ export class Sheet {
 
   private read(spot: Spot): Opened | null {
     const { name, index, path } = spot;
-    if (!(name in this.names)) {
+    const { names, reader } = this.of(name);
+    if (!(name in names)) {
       const constant = this.anatomy.constants[name];
       return { spot, value: valueAt(constant, placeOf(constant.shape, index)), is: "parameter", expression: null, edited: false };
     }
-    const place = placeOf(this.names[name].shape, index);
-    let found = this.reader.read(name, place);
-    let value = valueAt(this.names[name], place);
+    const place = placeOf(names[name].shape, index);
+    let found = reader.read(name, place);
+    let value = valueAt(names[name], place);
     for (const step of path) {
       if (found?.kind === "part") found = found.inside;
       const next = found && inner(found)[step];

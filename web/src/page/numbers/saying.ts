@@ -1,9 +1,10 @@
 // What a cell is, in words: its rule, the tokens it is about, the lines that print the same number.
 
 import { visible } from "../marks/colour";
-import { quoted } from "../panes/pieces";
+import { placeName, quoted } from "../panes/pieces";
 import { shown, source, text } from "../state";
 import { N, t } from "../words";
+import { NORM, streamOf } from "./opening";
 
 /** How each step of a block is computed, by the last part of its name. */
 const RULES: Record<string, string> = {
@@ -37,7 +38,9 @@ const RULES: Record<string, string> = {
   logits: N("logit = Σ x × W of the head, the score of a token"),
 };
 
-const stepOf = (name: string): string => name.replace(/^blocks\.\d+\./, "");
+/** The stream that a name is read off by the lens, if it is one of the lens. */
+const readOff = (name: string): string => source.value!.about.names.find((each) => each === streamOf(name)) ?? "";
+const stepOf = (name: string): string => (readOff(name) ? (name.startsWith(NORM) ? "final_norm" : "logits") : name.replace(/^blocks\.\d+\./, ""));
 const RECTIFIED = N("norm = x / √(mean of x² + ε), times a gain");
 
 /** The rule of a named value; empty for a parameter. */
@@ -82,6 +85,9 @@ export function about(name: string, index: readonly number[]): string {
   if (!isActivation(name)) return t("A parameter: training made it, no sum.");
   if (isMap(name)) return t("Block {block}, head {head}: {token} looks at {source}.", { block, head: index[1], token: token(index[2]), source: token(index[3]) });
   if (index.length === 4) return t("Block {block}, head {head}: {token}, number {number}.", { block, head: index[1], token: token(index[2]), number: index[3] });
+  if (readOff(name)) return t(name.startsWith(NORM) ? N("The stream after {place}, normed for the head: {token}, number {number}.") : N("Read off after {place}: how much {next} is said to come after {token}."), {
+    place: placeName(readOff(name)), next: `“${visible(tokens[index[2]] ?? "")}”`, token: token(index[1]), number: index[2],
+  });
   if (name === "logits") return t("How much {next} is said to come after {token}.", { next: `“${visible(tokens[index[2]] ?? String(index[2]))}”`, token: token(index[1]) });
   if (name === "embed" || name === "final_norm") return t("{token}, number {number} of its vector.", { token: token(index[1]), number: index[2] });
   return t("Block {block}: {token}, number {number} of its vector.", { block, token: token(index[1]), number: index[2] });
@@ -90,6 +96,10 @@ export function about(name: string, index: readonly number[]): string {
 /** The line of Python that gives the same number. */
 export function pythonOf(name: string, index: readonly number[]): string {
   const place = index.join(", ");
+  if (readOff(name)) {
+    const normed = `run.model.final_norm(run.trace(${quoted()}, ["${readOff(name)}"])["${readOff(name)}"].clone())`;
+    return `${name.startsWith(NORM) ? normed : `run.model.unembed(${normed})`}[${place}]`;
+  }
   return isActivation(name) ? `run.trace(${quoted()}, ["${name}"])["${name}"][${place}]` : `run.model.state_dict()["${name}"][${place}]`;
 }
 
@@ -98,7 +108,7 @@ const shell = (given: string): string => `'${given.replace(/'/g, `'\\''`)}'`;
 
 /** The command that prints the same arithmetic; empty where there is none. */
 export function commandOf(name: string, index: readonly number[]): string {
-  if (!isActivation(name) || stepOf(name).startsWith("recurrence")) return "";
+  if (!isActivation(name) || readOff(name) || stepOf(name).startsWith("recurrence")) return "";
   const start = `vitral explain ${shell(source.value!.about.name)} --text ${shell(text.value)}`;
   const layer = /^blocks\.(\d+)\./.exec(name)?.[1];
   if (layer === undefined) return name === "embed" ? `${start} --block --query ${index[1]} --column ${index[2]}` : `${start} --ending --query ${index[1]} --column ${index[2]}`;

@@ -64,9 +64,9 @@ const KNOWN_OTHERWISE = ["sort", "sort.stable", "topk", "max.dim", "min.dim", "a
 /**
  * All values of a graph in the order of their places, none of them computed.
  *
- * `given`: the inputs and the constants in their order; `named`: what stands for a value that has a name.
+ * `given`: the inputs and the constants in their order; `named`: what stands for a value that has a name, if anything does.
  */
-export function lazyValues(graph: Nodes, given: readonly Tensor[], named: (name: string, shape: () => Shape) => Tensor): Value[] {
+export function lazyValues(graph: Nodes, given: readonly Tensor[], named: (name: string, shape: () => Shape) => Tensor | undefined): Value[] {
   const values: Value[] = [...given];
   const names = new Map(Object.entries(graph.outputs).map(([name, place]) => [place, name]));
   for (const [operation, written] of graph.nodes) {

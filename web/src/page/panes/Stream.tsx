@@ -6,6 +6,7 @@ import { attribution, lengthAt } from "../compute/readings";
 import { visible } from "../marks/colour";
 import { Lens } from "../marks/lens";
 import { Walk } from "../marks/walk";
+import { show } from "../numbers/opened";
 import { largest } from "../rows";
 import { LENS } from "../source";
 import { chosen, position, shown, source } from "../state";
@@ -59,10 +60,14 @@ export function Stream() {
         </p>
       </div>
       <Figure id="lens" command={explained()} label={t("What the stream says after every half-layer, read by the model's own head.")} python={`run.inspect(${quoted()})["lens"]`}
-        caption={<>{t("Each cell is the likeliest token there, in its glass, as strong as it is likely. At the right of the chosen column: the probability, and between bars the length of the stream.")}{" "}{before && t("A dark corner marks a cell that says something else than with everything switched on.")}</>}>
+        caption={<>{t("Each cell is the likeliest token there, in its glass, as strong as it is likely. At the right of the chosen column: the probability, and between bars the length of the stream.")}{" "}{t("Choose a cell to choose its column, and once more to open its sum.")}{" "}{before && t("A dark corner marks a cell that says something else than with everything switched on.")}</>}>
         <div class="in-gutter">
           <Lens label={t("What the stream says after every half-layer, read by the model's own head.")} rows={rows} columns={columns.value} truth={truth} chosen={at} gutter={gutter.value} margin={narrow.value ? 0 : margin.value + 34} after={t("what came next")}
-            tall={narrow.value ? 26 : 30} picked={{ row: last, column: at }} onPick={({ column }) => (chosen.value = column)}
+            tall={narrow.value ? 26 : 30} picked={{ row: last, column: at }} onPick={({ row, column }) => {
+              const name = LENS + about.stream[row];
+              if (column === at) show(name, [0, at, lines[row].ids[at]]);
+              else chosen.value = column;
+            }}
             say={(line, column) => t(lines[line].ids[column] < 0 ? N("{place}, after {token}") : N("{place}, after {token}: {said} with {probability}"), { place: placeName(about.stream[line]), token: visible(tokens.value[column]), said: visible(about.tokens[lines[line].ids[column]] ?? ""), probability: number(lines[line].shares[column]) })} />
         </div>
       </Figure>
