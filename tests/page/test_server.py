@@ -24,6 +24,7 @@ from variants import TEXT, TOKENIZER, made
 import vitral
 from vitral.core.edits import edits_of, existing
 from vitral.decoding import Sampling, choose, distribution
+from vitral.inspection import edited_trace
 from vitral.inspection.lens import lens_logits
 from vitral.interop.importing import Imported, write_run
 from vitral.model import Transformer
@@ -187,6 +188,48 @@ def test_readings_are_those_of_the_logits(run: Path, page: TestClient) -> None:
         assert rank[place + 1] == 1 + int((shares[place] > shares[place, token]).sum())
 
 
+@pytest.fixture(scope="module")
+def long_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a context of 200 tokens."""
+    model = made({"d_model": 12, "num_heads": 6, "num_kv_heads": 2, "context_length": 200})
+    folder = tmp_path_factory.mktemp("long") / "long"
+    return write_run(Imported(model.config, model.state_dict(), TOKENIZER, ORIGIN), folder).path
+
+
+@pytest.mark.parametrize("edits", [[], [{"at": "blocks.0.attn.z", "heads": [4], "do": "zero"}]])
+@pytest.mark.parametrize("time", [1, 64, 65, 131, 200])
+def test_small_maps_are_the_largest_of_each_patch_and_nothing_else_is_whole(
+    time: int, edits: list, long_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = vitral.load(long_run)
+    ids = [(place * 7 + place // 5) % 11 for place in range(time)]
+    truth = edited_trace(loaded.model, torch.tensor([ids]), None, edits_of(edits))
+    whole, last = "blocks.1.attn.weights", time - 1
+    names = [f"pooled.{whole}", f"mean.{whole}@{last}", "blocks.0.attn.masked#4", "brought.blocks.1.attn.v"]
+    kept: list[set[str]] = []
+    trace = Transformer.trace
+    monkeypatch.setattr(
+        Transformer, "trace", lambda *given, **more: kept.append(set(*given[2:3])) or trace(*given, **more)
+    )
+    with client(long_run) as page:
+        page.post("/about", json={"run": 0})
+        found = tensors(page.post("/trace", json={"ids": ids, "names": names, "edits": edits}))
+    assert whole not in kept[-1]
+    side = min(time, 64)
+    patches = torch.full((1, 6, side, side), -torch.inf)
+    for row in range(time):
+        for column in range(time):
+            at = (0, slice(None), row * side // time, column * side // time)
+            patches[at] = torch.maximum(patches[at], truth[whole][0, :, row, column])
+    assert torch.equal(found[names[0]], patches)
+    torch.testing.assert_close(found[names[1]], truth[whole].mean(1, keepdim=True)[:, :, last:])
+    torch.testing.assert_close(found[names[2]], truth["blocks.0.attn.masked"][:, 4:5])
+    mixer, values = loaded.model.state_dict()["blocks.1.attn.out_proj.weight"], truth["blocks.1.attn.v"]
+    for head in range(6):
+        brought = values[0, head // 3] @ mixer[:, 2 * head : 2 * head + 2].T
+        torch.testing.assert_close(found[names[3]][0, head], brought.norm(dim=-1))
+
+
 def test_a_sentence_is_computed_once_for_all_that_is_asked_of_it(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[Any] = []
     trace = Transformer.trace
@@ -326,6 +369,14 @@ BROKEN: list[tuple[str, Any, int]] = [
     ("/trace", {"ids": [1], "names": ["rated@0"]}, 422),
     ("/trace", {"ids": [1], "names": ["embed@"]}, 422),
     ("/trace", {"ids": [1], "names": ["embed@²"]}, 422),
+    ("/trace", {"ids": [1], "names": ["pooled.embed"]}, 422),
+    ("/trace", {"ids": [1], "names": ["pooled.blocks.0.attn.weights@0"]}, 422),
+    ("/trace", {"ids": [1], "names": ["mean.blocks.0.attn.weights#0"]}, 422),
+    ("/trace", {"ids": [1], "names": ["blocks.0.attn.weights#6"]}, 422),
+    ("/trace", {"ids": [1], "names": ["blocks.0.attn.weights#"]}, 422),
+    ("/trace", {"ids": [1], "names": ["embed#0"]}, 422),
+    ("/trace", {"ids": [1], "names": ["rated#0"]}, 422),
+    ("/trace", {"ids": [1], "names": ["brought.blocks.0.attn.q"]}, 422),
     ("/trace", {"ids": [1], "step": 7}, 404),
     ("/trace", {"ids": [1], "run": 1}, 404),
     ("/trace", {"ids": [1], "run": "../../etc"}, 422),

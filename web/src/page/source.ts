@@ -7,9 +7,13 @@ import type { Anatomy } from "./numbers/opening";
 
 /** Names of what is read off values: logits of a stream; their most probable token; how each token was rated. */
 export const [LENS, READ, RATED] = ["lens.", "read.", "rated"];
+/** What a server makes of maps, and of values: small maps, the mean of the heads, ‖W_O v‖. */
+export const [POOLED, MEAN, BROUGHT] = ["pooled.", "mean.", "brought."];
 const AT = "@";
 /** The name of a value at one position. */
 export const atPosition = (name: string, position: number): string => `${name}${AT}${position}`;
+/** The name of one head's part of a value. */
+export const ofHead = (name: string, head: number): string => `${name}#${head}`;
 /** A name without its position, and the position, if it has one. */
 export function placed(name: string): [string, number | null] {
   const [own, at] = name.split(AT);

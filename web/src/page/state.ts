@@ -8,7 +8,7 @@ import type { Sampling } from "./decoding/filters";
 import { readEdits } from "./edits";
 import type { Spot } from "./numbers/opening";
 import type { Edit, Source, Values } from "./source";
-import { isLarge, later, wanted } from "./wanted";
+import { isLarge, isPooled, later, wanted } from "./wanted";
 
 export const STEPS = ["scores", "scaled", "masked", "weights"] as const;
 export type Step = (typeof STEPS)[number];
@@ -84,7 +84,8 @@ const place = computed(() => {
 /** The names whose values the page shows. */
 export const names = computed(() => {
   const about = source.value?.about;
-  return about ? wanted(about, ids.value.length, place.value ?? 0, place.value === null ? 0 : block.value) : [];
+  const time = ids.value.length;
+  return about ? wanted(about, time, place.value ?? 0, place.value === null ? 0 : block.value, isPooled(about, time) ? head.value : 0) : [];
 });
 
 let asked = 0;

@@ -3,12 +3,14 @@
 
 import { Cells, readOff, surprise, Surprise } from "./compute/readings";
 import { row } from "./rows";
-import { About, LENS, RATED, READ, Tensor, Values, atPosition } from "./source";
+import { About, BROUGHT, LENS, MEAN, POOLED, RATED, READ, Tensor, Values, atPosition, ofHead } from "./source";
 
 /** The logits of the lens, and all other numbers of a sentence, up to which everything is asked for. */
 const [MOST_READ, MOST_NUMBERS] = [2 ** 20, 2 ** 22];
 const MOST_PARAMETERS = 2e7;
-const STEPS = ["scores", "scaled", "masked"];
+const STEPS = ["scores", "scaled", "masked", "weights"];
+/** Numbers of all heads' weights up to which they are asked for whole, whatever they are needed for. */
+const [MOST_WEIGHTS, MOST_LINKED] = [2 ** 22, 128];
 
 const lensOf = (about: About, time: number): number => (about.stream.length + about.contributions.length) * time * about.vocabulary;
 /** About how many numbers all named values have: four maps of each head, and fourteen vectors of each token. */
@@ -21,13 +23,21 @@ export const isNarrow = (about: About, time: number): boolean => lensOf(about, t
 /** Whether the page asks for what it shows only, so that another position or block is another question. */
 export const isLarge = (about: About, time: number): boolean => isNarrow(about, time) || numbersOf(about, time) > MOST_NUMBERS;
 
-/** The names that the panes show, with this token and block chosen. */
-export function wanted(about: About, time: number, at: number, block: number): string[] {
+/** Whether all maps but the chosen head's come small from the server. */
+export const isPooled = (about: About, time: number): boolean =>
+  Boolean(about.served) && time > MOST_LINKED && about.layers * about.heads * time * time > MOST_WEIGHTS;
+
+/** The names that the panes show, with this token, block and head chosen. */
+export function wanted(about: About, time: number, at: number, block: number, head: number): string[] {
   const read = [...about.stream, ...about.contributions].map((name) => LENS + name);
-  if (!isLarge(about, time)) return [...about.names, ...read];
   const own = `blocks.${block}.attn.`;
-  const maps = about.names.filter((name) => name.endsWith(".attn.weights") || STEPS.some((step) => name === own + step));
+  const brought = about.served ? about.names.filter((name) => (isLarge(about, time) ? name === `${own}v` : name.endsWith(".attn.v"))).map((name) => BROUGHT + name) : [];
+  if (!isLarge(about, time)) return [...about.names, ...read, ...brought];
+  const steps = about.names.filter((name) => STEPS.some((step) => name === own + step));
+  const weights = about.names.filter((name) => name.endsWith(".attn.weights"));
+  const maps = isPooled(about, time) ? [...weights.flatMap((name) => [POOLED + name, atPosition(MEAN + name, at)]), ...steps.map((name) => ofHead(name, head))] : [...new Set([...weights, ...steps])];
   return [
+    ...brought,
     ...about.stream,
     ...about.contributions.map((name) => atPosition(name, at)),
     ...maps,
@@ -45,6 +55,12 @@ export const later = (about: About, time: number): string[] => (isNarrow(about, 
 export function rowOf(values: Values, name: string, position: number): Float32Array | Float64Array {
   const alone = values[atPosition(name, position)];
   return alone ? alone.data : row(values[name], 0, position);
+}
+
+/** The map of a head and its place in it, whole; null where it is not here. */
+export function headOf(values: Values, name: string, head: number): [Tensor, number] | null {
+  const alone = values[ofHead(name, head)];
+  return values[name] ? [values[name], head] : alone ? [alone, 0] : null;
 }
 
 /** What was read off, for the panes that show the same. */

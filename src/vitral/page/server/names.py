@@ -1,8 +1,12 @@
 """What a request may ask for by name, and how it is read off the values of a sentence.
 
-- `NAME`: a named activation; `NAME@7` is one position;
+- `NAME`: a named activation; `NAME@7` is one position, `NAME#2` one head;
 - `lens.NAME`, `lens.NAME@7`: the logits read off a stream;
 - `read.NAME`, `read.NAME@7`: the most probable token of these logits and its probability; `logits` can be read too;
+- `pooled.NAME`: a map of attention in `SMALL` rows and columns, the largest number of each patch;
+- `mean.NAME`, `mean.NAME@7`: the mean of the heads' maps;
+- `brought.NAME`: of values (`attn.v`), how long what each token brings through each head is, ‖W_O v‖; NaN where the
+  attention mixes its heads in another way;
 - `rated`: of each token −ln p and its rank after those before it; NaN and 0 for the first.
 """
 
@@ -17,10 +21,17 @@ from torch import Tensor
 from vitral.core.config import nearest
 from vitral.core.edits import BETWEEN_POSITIONS
 from vitral.core.errors import UsageError
+from vitral.core.taps import Recorder
 from vitral.model import Transformer
 
-LENS, READ, RATED, LOGITS = "lens.", "read.", "rated", "logits"
-AT = "@"
+RATED, LOGITS = "rated", "logits"
+KINDS = ("lens", "read", "pooled", "mean", "brought")
+"""What a name begins with that is read off an activation."""
+WHOLE = ("value", "mean", "lens", "read")
+"""Kinds of which one position can be asked for."""
+AT, OF_HEAD = "@", "#"
+SMALL = 64
+"""Rows and columns of a pooled map; `web/src/page/marks/thumbnails.tsx` draws as many."""
 MOST_NUMBERS = 1 << 24
 """Logits of the lens that are computed at once."""
 PAIR = 2
@@ -35,48 +46,116 @@ class Name:
         own: the activation that it is read off.
         kind: as the activation is, its logits, or a reading.
         position: one position; None for all.
+        head: one head; None for all.
     """
 
     own: str
-    kind: Literal["value", "lens", "read", "rated"]
-    position: int | None
+    kind: Literal["value", "lens", "read", "rated", "pooled", "mean", "brought"]
+    position: int | None = None
+    head: int | None = None
 
     @classmethod
-    def parse(cls, asked: str, time: int, known: Collection[str], readable: Collection[str]) -> "Name":
+    def parse(cls, asked: str, time: int, known: Mapping[str, int], readable: Collection[str]) -> "Name":
         """The name as a request writes it.
 
         Args:
             asked: the name.
             time: tokens of the sentence.
-            known: names of activations.
+            known: the number of heads of each activation by its name; 0 where it has none.
             readable: those that are as wide as the stream.
 
         Raises:
             UsageError: there is no such activation or position.
         """
         if asked == RATED:
-            return cls(LOGITS, "rated", None)
-        kind = "lens" if asked.startswith(LENS) else "read" if asked.startswith(READ) else "value"
-        own, at, written = asked.removeprefix(LENS if kind == "lens" else READ if kind == "read" else "").partition(AT)
-        there = known if kind == "value" else [*readable, LOGITS] if kind == "read" else readable
+            return cls(LOGITS, "rated")
+        kind = next((each for each in KINDS if asked.startswith(f"{each}.")), "value")
+        given, of_head, which = asked.removeprefix(f"{kind}.").partition(OF_HEAD)
+        own, at, written = given.partition(AT)
+        there: Collection[str] = {
+            "value": known,
+            "lens": readable,
+            "read": [*readable, LOGITS],
+            "brought": [each for each in known if each.endswith(".attn.v")],
+        }.get(kind) or [each for each in known if _is_map(each)]
         if own not in there:
             raise UsageError("names: no activation is called {name!r}, {hint}", name=own, hint=nearest(own, there))
-        position = int(written) if written.isascii() and written.isdecimal() and len(written) < 10 else None
-        if at and (position is None or position >= time):
+        position, head = _place(written), _place(which)
+        if at and (position is None or position >= time or kind not in WHOLE):
             raise UsageError("names: {name!r}: the sentence has the positions 0 to {last}", name=asked, last=time - 1)
-        return cls(own, kind, position)
+        if of_head and (head is None or head >= known.get(own, 0) or kind != "value"):
+            raise UsageError(
+                "names: {name!r}: {own} has {heads} heads, counted from 0", name=asked, own=own, heads=known.get(own, 0)
+            )
+        return cls(own, kind, position, head)
+
+    @property
+    def kept(self) -> str:
+        """What of the activation is kept: itself, or what was made of it."""
+        return f"{self.kind}.{self.own}" if self.kind in ("pooled", "mean") else self.own
 
     def numbers(self, time: int, width: int, vocabulary: int) -> int:
         """How many numbers it has in a sentence of so many tokens; the activation has `width` at each position."""
         rows = time if self.position is None else 1
-        if self.kind != "value":
+        if self.kind in ("lens", "read", "rated"):
             return rows * (vocabulary if self.kind == "lens" else PAIR)
-        is_map = self.own.endswith(tuple(f".attn.{step}" for step in BETWEEN_POSITIONS))
-        return rows * width * (time if is_map else 1)
+        if self.kind == "pooled":
+            return width * min(time, SMALL) ** 2
+        if self.kind == "mean" or self.head is not None:
+            width = 1 if _is_map(self.own) else width
+        return rows * width * (time if _is_map(self.own) else 1)
 
     def of(self, value: Tensor) -> Tensor:
-        """The activation at the position."""
-        return value if self.position is None else value[..., self.position : self.position + 1, :]
+        """The activation at the position, of the head."""
+        chosen = value if self.head is None else value[:, self.head : self.head + 1]
+        return chosen if self.position is None else chosen[..., self.position : self.position + 1, :]
+
+
+def _is_map(name: str) -> bool:
+    return name.endswith(tuple(f".attn.{step}" for step in BETWEEN_POSITIONS))
+
+
+def _place(written: str) -> int | None:
+    return int(written) if written.isascii() and written.isdecimal() and len(written) < 10 else None
+
+
+class Reducing(Recorder):
+    """Keeps of maps what is asked for, so that none of a long sentence is kept whole."""
+
+    def __init__(self, asked: Iterable[str]) -> None:
+        """Keep these: `pooled.NAME` and `mean.NAME`."""
+        self.rules: dict[str, list[str]] = {}
+        for each in asked:
+            kind, _, name = each.partition(".")
+            self.rules.setdefault(name, []).append(kind)
+        super().__init__(self.rules)
+
+    def __call__(self, name: str, value: Tensor) -> Tensor:
+        """Keep what is made of `value`."""
+        for kind in self.rules.get(name, ()):
+            self.kept[f"{kind}.{name}"] = pooled(value) if kind == "pooled" else value.mean(dim=1, keepdim=True)
+        return value
+
+
+def pooled(maps: Float[Tensor, "1 heads time source"]) -> Float[Tensor, "1 heads small small"]:
+    """The largest number of each patch of maps, of at most `SMALL` rows and columns."""
+    for axis in (2, 3):
+        time = maps.shape[axis]
+        if time > SMALL:
+            starts = [-(-place * time // SMALL) for place in range(SMALL + 1)]
+            patches = zip(starts, starts[1:], strict=False)
+            maps = torch.stack([maps.narrow(axis, one, end - one).amax(dim=axis) for one, end in patches], dim=axis)
+    return maps
+
+
+def brought(model: Transformer, name: str, values: Float[Tensor, "1 groups time width"]) -> Tensor:
+    """‖W_O v‖ for the part of W_O that each head has, [1, heads, time]; NaN where there is no W_O."""
+    heads, (_, groups, time, width) = model.config.num_heads, values.shape
+    mixer = model.state_dict().get(name.removesuffix("v") + "out_proj.weight")
+    if mixer is None or mixer.dim() != 2 or mixer.shape[1] != heads * width:
+        return values.new_full((1, heads, time), torch.nan)
+    each = values.repeat_interleave(heads // groups, dim=1)
+    return torch.einsum("bhtw,dhw->bhtd", each, mixer.view(-1, heads, width)).norm(dim=-1)
 
 
 @torch.inference_mode()
@@ -94,9 +173,11 @@ def read_off(
     found: dict[str, Tensor] = {}
     streams: dict[str, Tensor] = {}
     for key, name in names.items():
-        value = name.of(kept[name.own])
-        if name.kind == "value":
+        value = name.of(kept[name.kept])
+        if name.kind in ("value", "pooled", "mean"):
             found[key] = value
+        elif name.kind == "brought":
+            found[key] = brought(model, name.own, value)
         elif name.kind == "rated":
             found[key] = rated(value, ids)
         elif name.own == LOGITS:

@@ -20,12 +20,13 @@ from vitral.core.edits import Edit, edits_of, existing
 from vitral.core.errors import UsageError, VitralError
 from vitral.decoding import Sampling, choose, distribution
 from vitral.decoding.reader import Reader, window_start
-from vitral.inspection.edits import editing_tap
+from vitral.core.taps import InTurn
+from vitral.inspection.edits import editing_tap, heads_by_name
 from vitral.interop.targets.graph import graph_of_model
 from vitral.model import Transformer
 from vitral.page.content import about_run, lens_graph
 from vitral.page.of_text import of_text, opening_of_text
-from vitral.page.server.names import Name, read_off
+from vitral.page.server.names import Name, Reducing, read_off
 from vitral.page.tokens import encoded
 from vitral.runs import LoadedRun, load_run
 from vitral.runs.checkpoint import list_checkpoints, load_checkpoint
@@ -235,6 +236,11 @@ class Opened:
         return [*self.about["stream"], *self.about["contributions"]]
 
     @cached_property
+    def heads(self) -> dict[str, int]:
+        """The number of heads of each named value; 0 where it has no axis of heads."""
+        return heads_by_name(self.run.model)
+
+    @cached_property
     def widths(self) -> dict[str, int]:
         """Numbers of each named value at one position."""
         return {name: value.numel() for name, value in self.run.model.trace(self._tensor([0])).items()}
@@ -254,16 +260,15 @@ class Opened:
     def trace(self, asked: TraceAsked) -> Found:
         """Named values, with edits made on the way."""
         model, ids = self._model(asked.step), self._ids(asked)
-        known = model.activation_names
-        chosen = known if asked.names is None else asked.names
-        names = {each: Name.parse(each, len(ids), known, self.readable) for each in chosen}
+        chosen = model.activation_names if asked.names is None else asked.names
+        names = {each: Name.parse(each, len(ids), self.heads, self.readable) for each in chosen}
         numbers = (each.numbers(len(ids), self.widths[each.own], model.vocab_size) for each in names.values())
         if 4 * sum(numbers) > MOST_ANSWER:
             raise TooMuch(
                 "names: these values have more than {most:,} bytes; ask for fewer names, or for one position of each",
                 most=MOST_ANSWER,
             )
-        kept = self._values(model, asked, ids, {each.own for each in names.values()})
+        kept = self._values(model, asked, ids, {each.kept for each in names.values()})
         values = {key: _stored(value) for key, value in read_off(model, names, kept, ids).items()}
         newer = self.newer()
         headers = {"x-vitral-step": str(self.run.step if asked.step is None else asked.step)}
@@ -338,8 +343,11 @@ class Opened:
         key = json.dumps([asked.step, list(ids), asked.edits])
         found = self.kept.pop(key, {})
         if not names <= found.keys():
-            wanted = names | found.keys() | set(self.readable)
-            found = model.trace(self._tensor(ids), sorted(wanted), tap=self._tap(model, asked.edits, len(ids)))
+            wanted = names | set(self.readable) | (found.keys() if _size(found) <= MOST_NUMBERS else set())
+            known = wanted & set(model.activation_names)
+            small, tap = Reducing(wanted - known), self._tap(model, asked.edits, len(ids))
+            tap = small if tap is None else InTurn(tap, small)
+            found = model.trace(self._tensor(ids), sorted(known), tap=tap) | small.kept
         self.kept[key] = found
         while len(self.kept) > 1 and sum(map(_size, self.kept.values())) > MOST_NUMBERS:
             self.kept.popitem(last=False)

@@ -102,7 +102,7 @@ export function brought({ shape: [, groups, count, width], data }: Tensor, mixer
 }
 
 /** Weights [time × source] times the length of what each source brings, as shares of their row. */
-export function byLength(weights: Float64Array, lengths: Float64Array): Float64Array {
+export function byLength(weights: Float64Array, lengths: ArrayLike<number>): Float64Array {
   const count = lengths.length;
   const made = weights.map((each, place) => each * lengths[place % count]);
   for (let start = 0; start < made.length; start += count) {

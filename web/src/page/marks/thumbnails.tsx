@@ -12,7 +12,7 @@ import { fineness, theme } from "./theme";
 export interface Thumbnail { values: Numbers; name: string; kind?: string; off?: boolean }
 
 export interface ThumbnailsProps extends Common {
-  /** Maps [time × time], a list for each block. */
+  /** Maps [time × time] or small ones, a list for each block. */
   maps: readonly (readonly Thumbnail[])[];
   tokens: readonly string[];
   kind: "share" | "signed";
@@ -22,7 +22,7 @@ export interface ThumbnailsProps extends Common {
   say(spot: Spot): string;
 }
 
-/** The most cells of a side; a longer sentence is pooled, the largest of each patch. */
+/** The most cells of a side, as many as of a server's small maps; a longer sentence is pooled, the largest of each patch. */
 const MOST_CELLS = 64;
 
 interface Layout { across: number; side: number; cell: number; stepX: number; stepY: number; lines: number; named: boolean }
@@ -87,7 +87,7 @@ export function Thumbnails(props: ThumbnailsProps) {
   const layout = layOut(maps, width);
   // Of a pooled map a column has the glass of its first token.
   const glass = useScene(() => Array.from({ length: side }, (_, at) => tokens[Math.ceil((at * count) / side)]), [tokens, side]);
-  const small = useScene(() => maps.map((heads) => heads.map((map) => pooled(strengths(map.values, kind), count, side))), [maps, kind, count]);
+  const small = useScene(() => maps.map((heads) => heads.map((map) => pooled(strengths(map.values, kind), Math.sqrt(map.values.length), side))), [maps, kind, count]);
   const height = maps.length * layout.lines * layout.stepY + 6;
   const focus = row === undefined ? undefined : Math.floor((row * side) / Math.max(1, count));
   const scene: Scene = { width, height, shapes: [] };

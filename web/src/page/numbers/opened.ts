@@ -4,7 +4,7 @@ import { batch, computed, effect, signal } from "@preact/signals";
 import type { Edit, Source, Values } from "../source";
 import { block, fault, head, position, shown, source, trail } from "../state";
 import { largest, row } from "../rows";
-import { isSlow, rowOf } from "../wanted";
+import { headOf, isSlow, rowOf } from "../wanted";
 import { Anatomy, Needed, Opened, Sheet, Spot } from "./opening";
 
 /** Places of the sentence that the pointed number is of. */
@@ -43,12 +43,13 @@ export const sheet = computed<Sheet | null>(() => {
 export const otherwise = computed<Spot | null>(() => {
   const now = shown.value;
   if (!now) return null;
-  const layers = Object.keys(now.values).filter((name) => name.endsWith(".attn.weights"));
+  const layers = Object.keys(now.values).filter((name) => /^b.*\.attn\.weights$/.test(name));
   const own = `blocks.${block.value}.attn.weights`;
-  const name = layers.includes(own) ? own : (layers[0] ?? "logits");
-  const map = now.values[name];
-  const rest = map?.shape.length === 4 ? [0, Math.min(head.value, map.shape[1] - 1), position.value] : [0, position.value];
-  const numbers = map?.shape.length === 4 ? row(map, ...rest) : rowOf(now.values, name, position.value);
+  const name = headOf(now.values, own, head.value) ? own : (layers[0] ?? "logits");
+  const map = headOf(now.values, name, head.value);
+  const isMap = map?.[0].shape.length === 4;
+  const rest = isMap ? [0, Math.min(head.value, source.value!.about.heads - 1), position.value] : [0, position.value];
+  const numbers = isMap ? row(map[0], 0, Math.min(map[1], rest[1]), position.value) : rowOf(now.values, name, position.value);
   return { name, index: [...rest, largest(numbers, 1)[0]], path: [] };
 });
 

@@ -3,7 +3,7 @@
 import { Expression, Partly, Reader, inner, valueAt, worth } from "../../arithmetic";
 import { indexOf, placeOf, size, tensor } from "../../tensors";
 import type { ModelGraph } from "../compute/program";
-import { Edit, LENS, Tensor, Values, atPosition } from "../source";
+import { Edit, LENS, Tensor, Values, atPosition, ofHead } from "../source";
 import { lazyValues } from "./shapes";
 
 /** What a source gives so that cells can be opened: the graph, and its constants by name. */
@@ -49,8 +49,6 @@ export type Part = Extract<Expression, { kind: "part" }>;
 export const NORM = "norm.";
 /** The stream that a name of the lens is read off. */
 export const streamOf = (name: string): string | undefined => /^(?:lens|norm)\.(.*)/.exec(name)?.[1];
-
-const NOTHING = new Float64Array();
 
 /** Numbers that are not here are asked for whole. */
 class NotHere extends Error {}
@@ -111,7 +109,9 @@ export class Sheet {
 
   constructor(private readonly anatomy: Anatomy, ids: readonly number[], private readonly values: Values, private readonly edits: readonly Edit[]) {
     const tokens = tensor([1, ids.length], Float64Array.from(ids));
-    this.model = this.computed(anatomy.graph, tokens, (name, shape) => values[name] ?? (this.absent[name] = new Remote(shape())));
+    const byHead = new Set(Object.keys(values).map((name) => name.replace(/#.*/, "")));
+    this.model = this.computed(anatomy.graph, tokens, (name, shape) =>
+      values[name] ?? (byHead.has(name) ? this.pieces(name, shape(), ofHead) : (this.absent[name] = new Remote(shape()))));
   }
 
   private computed(graph: ModelGraph, input: Tensor, named: Parameters<typeof lazyValues>[2]): Read {
@@ -126,19 +126,23 @@ export class Sheet {
     const [stream, { lens, constants }, { names }] = [streamOf(name), this.anatomy, this.model];
     if (!lens || !stream || name in constants || String(names[stream]?.shape) !== String(names.embed.shape)) return this.model;
     const outputs = Object.fromEntries(Object.entries(lens.outputs).map(([own, place]) => [(own === "norm" ? NORM : LENS) + stream, place]));
-    const named = (own: string, shape: () => readonly number[]) => (own.startsWith(NORM) ? undefined : (this.values[own] ?? this.rows(own, shape())));
+    const named = (own: string, shape: () => readonly number[]) => (own.startsWith(NORM) ? undefined : (this.values[own] ?? this.pieces(own, shape(), atPosition)));
     return (this.lenses[stream] ??= this.computed({ ...lens, inputs: [stream], outputs }, names[stream], named));
   }
 
-  /** A value that is here position by position. */
-  private rows(name: string, shape: readonly number[]): Partly {
+  /** A value that is here piece by piece: by positions, or by heads. */
+  private pieces(name: string, shape: readonly number[], key: typeof atPosition): Partly {
     const { values, lacking } = this;
-    const at = (cell: number): number => {
-      const [key, column] = [atPosition(name, Math.floor(cell / shape[2])), cell % shape[2]];
-      if (!values[key]) lacking.add(key);
-      return values[key]?.data[column] ?? NaN;
+    const each = size(shape.slice(2));
+    const lacks = (what: string) => (values[what] ? values[what].data : void lacking.add(what));
+    return {
+      shape,
+      at: (cell) => lacks(key(name, Math.floor(cell / each)))?.[cell % each] ?? NaN,
+      get data(): Tensor["data"] {
+        lacks(name);
+        throw new NotHere();
+      },
     };
-    return { shape, at, data: NOTHING };
   }
 
   /** Whether there is such a cell. */

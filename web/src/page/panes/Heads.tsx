@@ -8,10 +8,11 @@ import { Heat } from "../marks/heat";
 import { Thumbnail, Thumbnails } from "../marks/thumbnails";
 import { STEPS, block, chosen, head, isOff, position, shown, source, step, text, toggle } from "../state";
 import { anatomy, open } from "../numbers/opened";
-import { saidBy } from "../wanted";
+import { row } from "../rows";
+import { headOf, saidBy } from "../wanted";
 import { N, language, number, rich, t } from "../words";
 import { Remote } from "../numbers/opening";
-import type { Values } from "../source";
+import { BROUGHT, POOLED, Values } from "../source";
 import { Figure, Line } from "./Figure";
 import { columns, gutter, narrow, room, tokens } from "./layout";
 import { explained, Live, Token, traced } from "./pieces";
@@ -37,13 +38,17 @@ const WIDEST_MAP = 720;
 export function Heads() {
   const { about } = source.value!;
   const { ids, values, compared, edits } = shown.value!;
-  const layers = useMemo(() => Array.from({ length: about.layers }, (_, layer) => layer).filter((layer) => values[`blocks.${layer}.attn.weights`]), [about, values]);
+  const small = (layer: number) => values[`${POOLED}blocks.${layer}.attn.weights`];
+  const layers = useMemo(() => Array.from({ length: about.layers }, (_, layer) => layer).filter((layer) => values[`blocks.${layer}.attn.weights`] ?? small(layer)), [about, values]);
   const at = position.value;
   const count = ids.length;
-  const [which, layer] = [head.value, layers.includes(block.value) ? block.value : (layers[0] ?? 0)];
+  let [which, layer] = [head.value, layers.includes(block.value) ? block.value : (layers[0] ?? 0)];
+  // Until the map of a head that was just chosen is here, that of the last one is shown.
+  const before = small(layer) && !headOf(values, `blocks.${layer}.attn.weights`, which) && Object.keys(values).join().match(/(\d+)\.attn\.weights#(\d+)/);
+  if (before) [layer, which] = [Number(before[1]), Number(before[2])];
   const base = `blocks.${layer}.attn`;
   const maps = useMemo(() => layers.map((each) => Array.from({ length: about.heads }, (_, head) => ({
-    values: headMap(values[`blocks.${each}.attn.weights`], true, values[`blocks.${each}.attn.masked`], head),
+    values: small(each) ? headMap(small(each), true, undefined, head) : headMap(values[`blocks.${each}.attn.weights`], true, values[`blocks.${each}.attn.masked`], head),
     name: `${each}.${head}`, kind: kindOf(about.kinds?.[each]?.[head]), off: isOff(`blocks.${each}.attn.z`, head) || isOff(`blocks.${each}.attn.out`),
   }))), [values, edits, language.value]);
   const [change, setChange] = useState(false);
@@ -51,27 +56,27 @@ export function Heads() {
   const [guess, setGuess] = useState<"off" | "asked" | number>("off");
   useEffect(() => setGuess((now) => (typeof now === "number" ? "off" : now)), [text.value, at, which, layer]);
   // Of a block that was just chosen only the weights may be here.
-  const now = values[`${base}.${step.value}`] ? step.value : "weights";
-  const value = values[`${base}.${now}`];
-  const masked = values[`${base}.masked`];
+  const now = headOf(values, `${base}.${step.value}`, which) ? step.value : "weights";
+  const mapOf = (from: Values, name: (typeof STEPS)[number]) => {
+    const [own, masked] = [headOf(from, `${base}.${name}`, which), headOf(from, `${base}.masked`, which)];
+    return own && headMap(own[0], name === "weights", name === "weights" ? masked?.[0] : undefined, own[1]);
+  };
   const hasChange = change && compared !== null;
   const map = useMemo(() => {
-    if (!value) return null;
-    const isWeights = now === "weights";
-    const own = headMap(value, isWeights, isWeights ? masked : undefined, which);
-    return hasChange ? differences(own, headMap(compared![`${base}.${now}`], isWeights, isWeights ? compared![`${base}.masked`] : undefined, which)) : own;
-  }, [value, masked, which, now, hasChange, compared]);
-  const weights = maps[layers.indexOf(layer)]?.[which]?.values;
-  if (!map || !weights || !value) {
+    const [own, old] = [mapOf(values, now), hasChange && mapOf(compared!, now)];
+    return own && old ? differences(own, old) : own;
+  }, [values, base, which, now, hasChange, compared]);
+  const weights = useMemo(() => (small(layer) ? mapOf(values, "weights") : maps[layers.indexOf(layer)]?.[which]?.values), [maps, base, which]);
+  if (!map || !weights) {
     return (
       <section aria-labelledby="heads">
         <div class="prose"><h2 id="heads">{t("Heads")}</h2><p>{t("This model has no attention.")}</p></div>
       </section>
     );
   }
-  const row = weights.subarray(at * count, (at + 1) * count);
+  const seen = weights.subarray(at * count, (at + 1) * count);
   const isLong = count > MOST_IN_GRID;
-  const ranked = Array.from(row, (_, source) => source).filter((source) => !Number.isNaN(row[source])).sort((one, other) => row[other] - row[one]);
+  const ranked = Array.from(seen, (_, source) => source).filter((source) => !Number.isNaN(seen[source])).sort((one, other) => seen[other] - seen[one]);
   const hidden = guess === "asked";
   const lengths = lengthsOf(values, base, which);
   const arcs = isByLength && lengths ? byLength(weights, lengths) : weights;
@@ -88,11 +93,11 @@ export function Heads() {
           <h2 id="heads">{t("A head decides who looks at whom.")}</h2>
           {hidden ? <p>{rich("Head {head} reads {token}. Which token will it look at? Choose it in the row of arcs.", { head: <b>{`${layer}.${which}`}</b>, token: <Token id={ids[at]} /> })}</p> : (
             <p>
-              {typeof guess === "number" && <>{rich(guess === ranked[0] ? "Right: {token}." : "You said {token}: {weight}.", { token: <Token id={ids[guess]} />, weight: <Live value={row[guess] || 0} token={tokens.value[guess]} /> })}{" "}</>}
+              {typeof guess === "number" && <>{rich(guess === ranked[0] ? "Right: {token}." : "You said {token}: {weight}.", { token: <Token id={ids[guess]} />, weight: <Live value={seen[guess] || 0} token={tokens.value[guess]} /> })}{" "}</>}
               {ranked.length > 1
                 ? rich("In head {head} the token {token} looks at {first} with weight {most} and at {second} with {next}.", {
-                  head: <b>{`${layer}.${which}`}</b>, token: <Token id={ids[at]} />, first: <Token id={ids[ranked[0]]} />, most: <Live value={row[ranked[0]]} token={tokens.value[ranked[0]]} />,
-                  second: <Token id={ids[ranked[1]]} />, next: <Live value={row[ranked[1]]} token={tokens.value[ranked[1]]} />,
+                  head: <b>{`${layer}.${which}`}</b>, token: <Token id={ids[at]} />, first: <Token id={ids[ranked[0]]} />, most: <Live value={seen[ranked[0]]} token={tokens.value[ranked[0]]} />,
+                  second: <Token id={ids[ranked[1]]} />, next: <Live value={seen[ranked[1]]} token={tokens.value[ranked[1]]} />,
                 })
                 : rich("In head {head} the token {token} can only look at itself.", { head: <b>{`${layer}.${which}`}</b>, token: <Token id={ids[at]} /> })}
             </p>
@@ -115,7 +120,7 @@ export function Heads() {
         <Line name={<><b>{t("head {head}", { head: `${layer}.${which}` })}</b><br /><small>{maps[layers.indexOf(layer)][which].kind}</small></>}>
           <Arcs label={hidden ? t("Choose the token that it will look at") : t("Whom {token} looks at", { token: token(at) })} tokens={tokens.value} columns={columns.value} weights={hidden ? NOTHING : arcs} row={at}
             onPick={({ column }) => (hidden ? column <= at && pick(column) : (chosen.value = column))}
-            say={(source) => (hidden ? token(source) : `${token(at)} → ${token(source)}: ${Number.isNaN(row[source]) ? "–" : number(arcs[at * count + source], 3)}`)} />
+            say={(source) => (hidden ? token(source) : `${token(at)} → ${token(source)}: ${Number.isNaN(seen[source]) ? "–" : number(arcs[at * count + source], 3)}`)} />
           {lengths && !hidden && (
             <p class="steps">
               <button class="said" aria-pressed={isByLength} onClick={() => setByLength(!isByLength)}>{t("times the length of what is brought")}</button>
@@ -157,8 +162,10 @@ export function Heads() {
 
 const NOTHING = new Float64Array();
 
-/** How long what each token brings is, where the page has the weights that mix the heads. */
-function lengthsOf(values: Values, base: string, which: number): Float64Array | null {
+/** How long what each token brings is, where the server knows it or the page has the weights that mix the heads. */
+function lengthsOf(values: Values, base: string, which: number): ArrayLike<number> | null {
+  const told = values[`${BROUGHT}${base}.v`];
+  if (told) return told.data[0] >= 0 ? row(told, 0, which) : null;
   const [v, mixer] = [values[`${base}.v`], anatomy.value?.constants[`${base}.out_proj.weight`]];
   return v && mixer && !(mixer instanceof Remote) ? brought(v, mixer, which) : null;
 }

@@ -11,7 +11,7 @@ import { Spot } from "../marks/grid";
 import { show } from "../numbers/opened";
 import { row } from "../rows";
 import { block, chosen, isOff, position, shown, source, toggle } from "../state";
-import type { Values } from "../source";
+import { MEAN, Values, atPosition } from "../source";
 import { saidBy } from "../wanted";
 import { N, language, number, rich, t } from "../words";
 import { Figure, Line } from "./Figure";
@@ -36,6 +36,8 @@ function parts(values: Values, names: readonly string[], at: number, count: numb
   return names.map((name): FlowPart => {
     const weights = weightsOf(name);
     const length = lengthAt(values, name, at);
+    const row = weights && values[atPosition(MEAN + weights, at)];
+    if (row) return { kind: "attention", length, weights: row.data, off: isOff(name) };
     if (!weights || !values[weights]) return { kind: "feed-forward", length, off: isOff(name) };
     const links = meanOfHeads(values[weights]);
     return { kind: "attention", length, links, weights: links.subarray(at * count, (at + 1) * count), off: isOff(name) };
