@@ -136,6 +136,7 @@ WORDS = [
     *({"at": "a", "do": "zero", "heads": []}, {"at": "a", "do": "zero", "heads": [0]}),
     *({"at": "a", "do": "zero", "heads": [0.5]}, {"at": "a", "do": "zero", "positions": "some"}),
     *({"at": "a", "do": "zero", "positions": [-1]}, {"at": "a", "do": "zero", "positions": [2]}),
+    *({"at": "a", "do": "set", "value": each} for each in (1e38, -1e39, 3.4028235e38, 3.4028236e38)),
     *({"at": "a", "do": "zero", "positions": None}, {"at": "a", "do": "zero", "heads": None}),
 ]
 

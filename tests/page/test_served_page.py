@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -259,6 +260,61 @@ def test_the_page_says_that_its_server_is_gone_and_recovers(run: Path, port: int
     said.wait_for()
     with serving(port, run, token="another"):
         page.get_by_text("This server was started anew").wait_for()
+
+
+def test_the_arithmetic_that_a_dying_server_was_asked_for_comes_from_the_next(run: Path, port: int, windows) -> None:
+    page = windows()
+    with serving(port, run) as address:
+        page.route("**/anatomy", lambda route: route.abort())
+        page.goto(address)
+        field = page.locator("textarea, input[type=text]").first
+        field.wait_for()
+    said = page.get_by_text("The server does not answer")
+    for length in range(1, len(TEXT)):  # more questions than wait for a server
+        field.fill(TEXT[:length])
+    said.wait_for()
+    page.unroute("**/anatomy")
+    with serving(port, run):
+        said.wait_for(state="detached")
+        page.locator("#opened .equation").wait_for()
+
+
+def test_a_run_that_is_deleted_or_trained_on_while_it_is_open_is_said(run: Path, port: int, windows, tmp_path: Path) -> None:
+    folder, gone = tmp_path / "mine", tmp_path / "gone"
+    shutil.copytree(run, folder)
+    page = windows()
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    with serving(port, folder) as address:
+        page.goto(address)
+        field = page.locator("textarea, input[type=text]").first
+        field.fill(TEXT[:4])
+        page.wait_for_function("() => vitralPage.shown.value?.ids.length === 4")
+        folder.rename(gone)
+        field.fill(TEXT[:5])
+        alert = page.get_by_role("alert").filter(has_text=str(folder))
+        alert.wait_for()
+        gone.rename(folder)
+        (step,) = (folder / "steps").iterdir()
+        shutil.copytree(step, folder / "steps" / "step-00001200")
+        field.fill(TEXT[:3])
+        alert.wait_for(state="detached")
+        page.wait_for_function("() => vitralPage.shown.value?.ids.length === 3")
+        page.get_by_text("1,200.").wait_for()
+    assert faults == []
+
+
+def test_numbers_that_are_not_finite_leave_no_error(run: Path, port: int, windows) -> None:
+    page = windows()
+    faults: list[str] = []
+    page.on("console", lambda message: message.type == "error" and faults.append(message.text))
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    edits = quote('[{"at": "embed", "do": "scale", "factor": 1e300}]')
+    with serving(port, run) as address:
+        page.goto(f"{address}&text={quote(TEXT)}&e={edits}")
+        page.locator(".sentence-line").wait_for()
+        page.wait_for_function("() => vitralPage.shown.value?.edits.length === 1")
+    assert [each for each in faults if "ERR_" not in each] == []
 
 
 def test_several_runs_are_chosen_by_name(run: Path, port: int, windows, tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ from vitral.core.taps import Editor
 WHERE = "edits"
 MOST_JSON = 1 << 20
 """Maximum size of a file of edits in bytes."""
+MOST = (2 - 2**-23) * 2.0**127
+"""The largest number of float32, which the models have."""
 NEEDS = {"scale": "factor", "set": "value", "patch": "from"}
 """The key that a kind of edit needs; no other kind takes it."""
 BETWEEN_POSITIONS = ("scores", "scaled", "masked", "weights")
@@ -78,7 +80,7 @@ class Edit(Config):
     heads: Annotated[tuple[int, ...] | None, BeforeValidator(_heads)] = None
     positions: Annotated[tuple[int, ...] | Literal["all"], BeforeValidator(_positions)] = "all"
     factor: float | None = None
-    value: float | None = None
+    value: Annotated[float, Field(ge=-MOST, le=MOST)] | None = None
     other: str | None = Field(default=None, alias="from")
 
     @model_validator(mode="after")

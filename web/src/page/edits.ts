@@ -20,6 +20,8 @@ const NEEDS: Record<Edit["do"], "factor" | "value" | "from" | null> = {
   set: "value",
   patch: "from",
 };
+/** The largest number of float32. */
+const MOST = (2 - 2 ** -23) * 2 ** 127;
 const KEYS = ["at", "heads", "positions", "do", "factor", "value", "from"];
 
 const numbers = (given: unknown): boolean =>
@@ -35,6 +37,7 @@ export function isEdit(given: unknown): given is Edit {
   const needed = NEEDS[edit.do as Edit["do"]];
   if (["factor", "value", "from"].some((key) => there(key) !== (key === needed))) return false;
   if (needed === "from" ? typeof edit.from !== "string" : needed && !Number.isFinite(edit[needed])) return false;
+  if (needed === "value" && Math.abs(edit.value as number) > MOST) return false;
   if (there("heads") && !numbers(edit.heads)) return false;
   return edit.positions === undefined || edit.positions === "all" || numbers(edit.positions);
 }

@@ -82,7 +82,7 @@ export class Line {
     this.token = token;
   }
 
-  async ask<Read>(path: string, read: (answer: Response) => Read | Promise<Read>, body?: unknown, stop?: AbortSignal): Promise<Read> {
+  async ask<Read>(path: string, read: (answer: Response) => Read | Promise<Read>, body?: unknown, stop?: AbortSignal, most = MOST_WAITING): Promise<Read> {
     const own = ++this.last;
     for (let wait = FIRST_WAIT; ; wait = Math.min(2 * wait, LONGEST_WAIT)) {
       const { token } = this;
@@ -104,7 +104,7 @@ export class Line {
       } catch (error) {
         if (!(error instanceof TypeError)) throw error;
         connection.value = "away";
-        if (this.last - own > MOST_WAITING) throw error;
+        if (this.last - own > most) throw error;
         await pause(wait);
       }
     }
@@ -209,7 +209,7 @@ export class Served implements Source {
   /** The model's graph without its numbers, which are fetched as cells are opened. */
   private async dissected(): Promise<Anatomy> {
     const { line, run } = this;
-    const graph = await line.ask("/anatomy", (answer) => answer.json() as Promise<ModelGraph & { lens: ModelGraph }>, { run });
+    const graph = await line.ask("/anatomy", (answer) => answer.json() as Promise<ModelGraph & { lens: ModelGraph }>, { run }, undefined, Infinity);
     const { lens } = graph;
     const constants = Object.fromEntries([...graph.constants, ...lens.constants].map(({ name, shape }) => [name, new Remote(shape)]));
     const bring = async (cells: Missing) => {

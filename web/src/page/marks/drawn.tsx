@@ -21,7 +21,7 @@ export interface Collected { add(part: () => { scene: Scene; node: HTMLElement }
 export const Collector = createContext<Collected | null>(null);
 
 function svgOf(shape: Shape, key: number) {
-  if (shape.kind === "cells") return null;
+  if (shape.kind === "cells" || (shape.kind === "path" ? /NaN|Inf/.test(shape.d) : !Number.isFinite(shape.x + shape.y + (shape.kind === "rect" ? shape.w + shape.h : 0)))) return null;
   if (shape.kind === "text") {
     return <text key={key} x={shape.x} y={shape.y} fill={shape.fill} font-size={shape.size} font-family={FACES[shape.face ?? "sans"]}
       font-weight={shape.bold ? 600 : undefined} font-style={shape.italic ? "italic" : undefined} text-anchor={shape.anchor} opacity={shape.opacity}>{shape.text}</text>;

@@ -52,7 +52,7 @@ export function step(lattice: Pick<Lattice, "rows" | "columns">, from: Spot, key
   return { row: clamp(from.row + way[0], lattice.rows), column: clamp(from.column + way[1], lattice.columns) };
 }
 
-/** Cells of the focused row that are written out for screen readers on each side. */
+/** Cells of the row that are written out for screen readers on each side while the grid has the focus; else the one cell alone. */
 const AROUND = 24;
 
 interface Props {
@@ -68,6 +68,7 @@ export function Grid({ label, lattice, picked, onPick, onPoint }: Props) {
   const node = useRef<HTMLDivElement>(null);
   const [active, setActive] = useState<Spot | null>(null);
   const [shown, setShown] = useState<Spot | null>(null);
+  const [isRead, setRead] = useState(false);
   const { rows, columns } = lattice;
   if (!rows || !columns) return null;
   const inside = (spot: Spot | null) => (spot && spot.row < rows && spot.column < columns ? spot : null);
@@ -94,8 +95,9 @@ export function Grid({ label, lattice, picked, onPick, onPoint }: Props) {
     event.preventDefault();
     event.stopPropagation();
   };
-  const first = Math.max(0, here.column - AROUND);
-  const last = Math.min(columns, here.column + AROUND + 1);
+  const around = isRead ? AROUND : 0;
+  const first = Math.max(0, here.column - around);
+  const last = Math.min(columns, here.column + around + 1);
   const written = [];
   for (let column = first; column < last; column++) {
     const spot = { row: here.row, column };
@@ -111,8 +113,8 @@ export function Grid({ label, lattice, picked, onPick, onPoint }: Props) {
     <>
       <div ref={node} class={onPick ? "mark-grid pickable" : "mark-grid"} role="grid" tabIndex={0} aria-label={label} aria-rowcount={rows}
         aria-colcount={columns + 1} aria-activedescendant={`${id}-${here.column}`} aria-readonly="true" onKeyDown={onKeyDown}
-        onFocus={() => { if (node.current?.matches(":focus-visible")) point(here); }}
-        onBlur={() => point(null)} onPointerMove={(event) => point(under(event))} onPointerLeave={() => point(null)}
+        onFocus={() => { setRead(true); if (node.current?.matches(":focus-visible")) point(here); }}
+        onBlur={() => { setRead(false); point(null); }} onPointerMove={(event) => point(under(event))} onPointerLeave={() => point(null)}
         onClick={(event) => {
           const spot = under(event);
           if (!spot || lattice.missing?.(spot)) return;

@@ -60,7 +60,7 @@ export function Connection() {
       <Trouble />
       {newer.value !== null && (
         <p class="connection" role="status">
-          {t("The run has been trained on: there is a checkpoint of step {step}.", { step: number(newer.value, 9) })}{" "}
+          {t("The run has been trained on: there is a checkpoint of step {step}.", { step: number(newer.value, 0) })}{" "}
           <button onClick={() => void change(run)}>{t("open it")}</button>
         </p>
       )}
