@@ -89,7 +89,8 @@ const [{ parts, ids, edits, numbers }] = given;
 const page = await open(parts);
 const sampling = { temperature: 1, top_k: null, top_p: null, min_p: null };
 const made = [page.computed(ids, ["logits"], edits).logits.data].map((each) => Array.from(each));
-for await (const { id, logits } of page.next(ids, { sampling, numbers, prompt: ids.length, edits })) made.push([id, ...logits]);
+for await (const { id, logits } of page.next(ids, { sampling, numbers, prompt: ids.length, edits }))
+  made.push([id, ...logits]);
 return made;
 """
 

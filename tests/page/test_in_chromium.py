@@ -229,13 +229,16 @@ def test_the_page_is_used_without_a_mouse(one: Made, window: Any) -> None:
 
 def test_a_grid_is_written_out_while_it_has_the_focus(one: Made, window: Any) -> None:
     opened(window, one.file)
-    cells = "() => [...document.querySelectorAll('[role=grid]')].map((each) => each.querySelectorAll('[role=gridcell]').length)"
+    cells = """() => [...document.querySelectorAll("[role=grid]")].map((each) =>
+      each.querySelectorAll("[role=gridcell]").length)"""
     assert set(window.evaluate(cells)) == {1}
     grid = window.get_by_role("grid", name=re.compile("^The tokens of the sentence"))
     grid.focus()
     grid.get_by_role("gridcell").nth(len(TEXT) - 1).wait_for()
     assert sorted(window.evaluate(cells))[-2:] == [1, len(TEXT)]
-    assert window.evaluate("() => document.getElementById(document.activeElement.getAttribute('aria-activedescendant')) !== null")
+    assert window.evaluate(
+        "() => document.getElementById(document.activeElement.getAttribute('aria-activedescendant')) !== null"
+    )
 
 
 AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"

@@ -185,7 +185,8 @@ const parts = { graph: given.graph, lens: given.lens, constants: remotes };
 const here_of = (name) => {
   const [own, at] = name.split("@");
   const { shape, data } = values[own];
-  return at === undefined ? values[own] : { shape: [1, 1, shape[2]], data: data.slice(at * shape[2], (Number(at) + 1) * shape[2]) };
+  if (at === undefined) return values[own];
+  return { shape: [1, 1, shape[2]], data: data.slice(at * shape[2], (Number(at) + 1) * shape[2]) };
 };
 let [here, lean, most, all] = [{}, new Sheet(parts, given.ids, {}, []), 0, 0];
 const fetched = (spot) => {

@@ -201,7 +201,7 @@ def test_a_cell_of_the_lens_opens_and_its_line_gives_the_number(cell: str, run: 
     with serving(port, run) as address:
         page = windows()
         page.goto(f"{address}&text={quote(TEXT[:3])}&o={cell}")
-        page.locator(f"#figure-numbers .receipt:has-text('final_norm')").first.wait_for()
+        page.locator("#figure-numbers .receipt:has-text('final_norm')").first.wait_for()
         page.locator("#opened .equation .cell").first.wait_for()
         found = page.evaluate(OPENED)
         value = eval(found["python"], {"run": vitral.load(run)})
@@ -212,9 +212,13 @@ def test_a_cell_of_the_lens_opens_and_its_line_gives_the_number(cell: str, run: 
         for key in ("Control+Home", "Enter", "Enter"):
             page.keyboard.press(key)
         page.locator("#opened .trail, #opened .equation").first.wait_for()
-        page.wait_for_function("() => /run.trace.*embed.*clone/.test(document.querySelector('#figure-numbers .receipt').textContent)")
+        page.wait_for_function(
+            "() => /run.trace.*embed.*clone/.test(document.querySelector('#figure-numbers .receipt').textContent)"
+        )
         found = page.evaluate(OPENED)
-        assert found["value"] == pytest.approx(eval(found["python"], {"run": vitral.load(run)}).item(), rel=1e-5, abs=1e-5)
+        assert found["value"] == pytest.approx(
+            eval(found["python"], {"run": vitral.load(run)}).item(), rel=1e-5, abs=1e-5
+        )
 
 
 @pytest.mark.parametrize("cell", ["logits:0.2.5", "blocks.1.mlp.out:0.1.3", "blocks.0.attn.z:0.1.2.0"])
@@ -279,7 +283,9 @@ def test_the_arithmetic_that_a_dying_server_was_asked_for_comes_from_the_next(ru
         page.locator("#opened .equation").wait_for()
 
 
-def test_a_run_that_is_deleted_or_trained_on_while_it_is_open_is_said(run: Path, port: int, windows, tmp_path: Path) -> None:
+def test_a_run_that_is_deleted_or_trained_on_while_it_is_open_is_said(
+    run: Path, port: int, windows, tmp_path: Path
+) -> None:
     folder, gone = tmp_path / "mine", tmp_path / "gone"
     shutil.copytree(run, folder)
     page = windows()

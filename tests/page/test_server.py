@@ -309,7 +309,9 @@ def test_drawn_tokens_are_those_of_the_library_past_the_context_too(edits: list,
     for (token, logits), number in zip(found, numbers, strict=True):
         if len(ids) - begin > context:
             begin = len(ids) - context // 2
-        here = existing(edits_of(edits), len(ids) - begin, {each["from"]: len(each["from"]) for each in edits if "from" in each})
+        here = existing(
+            edits_of(edits), len(ids) - begin, {each["from"]: len(each["from"]) for each in edits if "from" in each}
+        )
         wanted = loaded.trace(TOKENIZER.decode(ids[begin:]), ["logits"], edits=here)["logits"][:, -1]
         torch.testing.assert_close(logits, wanted[0], rtol=1e-4, atol=1e-5)
         likely = distribution(logits[None], Sampling(temperature=0.8, top_k=5), forbidden=TOKENIZER.specials)

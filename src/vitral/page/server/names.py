@@ -12,6 +12,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -25,7 +26,8 @@ from vitral.core.taps import Recorder
 from vitral.model import Transformer
 
 RATED, LOGITS = "rated", "logits"
-KINDS = ("lens", "read", "pooled", "mean", "brought")
+Kind = Literal["value", "lens", "read", "rated", "pooled", "mean", "brought"]
+KINDS: tuple[Kind, ...] = ("lens", "read", "pooled", "mean", "brought")
 """What a name begins with that is read off an activation."""
 WHOLE = ("value", "mean", "lens", "read")
 """Kinds of which one position can be asked for."""
@@ -50,7 +52,7 @@ class Name:
     """
 
     own: str
-    kind: Literal["value", "lens", "read", "rated", "pooled", "mean", "brought"]
+    kind: Kind
     position: int | None = None
     head: int | None = None
 
@@ -69,7 +71,7 @@ class Name:
         """
         if asked == RATED:
             return cls(LOGITS, "rated")
-        kind = next((each for each in KINDS if asked.startswith(f"{each}.")), "value")
+        kind: Kind = next((each for each in KINDS if asked.startswith(f"{each}.")), "value")
         given, of_head, which = asked.removeprefix(f"{kind}.").partition(OF_HEAD)
         own, at, written = given.partition(AT)
         there: Collection[str] = {
@@ -143,8 +145,9 @@ def pooled(maps: Float[Tensor, "1 heads time source"]) -> Float[Tensor, "1 heads
         time = maps.shape[axis]
         if time > SMALL:
             starts = [-(-place * time // SMALL) for place in range(SMALL + 1)]
-            patches = zip(starts, starts[1:], strict=False)
-            maps = torch.stack([maps.narrow(axis, one, end - one).amax(dim=axis) for one, end in patches], dim=axis)
+            maps = torch.stack(
+                [maps.narrow(axis, one, end - one).amax(dim=axis) for one, end in pairwise(starts)], dim=axis
+            )
     return maps
 
 

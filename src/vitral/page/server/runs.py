@@ -18,9 +18,9 @@ from torch import Tensor
 from vitral.core.config import Config, nearest
 from vitral.core.edits import Edit, edits_of, existing
 from vitral.core.errors import UsageError, VitralError
+from vitral.core.taps import InTurn
 from vitral.decoding import Sampling, choose, distribution
 from vitral.decoding.reader import Reader, window_start
-from vitral.core.taps import InTurn
 from vitral.inspection.edits import editing_tap, heads_by_name
 from vitral.interop.targets.graph import graph_of_model
 from vitral.model import Transformer
@@ -305,9 +305,7 @@ class Opened:
         """
         if (asked.ids is None) == (asked.text is None):
             raise UsageError("give either ids or text")
-        ids = (
-            list(asked.ids) if asked.ids is not None else self._encoded(asked.text or "")
-        )
+        ids = list(asked.ids) if asked.ids is not None else self._encoded(asked.text or "")
         model = self.run.model
         most = MOST_DRAWN if cropped else model.config.context_length
         if not 1 <= len(ids) <= most:
