@@ -30,7 +30,9 @@ let computations = 0;
 for (const rule of rules) values.push(computed(() => (computations++, made(rule, (at) => values[at].value))));
 const expected = (at) => (at < signals.length ? signals[at].peek() : made(rules[at - signals.length], expected));
 const safely = (read) => { try { return read(); } catch { return "failed"; } };
-const effects = Array.from({ length: 1 + draw(4) }, () => ({ reads: [draw(values.length), draw(values.length)], runs: [], ended: false }));
+const effects = Array.from({ length: 1 + draw(4) }, () => {
+  return { reads: [draw(values.length), draw(values.length)], runs: [], ended: false };
+});
 for (const each of effects)
   each.end = effect(() => each.runs.push(each.reads.map((at) => safely(() => values[at].value)).join()));
 const wrong = [];
