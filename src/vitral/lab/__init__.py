@@ -26,6 +26,7 @@ from vitral.lab.new_runs import continue_, continue_run, free_folder, resume, tr
 from vitral.lab.pages import Bundle, bundle, open_
 from vitral.lab.run import Generation, Run, Which
 from vitral.lab.samples import Samples
+from vitral.lab.sharding import shard
 from vitral.lab.side_by_side import compare
 from vitral.lab.study_plan import StudyPlan, plan_study
 from vitral.lab.trained_runs import evaluate, generate, inspect
@@ -87,6 +88,7 @@ __all__ = [
     "register",
     "resume",
     "set_language",
+    "shard",
     "study",
     "survey",
     "train",
