@@ -34,7 +34,7 @@ from vitral.data.config import BPEConfig, CorpusConfig
 from vitral.data.corpora import as_path, own_files
 from vitral.data.dataset import LEARN_FROM
 from vitral.data.folders import is_surely_text, no_match, refuse_own, user_files
-from vitral.data.long_texts import Text, joined_text, pieces
+from vitral.data.long_texts import PIECE, Text, joined_text, pieces
 from vitral.data.opening import opened, shown, stamp_of
 from vitral.data.presplit import RULE, SourceFile, Stream, cut_into
 from vitral.data.presplit import VERSION as RULE_VERSION
@@ -357,7 +357,7 @@ def _begin_worker() -> None:
 def _parsed(raw: bytes, described: bytes) -> _Plan:
     plain = unsealed_json(raw)
     if sha256(described) != plain["tokenizer"]["sha256"]:
-        raise ValueError(f"{TOKENIZER} has changed")
+        raise UsageError("{file} has changed; remove the folder, and begin again", file=TOKENIZER)
     config = CorpusConfig.parse(plain["config"])
     files = tuple(
         SourceFile(Path(file["path"]), (file["stamp"][0], file["stamp"][1]), file["mark"]) for file in plain["here"]
@@ -517,4 +517,7 @@ def _stamp(path: Path | None) -> tuple[int, int] | None:
 
 def _sha256(path: Path) -> str:
     with opened(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        digest = hashlib.sha256()
+        while read := file.read(PIECE):
+            digest.update(read)
+        return digest.hexdigest()

@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -274,12 +273,15 @@ class Shards:
         spans: dict[str, list[tuple[int, int, int]]] = {split: [] for split in SPLITS}
         start = 0
         for shard in self.shards:
-            held_out = [(span[0], *span[place : place + 2]) for span in shard.held_out]
-            borders = [0, *(border for _, begin, end in held_out for border in (begin, end)), size(shard)]
-            kept = [("train", begin, end) for begin, end in list(pairwise(borders))[::2]]
-            for name, begin, end in sorted([*held_out, *kept], key=lambda span: span[1:]):
+            reached = 0
+            for span in (*shard.held_out, ("", size(shard), 0, size(shard), 0)):
+                numbers = span[1:]
+                begin, end = numbers[place - 1], numbers[place]
+                if reached < begin:
+                    spans["train"].append((start, reached, begin))
                 if begin < end:
-                    spans[str(name)].append((start, begin, end))
+                    spans[span[0]].append((start, begin, end))
+                reached = end
             start += size(shard)
         return {split: np.array(found, dtype=np.int64).reshape(-1, 3) for split, found in spans.items()}
 
