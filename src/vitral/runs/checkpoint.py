@@ -524,13 +524,17 @@ def _listed(folder: Path, raw: bytes) -> _Seal:
         raise UsageError(
             "{folder}: format {format!a:.40}, this Vitral reads {ours}", folder=folder, format=format_, ours=IN_PARTS
         )
-    if not intact or not isinstance(files, dict) or (format_ == IN_PARTS and not _are_parts(files)):
+    if format_ == IN_PARTS and not _are_parts(files):
+        intact = False
+    if not intact or not isinstance(files, dict):
         raise UsageError("{folder}: {manifest} is damaged", folder=folder, manifest=MANIFEST)
     return _Seal(format_, hashed, files)
 
 
-def _are_parts(files: Mapping[str, Any]) -> bool:
+def _are_parts(files: Any) -> bool:
     """Whether these are the names of a checkpoint in parts: a file of weights and one of the optimizer a rank."""
+    if not isinstance(files, dict):
+        return False
     parts = [part for name in files if (part := PART.fullmatch(name))]
     ranks = int(parts[0][3]) if parts else 0
     if len(parts) != 2 * ranks:

@@ -62,8 +62,9 @@ def _obey(trainer: Trainer, team: Ranks, order: Mapping[str, Any]) -> None:
         case "finite":
             not_finite_state(trainer)
         case "write":
-            tensors = optimizer_tensors(trainer.held, trainer.optimizer)
-            trainer.held.write(GuardedFolder(order["folder"]), tensors)
+            writer = trainer.held.writer
+            assert writer is not None
+            writer.write(GuardedFolder(order["folder"]), optimizer_tensors(trainer.held, trainer.optimizer))
         case "try":
             trainer.held.try_folder(GuardedFolder(order["folder"]))
         case _:

@@ -232,8 +232,7 @@ def save(trainer: Trainer, *, replace: bool = False) -> None:
         StorageError: the checkpoint could not be written.
     """
     step, held = trainer.state.step, trainer.held
-    held.order("finite")
-    culprit = not_finite_state(trainer)
+    culprit = _found_not_finite(trainer)
     if culprit is not None:
         sentence = N_(
             "stopped after step {step}: {culprit}; no checkpoint of this step was written, the last one in {path} is "
@@ -289,10 +288,16 @@ def _save_last_good_step(trainer: Trainer, stopped: TrainingStopped | RankLost) 
     """Record why training stopped, and save the step before the failed one, if its numbers are finite and trusted."""
     trainer.emit({"event": "stopped", "step": trainer.state.step, "reason": stopped.line.split(";")[0]})
     is_trusted = isinstance(stopped, TrainingStopped) or (stopped.is_whole and trainer.held.is_whole)
-    if is_trusted and not_finite_state(trainer) is None:
+    if is_trusted and _found_not_finite(trainer) is None:
         save(trainer, replace=True)
     else:
         trainer.folder.reseal()
+
+
+def _found_not_finite(trainer: Trainer) -> str | None:
+    """What `not_finite_state` finds, on rank 0 between two steps."""
+    trainer.held.order("finite")
+    return not_finite_state(trainer)
 
 
 def not_finite_state(trainer: Trainer) -> str | None:

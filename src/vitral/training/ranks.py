@@ -163,7 +163,7 @@ class Ranks(Team):
             torch.cuda.set_device(int(environment.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
         dist.init_process_group("gloo", timeout=LONGEST_WAIT)
         silence = float(environment.get(HEARTBEAT) or SILENCE)
-        self._heart = Heart(self.rank, self.size, [_store(), _store()], silence)
+        self.heart = Heart(self.rank, self.size, [_store(), _store()], silence)
 
     def greet(self) -> None:
         """Compare the versions of all ranks.
@@ -292,7 +292,7 @@ class Ranks(Team):
         """The sum of the next step over all ranks; see `Team`."""
         if held.is_whole:
             return SharedSum(self, list(held.parameters.values()), training, asked=asked)
-        from vitral.training.sharding import SharedOutSum, Shards
+        from vitral.training.sharding import Shards, SharedOutSum
 
         assert isinstance(held, Shards)
         return SharedOutSum(held, training, asked=asked)
@@ -347,16 +347,16 @@ class Ranks(Team):
                 signal.signal(number, signal.SIG_IGN)  # the launcher's, since a rank has ended
         is_said = False
         if isinstance(error, RankLost):
-            is_said = not self._heart.speaks(error.rank)
+            is_said = not self.heart.speaks(error.rank)
         else:
             code = getattr(error, "exit_code", 130 if isinstance(error, KeyboardInterrupt) else 70)
-            self._heart.tell(str(error) or type(error).__name__, code)
-            is_said = not self._heart.speaks(None) and self._heart.is_said()
+            self.heart.tell(str(error) or type(error).__name__, code)
+            is_said = not self.heart.speaks(None) and self.heart.is_said()
         error.is_said = is_said  # pyright: ignore[reportAttributeAccessIssue]
 
     def part(self) -> None:
         """Leave when the process ends."""
-        self._heart.stop()
+        self.heart.stop()
         if not self.is_broken:
             dist.destroy_process_group()
 
@@ -405,9 +405,9 @@ class Ranks(Team):
             raise RankLost("the connection between the ranks is broken")
         while True:
             try:
-                work.wait(timedelta(seconds=self._heart.patience))
+                work.wait(timedelta(seconds=self.heart.patience))
             except RuntimeError as error:
-                lost = self._heart.silent() if not work.is_completed() else self._heart.reason(error)
+                lost = self.heart.silent() if not work.is_completed() else self.heart.reason(error)
                 if lost is not None:
                     self.is_broken = True
                     raise lost from None

@@ -10,14 +10,14 @@ import copy
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.fsdp._fully_shard._fsdp_api import AllGather, ReduceScatter
 
 from vitral.core.errors import StorageError, UsageError
 from vitral.core.guarded import GuardedFolder
@@ -27,11 +27,53 @@ from vitral.runs.config import TrainingConfig
 from vitral.training.holding import Holding
 from vitral.training.summing import CanonicalSum, StepSum, norm_of, squares
 
-if TYPE_CHECKING:
-    from vitral.training.ranks import Ranks
-
 HEADER = 512
 """Bytes that a tensor needs at most in a file besides its numbers."""
+
+
+class Exchange(Protocol):
+    """What one rank exchanges with the others (`vitral.training.ranks.Ranks`)."""
+
+    rank: int
+    size: int
+    asked: bool
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is rank 0."""
+        ...
+
+    def give_order(self, name: str, /, **content: Any) -> None:
+        """Tell the other ranks what to do."""
+        ...
+
+    def answering(self) -> AbstractContextManager[None]:
+        """Do something that may fail for this rank alone; afterwards all ranks know whether it has."""
+        ...
+
+    def any_of(self, flags: Sequence[bool], /) -> list[bool]:
+        """For each flag, whether it is set on some rank."""
+        ...
+
+    def gathered(self, data: bytes, /) -> list[bytes]:
+        """The bytes of every rank."""
+        ...
+
+    def assembled(self, part: Tensor, /) -> Tensor:
+        """The parts of all ranks, one after another."""
+        ...
+
+    def collected(self, part: Tensor, rank: int, /) -> Tensor | None:
+        """The parts of all ranks, one after another, on one of them."""
+        ...
+
+    def exchanged(self, leaf: Tensor, /) -> Sequence[Tensor]:
+        """This rank's part of one tensor of each rank, in their order."""
+        ...
+
+    def reduced(self, leaf: Tensor, /) -> Tensor:
+        """This rank's part of the sum of one tensor of each rank, in the engine's order."""
+        ...
 
 
 class Shards(Holding):
@@ -43,7 +85,7 @@ class Shards(Holding):
 
     is_whole, is_last = False, False
 
-    def __init__(self, team: "Ranks", model: Transformer, training: TrainingConfig) -> None:
+    def __init__(self, team: Exchange, model: Transformer, training: TrainingConfig) -> None:
         """Keep this rank's rows of a model's weights, which all ranks have; the other rows are freed."""
         self.team, self.model = team, model
         # The same model without numbers, to be completed for a while on rank 0.
@@ -55,11 +97,11 @@ class Shards(Holding):
         for block in model.blocks:
             fully_shard(block, mesh=mesh)
         fully_shard(model, mesh=mesh)
-        for module in model.modules():
-            if isinstance(module, FSDPModule):
-                module.set_gradient_divide_factor(1.0)
-                module.set_custom_all_gather(Gathering(team))
-                module.set_custom_reduce_scatter(Adding(self) if training.is_canonical else Reducing(team))
+        modules: list[Any] = [module for module in model.modules() if isinstance(module, FSDPModule)]
+        for module in modules:
+            module.set_gradient_divide_factor(1.0)
+            module.set_custom_all_gather(Gathering(team))
+            module.set_custom_reduce_scatter(Adding(self) if training.is_canonical else Reducing(team))
         self.sharded: dict[str, Any] = dict(model.named_parameters())
         self.parameters = {name: nn.Parameter(one.detach().to_local()) for name, one in self.sharded.items()}
         self.shapes = {self.parameters[name]: shape for name, shape in shapes.items()}
@@ -201,10 +243,10 @@ class Shards(Holding):
             steps.remove(mark)
 
 
-class Gathering(AllGather):
+class Gathering:
     """`fully_shard` puts parameters together; whoever waits looks at the others' hearts."""
 
-    def __init__(self, team: "Ranks") -> None:
+    def __init__(self, team: Exchange) -> None:
         """Between these ranks."""
         self._team = team
 
@@ -217,10 +259,10 @@ class Gathering(AllGather):
         output_tensor.copy_(self._team.assembled(input_tensor))
 
 
-class Reducing(ReduceScatter):
+class Reducing:
     """Gradients added in the engine's order, this rank's part of them; `fully_shard` adds those of later batches."""
 
-    def __init__(self, team: "Ranks") -> None:
+    def __init__(self, team: Exchange) -> None:
         """Between these ranks."""
         self._team = team
 

@@ -23,8 +23,8 @@ from vitral.runs.identity import Decision, Identity, decided, document_hash, new
 from vitral.training.baselines import counted_beside
 from vitral.training.clock import Clock
 from vitral.training.events import Callback, Event
-from vitral.training.objectives import masking_of
 from vitral.training.holding import Holding
+from vitral.training.objectives import masking_of
 from vitral.training.optimizers import Optimizers, build_optimizer, load_optimizer_tensors, optimizer_tensors
 from vitral.training.plans import compiled
 from vitral.training.stopping import StopRequest
