@@ -15,7 +15,6 @@ import { isDark, listed } from "./keys";
 import { edits, fault, figure, language, shown, source, text, theme } from "./state";
 import { width } from "./panes/layout";
 import { LANGUAGES, number, plural, t } from "./words";
-import "./reading";
 
 export function App({ children }: { children?: ComponentChildren }) {
   const { about } = source.value!;

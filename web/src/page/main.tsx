@@ -12,7 +12,7 @@ import { digitsOf, equation, leaves, textOf } from "./numbers/telling";
 import { Refusing } from "./panes/Refusing";
 import type { Source } from "./source";
 import { content, give, start } from "./start";
-import { batch, computed, effect, signal } from "./signals";
+import { batch, computed, effect, signal } from "@preact/signals";
 import { read } from "./state";
 import { tokenizerOf } from "./tokens";
 

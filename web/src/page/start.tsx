@@ -1,6 +1,6 @@
 // What every page begins with: the words, the state of the address, the panes.
 
-import { effect } from "./signals";
+import { effect } from "@preact/signals";
 import { ComponentChildren, render } from "preact";
 import { App } from "./app";
 import { pressed } from "./keys";

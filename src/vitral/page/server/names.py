@@ -71,7 +71,8 @@ class Name:
         """
         if asked == RATED:
             return cls(LOGITS, "rated")
-        kind: Kind = next((each for each in KINDS if asked.startswith(f"{each}.")), "value")
+        kinds = [each for each in KINDS if asked.startswith(f"{each}.")]
+        kind: Kind = kinds[0] if kinds else "value"
         given, of_head, which = asked.removeprefix(f"{kind}.").partition(OF_HEAD)
         own, at, written = given.partition(AT)
         there: Collection[str] = {

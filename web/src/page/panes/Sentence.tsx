@@ -1,6 +1,6 @@
 // The sentence: what is typed, its tokens as panes, and how the model rated each beside a table that only counted.
 
-import { effect, signal } from "../signals";
+import { effect, signal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { mean, surprisals } from "../compute/readings";
 import { Hanging } from "../marks/bars";
