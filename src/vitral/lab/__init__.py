@@ -28,8 +28,10 @@ from vitral.lab.run import Generation, Run, Which
 from vitral.lab.samples import Samples
 from vitral.lab.side_by_side import compare
 from vitral.lab.study_plan import StudyPlan, plan_study
+from vitral.lab.study_workers import study_progress, work
 from vitral.lab.trained_runs import evaluate, generate, inspect
 from vitral.lab.worked_examples import check, exercise, explain
+from vitral.reports.crew import StudyProgress
 from vitral.reports.graded_class import GradedClass
 from vitral.reports.model import ModelCount
 from vitral.reports.runs import RunList, list_runs
@@ -54,6 +56,7 @@ __all__ = [
     "Samples",
     "StudyPage",
     "StudyPlan",
+    "StudyProgress",
     "Survey",
     "TextMeasures",
     "bundle",
@@ -88,8 +91,10 @@ __all__ = [
     "resume",
     "set_language",
     "study",
+    "study_progress",
     "survey",
     "train",
+    "work",
 ]
 
 
