@@ -18,7 +18,7 @@ from vitral.core.machine import cores
 from vitral.core.parts import imported_files
 from vitral.reports.crew import StudyProgress
 from vitral.reports.study import StudyPage, write_report
-from vitral.studies.crew import FINISHED, page_is_made
+from vitral.studies.crew import FINISHED
 from vitral.studies.execution import complete, planned_in
 from vitral.studies.record import JOBS
 from vitral.studies.work import Worker
@@ -83,8 +83,6 @@ def work(
     worker = Worker(planned, callback)
     if not page:
         worker.train()
-        return None
-    if page_is_made(out):
         return None
     return complete(worker, lambda result: write_report(result, command=planned.command), waits=False)
 

@@ -246,7 +246,9 @@ class Watcher:
 
     def is_free(self, room: Room) -> bool:
         """Whether no living worker has the job."""
-        newest = room.newest()
+        return self._is_free(room, room.newest())
+
+    def _is_free(self, room: Room, newest: Claim | None) -> bool:
         if newest is None or room.end(newest.number) is not None:
             return True
         owner = newest.owner
@@ -263,15 +265,25 @@ class Watcher:
         Raises:
             StorageError: the folder cannot be written.
         """
-        if not self.is_free(room):
+        newest = room.newest()
+        if not self._is_free(room, newest):
             return None
         room.folder.make()
-        number = max([0, *room.numbers(CLAIM), *room.numbers(RUN)]) + 1
-        return Lease(room, number, self.renew) if room.create(number) else None
+        # The number after the one that was looked at: whoever claims meanwhile has it, and not the next one.
+        number = 1 if newest is None else newest.number + 1
+        key = (str(room.folder.path), number)
+        _held.append(key)
+        is_ours = False
+        try:
+            is_ours = room.create(number)
+        finally:
+            if not is_ours:
+                _held.remove(key)
+        return Lease(room, number, self.renew) if is_ours else None
 
 
-_held = set[tuple[str, int]]()
-"""The claims that this process holds."""
+_held = list[tuple[str, int]]()
+"""The claims that this process holds, or tries to get; twice where two of its threads try at once."""
 
 
 def _is_forgotten(owner: Owner, room: Room, number: int) -> bool:
@@ -316,7 +328,6 @@ class Lease:
             is_crash: whether an error counts as a crash of the job; errors for users never do.
         """
         key, over = (str(self.room.folder.path), self.number), threading.Event()
-        _held.add(key)
         beats = threading.Thread(target=self._beats, args=(over,), name="lease", daemon=True)
         beats.start()
         state, reason = RELEASED, None
@@ -332,7 +343,8 @@ class Lease:
         finally:
             over.set()
             beats.join()
-            _held.discard(key)
+            with suppress(ValueError):
+                _held.remove(key)
             with suppress(VitralError, OSError):
                 self.room.say_end(self.number, state, reason)
 

@@ -97,11 +97,6 @@ def _page(files: GuardedFolder, states: Sequence[JobState]) -> JobState:
     return JobState("page", "", None, state, None, None, _worker(room), len(room.numbers("claim")), None)
 
 
-def page_is_made(folder: Path) -> bool:
-    """Whether the page of the study, as it is recorded now, has been made."""
-    return _page(GuardedFolder(folder), ()).state == FINISHED
-
-
 def _record(files: GuardedFolder) -> str:
     return sha256(files.read(RECORD, MOST_RECORD))
 

@@ -21,7 +21,7 @@ from vitral.data import Dataset
 from vitral.evaluation import NgramBaselines
 from vitral.evaluation.losses import bits_per_nat
 from vitral.runs import RunFolder, enter
-from vitral.runs.leases import CLAIM, DONE, RELEASED, RUN
+from vitral.runs.leases import DONE, RELEASED, RUN
 from vitral.runs.lock import LOCK, only_writer
 from vitral.studies.design import LONGER_SEEDS, TUNING_SEED, BudgetName, Study, check_seeds
 from vitral.studies.jobs import Job, longer_of, require_own, require_room
@@ -235,12 +235,13 @@ def _take_back(job: Job) -> None:
         tidy(job.path, job)
         return
     with only_writer(job.path):
-        number = max([0, *job.room.numbers(CLAIM), *job.room.numbers(RUN)])
-        job.room.folder.make()
-        while job.room.folder.kind(f"{RUN}-{number:06}") is not None:
-            number += 1
-        with storage(job.path):
-            job.study.rename(job.name, f"{JOBS}/{job.name}/{RUN}-{number:06}")
+        room, newest = job.room, job.room.newest()
+        number = 1 if newest is None else newest.number + 1
+        room.folder.make()
+        if room.create(number):
+            with storage(job.path):
+                job.study.rename(job.name, f"{JOBS}/{job.name}/{RUN}-{number:06}")
+            room.say_end(number, RELEASED)
 
 
 def _gathered(

@@ -19,7 +19,7 @@ from vitral.core.files import as_json, sha256
 from vitral.core.guarded import GuardedFolder, NotOurs
 from vitral.core.language import N_, _
 from vitral.core.seals import sealed_json, unsealed_json
-from vitral.runs.leases import require_nobody
+from vitral.runs.leases import DONE, Room, require_nobody
 from vitral.studies.design import TUNING_SEED, BudgetName, Study
 from vitral.studies.jobs import Job, jobs_of, longer_of, tuned_from
 from vitral.studies.record import ARMS, JOBS, LONGER, MOST_RECORD, RECORD, TUNING
@@ -161,13 +161,13 @@ class Plan:
         return self._scaled[key]
 
     def result(self, job: Job) -> RunResult | None:
-        """The result of a job; None if it is not finished.
+        """The result of a job; None if it is not finished, or its configuration is not known yet.
 
         Raises:
             UsageError: its run is damaged, of another arm, or stands half trained in its place.
         """
-        if job.name in self._results:
-            return self._results[job.name]
+        if not job.is_settled or job.name in self._results:
+            return self._results.get(job.name)
         found = self._without_parent(job)
         if found is None and job.begun:
             require_parent(job.path, job.source, lambda line: None)
@@ -228,6 +228,14 @@ class Plan:
     def seal(self) -> str:
         """The hash of the record, which tells one page from that of a study with more seeds."""
         return sha256(self.folder.read(RECORD, MOST_RECORD))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the page of the study has been made, with the seeds that it has now."""
+        room = Room(self.folder.within(PAGE))
+        newest = room.newest()
+        end = None if newest is None else room.end(newest.number)
+        return end is not None and end.get("state") == DONE and end.get("reason") == self.seal
 
     def foresee(self, jobs: Iterable[Job]) -> None:
         """Write the files of jobs that results ask for."""

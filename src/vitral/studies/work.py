@@ -83,7 +83,13 @@ class Worker:
                 pause = min(LONGEST, 2 * pause)
 
     def claim_page(self, *, waits: bool) -> Lease | None:
-        """Claim the last job: measurements and the page; None if another worker has it, and this one does not wait."""
+        """Claim the last job: measurements and the page.
+
+        Returns:
+            The claim; None if this worker does not wait, and the page is made, or another worker has claimed it.
+        """
+        if not waits and self.plan.is_done:
+            return None
         room, pause = Room(self.plan.folder.within(PAGE)), SHORTEST
         while (lease := self.watcher.claim(room)) is None and waits:
             self.wait(pause)
