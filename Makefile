@@ -11,7 +11,7 @@ PYTHONS := 3.11 3.12 3.13 3.14
 LOWEST := 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 	print(*(each.replace(">=", "==") for each in project["dependencies"]), sep="\n")'
 
-.PHONY: demo test test-full test-oldest test-newest check format gallery first-steps web native llama bench wheel resolve constraints clean
+.PHONY: demo test test-full test-oldest test-newest check format gallery first-steps web native llama bench wheel no-compiler resolve constraints clean
 
 demo: $(VENV)/.installed
 	$(BIN)/vitral demo
@@ -84,16 +84,32 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks $(BENCH)
 
 # The wheel in an environment that does not see the checkout; only its dependencies are those of .venv.
-wheel: $(VENV)/.installed
-	rm -rf build/wheel
-	$(BIN)/python $(PIP) wheel --no-deps --wheel-dir build/wheel .
-	$(BIN)/python -m venv build/wheel/venv
+# $(call installed,FOLDER,ENVIRONMENT) builds it there and installs it in FOLDER/venv.
+define installed
+	rm -rf $(1)
+	$(2) $(BIN)/python $(PIP) wheel --no-deps --wheel-dir $(1) .
+	$(BIN)/python -m venv $(1)/venv
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
-		> "$$(build/wheel/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/dependencies.pth"
-	build/wheel/venv/bin/python $(PIP) install --no-deps build/wheel/vitral-*.whl
+		> "$$($(1)/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/dependencies.pth"
+	$(1)/venv/bin/python $(PIP) install --no-deps $(1)/vitral-*.whl
+endef
+
+wheel: $(VENV)/.installed
+	$(call installed,build/wheel,)
 	wheel="$$PWD/build/wheel"; cd / && set -ex; PATH="$$wheel/venv/bin:$$PATH"; \
 	vitral --version; vitral list > /dev/null; vitral study --help > /dev/null; vitral explain the-cat-sat > /dev/null; \
 	vitral train sample --set training.steps=20 --out "$$wheel/run" > /dev/null; vitral generate "$$wheel/run" --max-tokens 80
+
+# A machine without a C compiler: what is installed there has no library, makes a demo as small as can be, and passes the
+# tests of what generates.
+SMALL_DEMO := $(addprefix --set ,model.d_model=12 model.num_layers=1 model.num_heads=3 model.context_length=11 \
+	training.steps=4 training.evaluate_every=2 training.sample_every=1 training.sample_tokens=20 training.batch_size=5)
+no-compiler: $(VENV)/.installed-dev
+	$(call installed,build/no-compiler,CC=false)
+	test -f build/no-compiler/vitral-*-py3-none-any.whl
+	cd / && "$(CURDIR)/build/no-compiler/venv/bin/vitral" demo --out "$(CURDIR)/build/no-compiler/demo" $(SMALL_DEMO) > /dev/null
+	CC=false OMP_NUM_THREADS=1 build/no-compiler/venv/bin/python -m pytest -q tests/decoding tests/cli/test_commands.py -k \
+		"decoding or generate"
 
 # Whether the dependencies can be had for each Python, at the newest versions and at those of constraints.txt, and at the
 # oldest versions for the oldest Python. Nothing is installed.

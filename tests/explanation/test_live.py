@@ -384,7 +384,7 @@ WEB = ROOT / "web"
 def test_the_scripts_are_made_from_their_sources(tmp_path: Path) -> None:
     subprocess.run([NODE or "node", "build.mjs", str(tmp_path)], cwd=WEB, check=True, capture_output=True)
     made = {file.name: file.read_text(encoding="utf-8") for file in tmp_path.iterdir()}
-    assert made.keys() == {"live.js", "page.js", "page.css", "sentences.txt"}
+    assert made.keys() == {"live.js", "page.js", "served.js", "page.css", "sentences.txt"}
     for name, built in made.items():
         folder = "figures/templates" if name == "live.js" else "page/assets"
         assert built == (ROOT / "src/vitral" / folder / name).read_text(encoding="utf-8"), "run make web"

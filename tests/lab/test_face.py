@@ -4,6 +4,7 @@ import inspect
 import json
 import re
 import shutil
+import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -65,6 +66,17 @@ def test_every_command_is_a_function_and_no_function_hides_a_package() -> None:
     for name in vitral.__all__:
         assert getattr(vitral, name).__doc__, name
     assert set(vitral.lab.__all__) >= {*COMMANDS, "list_presets", "list_texts", "list_studies", "list_examples"}
+
+
+def test_the_first_token_waits_for_no_plot_and_no_page(run: vitral.Run) -> None:
+    code = (
+        f"import sys, vitral.lab\nvitral.lab.Run({str(run.path)!r}).generate('WREN', max_tokens=1)\n"
+        "late = {'matplotlib', 'vitral.explanation', 'vitral.inspection', 'vitral.reports.run', 'vitral.studies'}\n"
+        "assert not late & set(sys.modules), late & set(sys.modules)\n"
+        "assert all(getattr(vitral.lab, name) for name in vitral.lab.__all__)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_results_are_readable_plain_and_ready_for_json(results: dict[str, Any]) -> None:

@@ -54,6 +54,7 @@ def test_the_range_holds_published_speeds(
     source: str, model: dict, vocabulary: int, gpus: int, speed: float, tmp_path: Path
 ) -> None:
     told = forecast(written(tmp_path, model, accumulation=gpus, batch_size=2), gpus=gpus, vocabulary=vocabulary)
+    assert told.tokens_per_second is not None
     low, high = told.tokens_per_second
     assert low <= speed <= high
     assert (high - low) / (high + low) <= 0.25
@@ -77,6 +78,8 @@ def test_hours_price_network_and_checkpoints_by_hand(tmp_path: Path) -> None:
     told = forecast(config, gpus=4, kind="a100", price=2.0, vocabulary=7)
     assert told.tokens_per_step == 8 * 2**14 * 16
     assert told.tokens == 50 * told.tokens_per_step
+    assert told.hours is not None
+    assert told.tokens_per_second is not None
     low, high = told.hours
     assert low == pytest.approx(told.tokens / told.tokens_per_second[1] / 3600)
     assert high == pytest.approx(told.flops_per_token * told.tokens / (0.32 * 4 * 312e12) / 3600)
@@ -120,10 +123,27 @@ def test_a_forecast_from_this_machine(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(forecasting, "rank_bytes", lambda *_: {"Total": 1})
     model = {"context_length": 7, "d_model": 12, "num_layers": 1, "num_heads": 2}
     told = forecast(written(tmp_path, model, accumulation=3, batch_size=5), gpus=3, vocabulary=11, measure=True)
+    assert told.hours is not None
+    assert told.tokens_per_second is not None
     low, high = told.tokens_per_second
     assert low == pytest.approx(0.85 * high)
     assert told.accelerator.kind == "here"
     assert all(math.isfinite(each) for each in (*told.hours, told.network_seconds))
+
+
+@pytest.mark.usefixtures("_no_memory")
+def test_the_speed_of_a_narrow_model_is_unknown(tmp_path: Path) -> None:
+    model = {"context_length": 7, "d_model": 12, "num_layers": 1, "num_heads": 2}
+    told = forecast(written(tmp_path, model, accumulation=3, batch_size=5), gpus=3, vocabulary=11, price=2.0)
+    assert (told.tokens_per_second, told.hours, told.price, told.step_seconds) == (None, None, None, None)
+    assert told.network_bytes == pytest.approx(8 * told.parameters * 2 / 3)
+    assert {row["quantity"] for row in told.records()} == {
+        "memory of one",
+        "operations per token",
+        "network",
+        "a checkpoint",
+    }
+    assert "1,600" in str(told)
 
 
 @pytest.mark.usefixtures("_no_memory")
@@ -138,8 +158,6 @@ def test_refusals(tmp_path: Path) -> None:
     for complaint, given in cases:
         with pytest.raises(UsageError, match=complaint):
             forecast(wide, vocabulary=7, **given)
-    with pytest.raises(UsageError, match="--measure"):
-        forecast("fast", gpus=1)
 
 
 def test_kinds_of_accelerators_are_plausible() -> None:

@@ -209,6 +209,19 @@ def test_the_address_keeps_the_state(one: Made, window: Any) -> None:
         assert window.locator("main h1").count() == 1, broken
 
 
+def test_a_window_without_width_leaves_what_was_chosen(one: Made, window: Any) -> None:
+    opened(window, one.file)
+    slider = window.locator(".scrub input")
+    slider.focus()
+    window.keyboard.press("ArrowLeft")
+    before = slider.input_value()
+    window.set_viewport_size({"width": 1, "height": 1})
+    window.wait_for_function("() => document.querySelector('.page').clientWidth === 0")
+    window.set_viewport_size({"width": 1100, "height": 800})
+    assert slider.input_value() == before
+    assert window.get_by_role("button", name="all rows").count() == 1
+
+
 def test_the_page_is_used_without_a_mouse(one: Made, window: Any) -> None:
     opened(window, one.file)
     window.keyboard.press("?")

@@ -18,9 +18,9 @@ def forecast(
             autocompletion=complete_counted,
         ),
     ] = "shakespeare",
-    gpus: Annotated[int, typer.Option(help="Number of accelerators.  [default: 8]", min=1)] = 8,
+    gpus: Annotated[int, typer.Option(help="Number of accelerators.", min=1)] = 1,
     kind: Annotated[
-        str, typer.Option(help="Their kind: h100, h200, b200, a100, a100-40, l40s, l4 or rtx-4090.  [default: h100]")
+        str, typer.Option(help="Their kind: h100, h200, b200, a100, a100-40, l40s, l4 or rtx-4090.")
     ] = "h100",
     price: Annotated[float | None, typer.Option(help="Price of one for one hour.  [default: no price]")] = None,
     measure: Annotated[

@@ -71,7 +71,6 @@ def generate(
     format: FormatOption = Format.text,
 ) -> None:
     """Generate text with a run."""
-    from vitral.cli.screen import print_json
     from vitral.lab import Generation, Run
 
     # The parameters above are named as the fields of Generation.
@@ -86,6 +85,8 @@ def generate(
     samples = loaded.samples([prompt], **options)
     seconds = time.perf_counter() - began
     if format is Format.json:
+        from vitral.cli.screen import print_json
+
         print_json([asdict(sample) for sample in samples])
     else:
         _print_samples(samples)

@@ -18,7 +18,7 @@ from vitral.core.checked import Natural, checked
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
-from vitral.decoding.reader import Reader, check_same_vocabulary, prompt_ids, rows_of
+from vitral.decoding.reader import AT_ONCE, UNSEEN, Reader, check_same_vocabulary, prompt_ids, rows_of
 from vitral.decoding.sampling import Sampling, check_top_k, uniforms
 from vitral.decoding.text import Writer, check_stop
 from vitral.model.transformer import Transformer
@@ -130,7 +130,8 @@ def stream(
         )
     _check(model, tokenizer, sampling, stop)
     drafts = _drafts(tokenizer, [prompt], model.config.context_length, seed=seed, stop=stop, options=options)
-    return _pieces(_advance(model, tokenizer, drafts, max_tokens, sampling, use_cache=options.use_cache), drafts[0])
+    turns = _advance(model, tokenizer, drafts, max_tokens, sampling, use_cache=options.use_cache, one_by_one=True)
+    return _pieces(turns, drafts[0])
 
 
 class _Draft:
@@ -139,14 +140,19 @@ class _Draft:
     def __init__(self, prompt: str, ids: list[int], number: int, seed: int, stop: Sequence[str]) -> None:
         self.prompt, self.ids = prompt, ids
         self.tokens: list[int] = []
-        self.writer = Writer(stop)
+        self.stop, self.writer = stop, Writer(stop)
         self.uniforms = uniforms(seed, number)
 
-    def add(self, token: int, token_bytes: Callable[[int], bytes]) -> None:
-        """One more token; one after a stop string is left out."""
-        if not self.writer.stopped:
-            self.tokens.append(token)
-            self.writer.write(token_bytes(token))
+    def add(self, tokens: Sequence[int], token_bytes: Callable[[int], bytes]) -> None:
+        """The next tokens; those after a stop string are left out."""
+        if not self.stop:
+            self.tokens += tokens
+            self.writer.write(b"".join(map(token_bytes, tokens)))
+            return
+        for token in tokens:
+            if not self.writer.stopped:
+                self.tokens.append(token)
+                self.writer.write(token_bytes(token))
 
     def sample(self) -> Sample:
         return Sample(
@@ -200,19 +206,24 @@ def _advance(
     sampling: Sampling,
     *,
     use_cache: bool,
+    one_by_one: bool = False,
 ) -> Iterator[None]:
-    """Generate drafts of equal prompt length, one or more tokens each per turn."""
+    """Generate drafts of equal prompt length; each turn adds one token to each, or several, unless `one_by_one`."""
     live, token_bytes = list(drafts), cache(tokenizer.token_bytes)
     reader = Reader(model, rows_of(model, [draft.ids for draft in live]), use_cache=use_cache)
+    # What a stream waits for, and what may be wasted behind a stop string, is short.
+    work = AT_ONCE if one_by_one or any(draft.stop for draft in drafts) else UNSEEN
     left = max_tokens
     while left and live:
-        numbers = torch.from_numpy(np.stack([draft.uniforms.random(reader.ready(left)) for draft in live]))
-        chosen = reader.draw(numbers, sampling, forbidden=tokenizer.specials)
-        for tokens in chosen.T.tolist():
-            for draft, token in zip(live, tokens, strict=True):
-                draft.add(token, token_bytes)
+        count = reader.ready(left, work)
+        numbers = torch.from_numpy(np.stack([draft.uniforms.random(count) for draft in live]))
+        chosen = reader.draw(numbers, sampling, forbidden=tokenizer.specials).tolist()
+        width = 1 if one_by_one else count
+        for begin in range(0, count, width):
+            for draft, tokens in zip(live, chosen, strict=True):
+                draft.add(tokens[begin : begin + width], token_bytes)
             yield
-        left -= chosen.shape[1]
+        left -= count
         running = [row for row, draft in enumerate(live) if not draft.writer.stopped]
         if running and len(running) < len(live):
             reader.select(torch.tensor(running))

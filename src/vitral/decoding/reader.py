@@ -21,8 +21,9 @@ from vitral.model.decode_step import DecodeStep, can_decode_step
 from vitral.model.native import Choice, NativeStep, Refused, native, native_step
 from vitral.model.transformer import Transformer
 
-AT_ONCE = 2**25
-"""Weights that are read for the tokens of one turn in C, about ten milliseconds: a stream is given them together."""
+AT_ONCE, UNSEEN = 2**25, 2**31
+"""Weights that are multiplied in one turn in C: in ten milliseconds, for a stream; in less than a second, where nobody
+waits for a part of the text."""
 
 
 def window_start(begin: int, length: int, context_length: int) -> int:
@@ -95,16 +96,17 @@ class Reader:
             finally:
                 self._model.train()
 
-    def ready(self, most: int) -> int:
+    def ready(self, most: int, work: int = AT_ONCE) -> int:
         """How many tokens of each row the next `draw` is best asked for, at most `most`: one, or more in C.
 
         Args:
             most: at least 1.
+            work: weights to multiply at most, unless one token needs more.
         """
         if self._native is None or self._is_read_anew(self._length - self._begin):
             return 1
         to_the_end = self._model.config.context_length - (self._length - self._begin) + 1
-        return min(most, to_the_end, max(1, AT_ONCE // self._native.weights))
+        return min(most, to_the_end, max(1, work // (self._native.weights * len(self._tokens))))
 
     def draw(
         self, numbers: Float[Tensor, "batch count"], sampling: Sampling = PLAIN, *, forbidden: Sequence[int] = ()

@@ -5,40 +5,44 @@ and returns an object instead of printing. A run may be given as its folder or a
 `print` shows what the command prints, a notebook shows the page, `plain()` is ready for JSON, `to_pandas()` is a table.
 """
 
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from vitral.core.checked import checked
 from vitral.core.language import LANGUAGES, _, recognised
 from vitral.core.language import set_language as choose_language
 from vitral.core.parts import register
-from vitral.lab.before_training import count, survey
-from vitral.lab.checkups import doctor
-from vitral.lab.configuration import Preset, configure, presets
-from vitral.lab.experiments import DemoPage, demo, study
-from vitral.lab.forecasting import forecast
-from vitral.lab.grading import grade
-from vitral.lab.inspected import Inspection
-from vitral.lab.interchange import export, import_
-from vitral.lab.measured_text import TextMeasures
-from vitral.lab.measures import Measures
-from vitral.lab.names import Names, list_examples, list_presets, list_studies, list_texts
-from vitral.lab.new_runs import continue_, continue_run, free_folder, resume, train
-from vitral.lab.pages import Bundle, bundle, open_
 from vitral.lab.run import Generation, Run, Which
-from vitral.lab.samples import Samples
-from vitral.lab.side_by_side import compare
-from vitral.lab.study_plan import StudyPlan, plan_study
-from vitral.lab.study_workers import study_progress, work
-from vitral.lab.trained_runs import evaluate, generate, inspect
-from vitral.lab.worked_examples import check, exercise, explain
-from vitral.reports.crew import StudyProgress
-from vitral.reports.graded_class import GradedClass
-from vitral.reports.model import ModelCount
-from vitral.reports.runs import RunList, list_runs
-from vitral.reports.side_by_side import RunComparison
-from vitral.reports.study import StudyPage
-from vitral.reports.text import Survey
 from vitral.runs.loading import warn_on_stderr
+
+if TYPE_CHECKING:
+    from vitral.lab.before_training import count, survey
+    from vitral.lab.checkups import doctor
+    from vitral.lab.configuration import Preset, configure, presets
+    from vitral.lab.experiments import DemoPage, demo, study
+    from vitral.lab.forecasting import forecast
+    from vitral.lab.grading import grade
+    from vitral.lab.inspected import Inspection
+    from vitral.lab.interchange import export, import_
+    from vitral.lab.measured_text import TextMeasures
+    from vitral.lab.measures import Measures
+    from vitral.lab.names import Names, list_examples, list_presets, list_studies, list_texts
+    from vitral.lab.new_runs import continue_, continue_run, free_folder, resume, train
+    from vitral.lab.pages import Bundle, bundle, open_
+    from vitral.lab.samples import Samples
+    from vitral.lab.side_by_side import compare
+    from vitral.lab.study_plan import StudyPlan, plan_study
+    from vitral.lab.study_workers import study_progress, work
+    from vitral.lab.trained_runs import evaluate, generate, inspect
+    from vitral.lab.worked_examples import check, exercise, explain
+    from vitral.reports.crew import StudyProgress
+    from vitral.reports.graded_class import GradedClass
+    from vitral.reports.model import ModelCount
+    from vitral.reports.runs import RunList, list_runs
+    from vitral.reports.side_by_side import RunComparison
+    from vitral.reports.study import StudyPage
+    from vitral.reports.text import Survey
 
 __all__ = [
     "Bundle",
@@ -96,6 +100,48 @@ __all__ = [
     "train",
     "work",
 ]
+
+_MODULES = {
+    "lab.before_training": "count survey",
+    "lab.checkups": "doctor",
+    "lab.configuration": "Preset configure presets",
+    "lab.experiments": "DemoPage demo study",
+    "lab.forecasting": "forecast",
+    "lab.grading": "grade",
+    "lab.inspected": "Inspection",
+    "lab.interchange": "export import_",
+    "lab.measured_text": "TextMeasures",
+    "lab.measures": "Measures",
+    "lab.names": "Names list_examples list_presets list_studies list_texts",
+    "lab.new_runs": "continue_ continue_run free_folder resume train",
+    "lab.pages": "Bundle bundle open_",
+    "lab.samples": "Samples",
+    "lab.side_by_side": "compare",
+    "lab.study_plan": "StudyPlan plan_study",
+    "lab.study_workers": "study_progress work",
+    "lab.trained_runs": "evaluate generate inspect",
+    "lab.worked_examples": "check exercise explain",
+    "reports.crew": "StudyProgress",
+    "reports.graded_class": "GradedClass",
+    "reports.model": "ModelCount",
+    "reports.runs": "RunList list_runs",
+    "reports.side_by_side": "RunComparison",
+    "reports.study": "StudyPage",
+    "reports.text": "Survey",
+}
+_ELSEWHERE = {name: f"vitral.{module}" for module, names in _MODULES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    """Import an operation when it is first asked for: one that draws nothing does not wait for matplotlib."""
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return globals().setdefault(name, getattr(import_module(_ELSEWHERE[name]), name))
+
+
+def __dir__() -> list[str]:
+    """The public names, for completion."""
+    return sorted({*globals(), *__all__})
 
 
 @checked(first=True)

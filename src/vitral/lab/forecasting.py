@@ -15,7 +15,7 @@ from vitral.core.machine import memory_limit
 from vitral.lab.before_training import configured
 from vitral.lab.run import Run
 from vitral.model import Transformer, count_parameters
-from vitral.reports.forecast import STORAGE, UTILISATION, WIDE, Accelerator, Forecast
+from vitral.reports.forecast import STORAGE, UTILISATION, WIDE, Accelerator, Forecast, Range
 from vitral.runs import RunConfig
 from vitral.training.optimizer_cost import step_flops
 from vitral.training.sharded_memory import rank_bytes
@@ -36,7 +36,7 @@ def accelerators() -> dict[str, Accelerator]:
 def forecast(
     start: str | Path | Run = "shakespeare",
     *,
-    gpus: Count = 8,
+    gpus: Count = 1,
     kind: str = "h100",
     price: float | None = None,
     measure: bool = False,
@@ -46,9 +46,9 @@ def forecast(
 
     The batches of a step (`training.accumulation`) are shared out among the accelerators. Operations are those of
     `step_flops`; the speed is a share of the accelerators' peak that published runs reach, or that of a few steps timed
-    here. Memory is PyTorch's own count of two steps on tensors without data, all weights sharded. Each accelerator
-    gathers the weights for the forward and for the backward pass of each of its batches and shares out the gradients:
-    2 · 2 N + 4 N bytes for N parameters in bfloat16, times (W - 1) / W.
+    here, and unknown for a model narrower than theirs. Memory is PyTorch's own count of two steps on tensors without
+    data, all weights sharded. Each accelerator gathers the weights for the forward and for the backward pass of each of
+    its batches and shares out the gradients: 2 · 2 N + 4 N bytes for N parameters in bfloat16, times (W - 1) / W.
 
     Args:
         start: a preset, a `.toml` file, a text or a run, as of `count`.
@@ -59,8 +59,8 @@ def forecast(
         chosen: everything else that `count` takes.
 
     Raises:
-        UsageError: an unknown kind, a configuration that `count` refuses, a model too narrow for published speeds,
-            batches that cannot be shared out evenly, or a price below 0.
+        UsageError: an unknown kind, a configuration that `count` refuses, batches that cannot be shared out evenly, or
+            a price below 0.
     """
     name, config, vocab_size, _ = configured(start, **chosen)
     known = accelerators()
@@ -70,12 +70,6 @@ def forecast(
             kind=kind,
             nearest=nearest(kind, known),
             known=", ".join(known),
-        )
-    if not measure and config.model.d_model < WIDE:
-        raise UsageError(
-            "forecast: d_model = {columns}: published speeds are of matrices of at least 1,600 columns, and say "
-            "nothing of a model this narrow; run it with --measure on one of the accelerators",
-            columns=config.model.d_model,
         )
     if price is not None and not (0 <= price < math.inf):
         raise UsageError("forecast: price {price!r}: expected a number of at least 0", price=price)
@@ -104,12 +98,19 @@ def _forecast(
     parameters, flops = count_parameters(config.model, vocab_size), step_flops(config, vocab_size) / tokens_per_step
     if known is None:
         accelerator, speed = _measured(config, vocab_size, flops)
-        speeds = (MEASURED[0] * gpus * speed, gpus * speed)
+        speeds: Range | None = (MEASURED[0] * gpus * speed, gpus * speed)
         sentence = N_(
             "Speed: {speed:,.0f} tokens/s of one, in a few steps timed here; each of several reaches {low:.0%} "
             "to 100% of it."
         )
         notes.append(sentence.format(speed=speed, low=MEASURED[0]))
+    elif config.model.d_model < WIDE:
+        accelerator, speeds = known, None
+        sentence = N_(
+            "Speed: unknown. Published speeds are of matrices of at least 1,600 columns, and say nothing of a model "
+            "with d_model = {columns}: run this with --measure on one of the accelerators."
+        )
+        notes.append(sentence.format(columns=config.model.d_model))
     else:
         accelerator = known
         peak = gpus * accelerator.flops / flops
@@ -123,14 +124,14 @@ def _forecast(
     sent = rounds * (2 * size + 4) * parameters * (gpus - 1) / gpus
     rate = accelerator.link if gpus <= accelerator.per_node else accelerator.network
     seconds = sent / rate if sent else 0.0
-    computing = (tokens_per_step / speeds[1], tokens_per_step / speeds[0])
-    steps = (max(computing[0], seconds), max(computing[1], seconds))
-    if seconds > computing[0]:
-        notes.append(
-            N_("The network is slower than the fastest computation, and bounds the speed: larger batches help.")
-        )
-    total = config.training.steps * tokens_per_step
-    hours = (config.training.steps * steps[0] / 3600, config.training.steps * steps[1] / 3600)
+    steps = None
+    if speeds is not None:
+        steps = (max(tokens_per_step / speeds[1], seconds), max(tokens_per_step / speeds[0], seconds))
+        if seconds > tokens_per_step / speeds[1]:
+            notes.append(
+                N_("The network is slower than the fastest computation, and bounds the speed: larger batches help.")
+            )
+    hours = _times(config.training.steps / 3600, steps)
     kept = 3 * 4 * parameters
     return Forecast(
         name=name,
@@ -138,12 +139,12 @@ def _forecast(
         parameters=parameters,
         ranks=gpus,
         accelerator=accelerator,
-        tokens=total,
+        tokens=config.training.steps * tokens_per_step,
         tokens_per_step=tokens_per_step,
         flops_per_token=flops,
-        tokens_per_second=(tokens_per_step / steps[1], tokens_per_step / steps[0]),
+        tokens_per_second=None if steps is None else (tokens_per_step / steps[1], tokens_per_step / steps[0]),
         hours=hours,
-        price=None if price is None else (price * gpus * hours[0], price * gpus * hours[1]),
+        price=None if price is None else _times(price * gpus, hours),
         memory=rank_bytes(config, vocab_size, gpus),
         network_bytes=sent,
         network_seconds=seconds,
@@ -152,6 +153,10 @@ def _forecast(
         checkpoint_seconds=kept / (STORAGE * -(-gpus // accelerator.per_node)),
         notes=tuple(notes),
     )
+
+
+def _times(factor: float, found: Range | None) -> Range | None:
+    return None if found is None else (factor * found[0], factor * found[1])
 
 
 def _measured(config: RunConfig, vocab_size: int, flops: float) -> tuple[Accelerator, float]:

@@ -1,4 +1,7 @@
-"""A loaded run: model, tokenizer, folder, and the operations on them."""
+"""A loaded run: model, tokenizer, folder, and the operations on them.
+
+What only some operations need, pages and plots above all, is imported by them: the first token waits for no plot.
+"""
 
 from collections.abc import Collection, Iterator, Sequence
 from numbers import Integral
@@ -31,15 +34,9 @@ from vitral.evaluation import (
     novel_share,
     training_text,
 )
-from vitral.explanation import RunView, Walkthrough, walk_run
 from vitral.figures.notebook import Shown, page_of
-from vitral.inspection import edited_trace, inspect_text
-from vitral.lab.measured_text import TextMeasures, loss_on_text
-from vitral.lab.measures import NOVEL_LENGTH, Copying, Measures
 from vitral.model import ParameterRow, parameter_table
 from vitral.model.selfcheck import check_device
-from vitral.reports.run import run_page, write_run_report
-from vitral.reports.unwritten import Unwritten
 from vitral.runs import enter, load_run
 from vitral.runs.loading import warn_on_stderr
 from vitral.training import TrainingConfig
@@ -47,6 +44,10 @@ from vitral.training.objectives import masking_of
 
 if TYPE_CHECKING:
     import pandas
+
+    from vitral.explanation import RunView, Walkthrough
+    from vitral.lab.measured_text import TextMeasures
+    from vitral.lab.measures import Copying, Measures
 
 SAMPLE_TOKENS = 1000
 SAMPLE_TEMPERATURE = 0.8
@@ -262,7 +263,7 @@ class Run(Shown):
                 for part in chosen
             }
 
-    def measure_text(self, text: str | Path, *, replace: str | None = None) -> TextMeasures:
+    def measure_text(self, text: str | Path, *, replace: str | None = None) -> "TextMeasures":
         """The loss on the whole of any text, in nats per token, bits per character and bits per byte.
 
         Args:
@@ -272,21 +273,27 @@ class Run(Shown):
         Raises:
             UsageError: the text cannot be read, or a character has no token.
         """
+        from vitral.lab.measured_text import TextMeasures, loss_on_text
+
         with precision(*self._precision):
             name, loss, is_changed = loss_on_text(self.model, self.tokenizer, text, self._masking, replace)
         return TextMeasures(str(self.path), self.step, name, loss, is_changed)
 
-    def measure(self, *, copying: bool = True) -> Measures:
+    def measure(self, *, copying: bool = True) -> "Measures":
         """Losses on the whole validation and test splits, and how much one sample copies from the training text.
 
         Raises:
             UsageError: as for `evaluate`.
         """
+        from vitral.lab.measures import Measures
+
         splits = self.evaluate("validation", "test")
         copied = self._copying() if copying and not self.is_masked_lm else None
         return Measures(str(self.path), self.step, splits, self.ngram_baselines(), copied, self.is_masked_lm)
 
-    def _copying(self) -> Copying:
+    def _copying(self) -> "Copying":
+        from vitral.lab.measures import NOVEL_LENGTH, Copying
+
         sample = self.samples([""], max_tokens=SAMPLE_TOKENS, temperature=SAMPLE_TEMPERATURE)[0].text
         trained_on = training_text(self.dataset())
         novel = novel_share(sample, trained_on, NOVEL_LENGTH) if len(sample) >= NOVEL_LENGTH else 0.0
@@ -377,6 +384,8 @@ class Run(Shown):
             UsageError: a name no activation has, an unseen character, a text longer than the context, or an edit that
                 does not fit.
         """
+        from vitral.inspection import edited_trace
+
         if names is not None:
             require_known(list(names), self.model.config.num_layers)
         tokens = self.encode(text, replace=replace)
@@ -389,11 +398,13 @@ class Run(Shown):
         names = None if names is None else list(names)
         return edited_trace(self.model, tokens, names, edits_of(edits), self.encode)
 
-    def explain(self, text: str, view: RunView | None = None, *, replace: str | None = None) -> Walkthrough:
+    def explain(self, text: str, view: "RunView | None" = None, *, replace: str | None = None) -> "Walkthrough":
         """A forward pass over `text` in the model's own numbers; see `vitral.explanation.walk_run`.
 
         For `replace` see `readable`.
         """
+        from vitral.explanation import walk_run
+
         with precision(*self._precision):
             return walk_run(self.model, self.tokenizer, self.readable(text, replace), view, self.path.name)
 
@@ -410,6 +421,8 @@ class Run(Shown):
 
         For `edits` see `trace`, for `replace` see `readable`.
         """
+        from vitral.inspection import inspect_text
+
         text = self.readable(text, replace)
         made = edits_of(edits)
         part = None if windows is None else self.dataset().splits["test"]
@@ -481,9 +494,14 @@ class Run(Shown):
         Raises:
             StorageError: writing to disk failed.
         """
+        from vitral.reports.run import write_run_report
+
         return write_run_report(self.path)
 
 
 @page_of.register
 def _run_page(run: Run) -> str:
+    from vitral.reports.run import run_page
+    from vitral.reports.unwritten import Unwritten
+
     return run_page(enter(run.path, warn_on_stderr), Unwritten())

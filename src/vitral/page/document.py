@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from vitral.page.content import PageContent
 
 ASSETS = "assets"
+CARRIED, SERVED = "page.js", "served.js"
+"""The scripts: of a page that carries its model, and of one over a server."""
 SERVER = "'self'"
 """Where a served page may fetch from."""
 _SHELL = """<!doctype html>
@@ -48,7 +50,7 @@ def page_document(content: "PageContent") -> str:
     Args:
         content: what it carries.
     """
-    return _document(f"Vitral · {content.about['name']}", parts_of(content), "'none'")
+    return _document(f"Vitral · {content.about['name']}", parts_of(content), CARRIED)
 
 
 def served_document() -> str:
@@ -57,16 +59,16 @@ def served_document() -> str:
     In English it has no words either: reading the catalogues takes longer than all else.
     """
     known = {} if language() == "en" else words()
-    return _document("Vitral", {"words": as_text(known), "served": "{}"}, SERVER)
+    return _document("Vitral", {"words": as_text(known)}, SERVED, SERVER)
 
 
 def served_policy() -> str:
     """The policy of a server's answers, as a header; no page may frame them."""
-    return policy(asset("page.js"), asset("page.css"), SERVER) + "; frame-ancestors 'none'"
+    return policy(asset(SERVED), asset("page.css"), SERVER) + "; frame-ancestors 'none'"
 
 
-def _document(title: str, parts: dict[str, str], connect: str) -> str:
-    style, script = asset("page.css"), asset("page.js")
+def _document(title: str, parts: dict[str, str], name: str, connect: str = "'none'") -> str:
+    style, script = asset("page.css"), asset(name)
     return _SHELL.format(
         language=language(),
         policy=policy(script, style, connect),

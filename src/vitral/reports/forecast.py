@@ -13,7 +13,9 @@ from vitral.figures.sections import Listing, Section, Table
 from vitral.figures.tables import Column, DataTable
 from vitral.reports.model import size_of
 
-UTILISATION = (0.32, 0.50)
+Range = tuple[float, float]
+"""The least and the most."""
+UTILISATION: Range = (0.32, 0.50)
 """Share of the peak that training reaches with PyTorch's sharding on matrices of at least 1,600 columns.
 
 From published runs, by the formula of `vitral.model.cost`: torchtitan, Llama 3.1 8B on 8 H100, 5,762 tokens/s on each
@@ -52,7 +54,7 @@ class Accelerator:
 @checked(first=True)
 @dataclass(frozen=True, repr=False)
 class Forecast(Shown, Tabular):
-    """What a training needs on machines that are not here. A range is (low, high).
+    """What a training needs on machines that are not here. A range is (low, high), or None where the speed is unknown.
 
     Attributes:
         name: of the preset or configuration.
@@ -83,13 +85,13 @@ class Forecast(Shown, Tabular):
     tokens: int
     tokens_per_step: int
     flops_per_token: float
-    tokens_per_second: tuple[float, float]
-    hours: tuple[float, float]
-    price: tuple[float, float] | None
+    tokens_per_second: Range | None
+    hours: Range | None
+    price: Range | None
     memory: dict[str, int]
     network_bytes: float
     network_seconds: float
-    step_seconds: tuple[float, float]
+    step_seconds: Range | None
     checkpoint_bytes: int
     checkpoint_seconds: float
     notes: tuple[str, ...] = ()
@@ -139,9 +141,10 @@ class Forecast(Shown, Tabular):
         ranges = {
             (N_("tokens per second"), N_("tokens/s")): self.tokens_per_second,
             (N_("training"), N_("hours")): self.hours,
-            **({} if self.price is None else {(N_("price"), N_("as given")): self.price}),
+            (N_("price"), N_("as given")): self.price,
         }
-        both = {**{key: (value, value) for key, value in once.items()}, **ranges}
+        both = {key: (value, value) for key, value in once.items()}
+        both |= {key: found for key, found in ranges.items() if found is not None}
         keys = ("quantity", "unit", "low", "high")
         return [dict(zip(keys, (*names, *values), strict=True)) for names, values in both.items()]
 
@@ -178,12 +181,7 @@ def forecast_rows(forecast: Forecast) -> list[tuple[str, str, str]]:
         (
             _("network"),
             _("{bytes} per step", bytes=size_of(int(forecast.network_bytes))),
-            _(
-                "sent by each; {seconds} s where nothing hides it, beside {low} to {high} s of a step",
-                seconds=number(forecast.network_seconds, ".2g"),
-                low=number(forecast.step_seconds[0], ".2g"),
-                high=number(forecast.step_seconds[1], ".2g"),
-            ),
+            _sent(forecast),
         ),
         (
             _("a checkpoint"),
@@ -198,8 +196,21 @@ def forecast_rows(forecast: Forecast) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _range(found: tuple[float, float], spec: str) -> str:
-    return _("{low} to {high}", low=number(found[0], spec), high=number(found[1], spec))
+def _sent(forecast: Forecast) -> str:
+    seconds = number(forecast.network_seconds, ".2g")
+    if forecast.step_seconds is None:
+        return _("sent by each; {seconds} s where nothing hides it", seconds=seconds)
+    low, high = (number(each, ".2g") for each in forecast.step_seconds)
+    return _(
+        "sent by each; {seconds} s where nothing hides it, beside {low} to {high} s of a step",
+        seconds=seconds,
+        low=low,
+        high=high,
+    )
+
+
+def _range(found: Range | None, spec: str) -> str:
+    return "?" if found is None else _("{low} to {high}", low=number(found[0], spec), high=number(found[1], spec))
 
 
 def forecast_sections(forecast: Forecast) -> list[Section]:

@@ -1,8 +1,7 @@
 // The page: a heading that asks, and the panes.
 
 import { useLayoutEffect, useRef } from "preact/hooks";
-import type { Refusal } from "./carried";
-import { Connection } from "./panes/Connection";
+import type { ComponentChildren } from "preact";
 import { Choice } from "./panes/Choice";
 import { Colophon } from "./panes/Colophon";
 import { Heads } from "./panes/Heads";
@@ -16,8 +15,9 @@ import { isDark, listed } from "./keys";
 import { edits, fault, figure, language, shown, source, text, theme } from "./state";
 import { width } from "./panes/layout";
 import { LANGUAGES, number, plural, t } from "./words";
+import "./reading";
 
-export function App() {
+export function App({ children }: { children?: ComponentChildren }) {
   const { about } = source.value!;
   const page = useMeasured();
   const alone = figure.value !== "";
@@ -43,7 +43,7 @@ export function App() {
           {t("What comes after")} <em>“{text.value.slice(-60)}”</em>?
         </h1>
       </header>
-      <Connection />
+      {children}
       <Sentence />
       {!alone && <Passages />}
       {shown.value && width.value > 0 && <SentenceLine />}
@@ -75,42 +75,12 @@ export function App() {
 function useMeasured() {
   const node = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
-    const measure = () => (width.value = Math.floor(node.current!.clientWidth));
+    // Without width the page is hidden, or measured by a program: what it shows stays, and with it what was chosen there.
+    const measure = () => (width.value = Math.floor(node.current!.clientWidth) || width.value);
     measure();
     const observer = new ResizeObserver(measure);
     observer.observe(node.current!);
     return () => observer.disconnect();
   }, []);
   return node;
-}
-
-/** Why nothing is drawn. */
-export function Refusing({ reason }: { reason: Refusal }) {
-  return (
-    <section class="refusal" role="alert">
-      <h1>{t("This page shows nothing, because its numbers would be wrong.")}</h1>
-      <p>{told(reason)}</p>
-      <p>{t("Make the page again with vitral bundle, or copy the file again.")}</p>
-    </section>
-  );
-}
-
-function told(reason: Refusal): string {
-  switch (reason.kind) {
-    case "missing":
-      return t("The file is not whole: the part “{part}” is missing.", { part: reason.part });
-    case "damaged":
-      return reason.tensor === undefined
-        ? t("The file is damaged: the part “{part}” is not what was written.", { part: reason.part })
-        : t("The file is damaged: the weights of “{tensor}” are not those that were written.", { tensor: reason.tensor });
-    case "unable":
-      return t("This browser cannot compute the page; a newer one may. It says: {reason}", { reason: reason.reason });
-    case "differs":
-      return t("After “{sentence}”, this browser computes {found} in “{name}” where PyTorch has {expected}.", {
-        sentence: reason.sentence,
-        name: reason.name,
-        found: number(reason.found, 6),
-        expected: number(reason.expected, 6),
-      });
-  }
 }

@@ -1,6 +1,6 @@
 // Keys of the whole page: one letter each, only while nothing is typed into. `?` lists them.
 
-import { signal } from "@preact/signals";
+import { signal } from "./signals";
 import { block, chosen, edits, head, language, position, shown, source, step, STEPS, theme, toggle } from "./state";
 import { LANGUAGES, N } from "./words";
 

@@ -1,7 +1,7 @@
 // The source of a page over a server on this machine (`vitral open`): all numbers are PyTorch's. Answers are raw bytes;
 // the token is sent in a header, and kept by the tab alone, so that the page can be reloaded.
 
-import { signal } from "@preact/signals";
+import { signal } from "./signals";
 import type { Drawn } from "./decoding/generation";
 import { About, Draws, Edit, Encoded, Source, Values, placed } from "./source";
 import { Tokens, tokenizerOf } from "./tokens";

@@ -1,7 +1,7 @@
 // What the person has chosen, as signals. Everything that a page shows is computed from these and from its source; the
 // address's fragment holds them, so that an address shows the same again.
 
-import { batch, computed, signal } from "@preact/signals";
+import { batch, computed, signal } from "./signals";
 import { LANGUAGES, language } from "./words";
 import { MOST_SEED } from "./decoding/draw";
 import type { Sampling } from "./decoding/filters";

@@ -1,6 +1,6 @@
 // The page's sentences. The English sentence is the key; `make web` collects the calls here, so a sentence is written out.
 
-import { signal } from "@preact/signals";
+import { signal } from "./signals";
 import type { ComponentChildren } from "preact";
 
 type Places = Record<string, string | number>;

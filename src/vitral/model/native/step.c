@@ -37,7 +37,8 @@ enum place { NO_NORM, PRE_NORM, POST_NORM };
 enum kind { LAYERNORM, RMSNORM };
 enum mixer { NO_MIXER, ATTENTION, LSTM };
 enum feed { NO_FEED, RELU, SQUARED_RELU, GELU, GELU_TANH, SWIGLU };
-enum { BLOCK = 64 };  /* vectors that are read together, so that a weight in the cache serves them all */
+enum { BLOCK = 64 };   /* vectors that are read together, so that a weight in the cache serves them all */
+enum { AHEAD = 4096 }; /* bytes between a weight that is used and one that is fetched */
 enum { NO_CHOICE = -1, UNKNOWN_TOKEN = -2 };
 
 typedef struct {
@@ -146,19 +147,29 @@ INLINE v8 tanh8(v8 x) { return all(2.0f) * sigmoid8(all(2.0f) * x) - all(1.0f); 
 
 /* ---- Products with a matrix ---- */
 
-/* y[rows][outs] = x · wᵀ (+ bias) (+ y), a tile whose sums stay in registers; rows and outs are constants. */
-INLINE void tile(const int rows, const int outs, const float *x, int64_t x_step, const float *w, int64_t w_step,
-                 const float *bias, float *y, int64_t y_step, int64_t length, int add) {
+/* Ask for a cache line, which may lie behind the end of what is read: a processor ignores what it cannot fetch. */
+INLINE void fetch(uintptr_t place) { __builtin_prefetch((const void *)place); }
+
+/* y[rows][outs] = x · wᵀ (+ bias) (+ y), a tile whose sums stay in registers; rows, outs and ahead are constants.
+   With `ahead`, each step fetches as many bytes as it reads, so many bytes further on. */
+INLINE void tile(const int rows, const int outs, const int ahead, const float *x, int64_t x_step, const float *w,
+                 int64_t w_step, const float *bias, float *y, int64_t y_step, int64_t length, int add) {
   v8 sums_of[4][8];
 #pragma GCC unroll 4
   for (int i = 0; i < rows; i++)
 #pragma GCC unroll 8
     for (int j = 0; j < outs; j++) sums_of[i][j] = all(0.0f);
   int64_t k = 0;
+  uintptr_t next = (uintptr_t)w + (uintptr_t)ahead;
   for (; k + 8 <= length; k += 8) {
     v8 each[4];
 #pragma GCC unroll 4
     for (int i = 0; i < rows; i++) each[i] = load(x + i * x_step + k);
+    if (ahead) {
+#pragma GCC unroll 4
+      for (int j = 0; j < outs; j += 2) fetch(next + 32 * (uintptr_t)j);
+      next += 32 * (uintptr_t)outs;
+    }
 #pragma GCC unroll 8
     for (int j = 0; j < outs; j++) {
       v8 weights = load(w + j * w_step + k);
@@ -172,6 +183,18 @@ INLINE void tile(const int rows, const int outs, const float *x, int64_t x_step,
 #pragma GCC unroll 4
       for (int i = 0; i < rows; i++) sums_of[i][j] += load_some(x + i * x_step + k, length - k, 0.0f) * weights;
     }
+  }
+  if (rows == 4) { /* four sums at once, of four rows or of four columns */
+#pragma GCC unroll 8
+    for (int j = 0; j < outs; j++) {
+      v4 made = sums(sums_of[0][j], sums_of[1][j], sums_of[2][j], sums_of[3][j]);
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; i++) {
+        float one = bias ? made[i] + bias[j] : made[i], *out = y + i * y_step + j;
+        *out = add ? one + *out : one;
+      }
+    }
+    return;
   }
 #pragma GCC unroll 4
   for (int i = 0; i < rows; i++) {
@@ -203,31 +226,38 @@ typedef struct {
   int add;
 } product_t;
 
-INLINE void rows_of_product(const int rows, const int wide, const product_t *p, int64_t row, int64_t from, int64_t to) {
+INLINE void rows_of_product(const int rows, const int wide, const int ahead, const product_t *p, int64_t row,
+                            int64_t from, int64_t to) {
   const float *x = p->x + row * p->x_step;
   float *y = p->y + row * p->y_step;
   int64_t out = from;
   for (; out + wide <= to; out += wide)
-    tile(rows, wide, x, p->x_step, p->w + out * p->length, p->length, p->bias ? p->bias + out : NULL, y + out, p->y_step,
-         p->length, p->add);
+    tile(rows, wide, ahead, x, p->x_step, p->w + out * p->length, p->length, p->bias ? p->bias + out : NULL, y + out,
+         p->y_step, p->length, p->add);
   for (; out < to; out++)
-    tile(rows, 1, x, p->x_step, p->w + out * p->length, p->length, p->bias ? p->bias + out : NULL, y + out, p->y_step,
-         p->length, p->add);
+    tile(rows, 1, 0, x, p->x_step, p->w + out * p->length, p->length, p->bias ? p->bias + out : NULL, y + out,
+         p->y_step, p->length, p->add);
 }
 
-/* All rows of a product; a panel of the matrix stays in the first cache while every row passes it. */
+/* All rows of a product; a panel of the matrix stays in the first cache while every row passes it, and the next one is
+   fetched meanwhile. */
 FOR_EACH_PROCESSOR void vitral_step_product(const product_t *p, int64_t rows) {
   if (rows == 1) {
-    rows_of_product(1, 8, p, 0, 0, p->outs);
+    rows_of_product(1, 4, AHEAD, p, 0, 0, p->outs);
     return;
   }
-  int64_t panel = 12;
+  int64_t panel = 12, bytes = panel * p->length * (int64_t)sizeof(float), share = (bytes / rows + 63) / 64 * 64;
   for (int64_t from = 0; from < p->outs; from += panel) {
     int64_t to = from + panel < p->outs ? from + panel : p->outs, row = 0;
-    for (; row + 4 <= rows; row += 4) rows_of_product(4, 3, p, row, from, to);
-    if (rows - row == 3) rows_of_product(3, 3, p, row, from, to);
-    if (rows - row == 2) rows_of_product(2, 3, p, row, from, to);
-    if (rows - row == 1) rows_of_product(1, 3, p, row, from, to);
+    uintptr_t next = (uintptr_t)(p->w + from * p->length) + (uintptr_t)bytes;
+    for (; row + 4 <= rows; row += 4) {
+      if (to < p->outs)
+        for (int64_t i = row * share; i < (row + 4) * share; i += 64) fetch(next + (uintptr_t)i);
+      rows_of_product(4, 3, 0, p, row, from, to);
+    }
+    if (rows - row == 3) rows_of_product(3, 3, 0, p, row, from, to);
+    if (rows - row == 2) rows_of_product(2, 3, 0, p, row, from, to);
+    if (rows - row == 1) rows_of_product(1, 3, 0, p, row, from, to);
   }
 }
 
@@ -329,7 +359,7 @@ FOR_EACH_PROCESSOR void vitral_step_attend(const query_t *p) {
   float *scores = p->scores;
   const float *keys = p->keys + p->from * width, *values = p->values + p->from * width;
   product_t product = {p->q, width, keys, NULL, scores, count, width, count, 0};
-  rows_of_product(1, 8, &product, 0, 0, count);
+  rows_of_product(1, 8, 0, &product, 0, 0, count);
   if (p->adaptive) { /* 1/σ of the visible scores; the usual factor where they count as equal (attention/scales.py) */
     double mean = 0, variance = 0;
     for (int64_t t = 0; t < count; t++) mean += scores[t];

@@ -1,6 +1,6 @@
 // What is going on in the choice: branches that were taken, a text that goes on by itself, beams that grow.
 
-import { batch, signal } from "@preact/signals";
+import { batch, signal } from "../signals";
 import { Held, chosen, cropped, edits, encoded, held, ids, ownNumber, position, sampling, seed, source, text } from "../state";
 import { Hypothesis, ROOT, grow, tokensOf } from "./beam";
 import { uniform } from "./draw";

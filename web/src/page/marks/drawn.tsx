@@ -1,9 +1,9 @@
 // A drawn mark: a scene on canvas or as SVG, and over it what the keyboard, the pointer and screen readers get of it.
 
-import { ComponentChildren, createContext } from "preact";
-import { useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { ComponentChildren, createElement } from "preact";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Grid, Lattice, Spot } from "./grid";
-import { FACES, paint, Scene, Shape } from "./scene";
+import { elementOf, paint, Scene, Shape } from "./scene";
 import { fineness, theme } from "./theme";
 
 export interface Common {
@@ -16,19 +16,13 @@ export interface Common {
   onPoint?: (spot: Spot | null) => void;
 }
 
-/** Where a mark leaves its scene, so that its figure can be saved. */
-export interface Collected { add(part: () => { scene: Scene; node: HTMLElement }): () => void }
-export const Collector = createContext<Collected | null>(null);
+/** The scene of each mark on the page, so that its figure can be saved. */
+export const scenes = new WeakMap<HTMLElement, Scene>();
 
 function svgOf(shape: Shape, key: number) {
   if (shape.kind === "cells") return null;
-  if (shape.kind === "text") {
-    return <text key={key} x={shape.x} y={shape.y} fill={shape.fill} font-size={shape.size} font-family={FACES[shape.face ?? "sans"]}
-      font-weight={shape.bold ? 600 : undefined} font-style={shape.italic ? "italic" : undefined} text-anchor={shape.anchor} opacity={shape.opacity}>{shape.text}</text>;
-  }
-  const common = { fill: shape.fill ?? "none", stroke: shape.stroke, "stroke-width": shape.width, opacity: shape.opacity, "stroke-dasharray": shape.dash };
-  return shape.kind === "path" ? <path key={key} d={shape.d} {...common} />
-    : <rect key={key} x={shape.x} y={shape.y} width={Math.max(0, shape.w)} height={Math.max(0, shape.h)} rx={shape.radius} {...common} />;
+  const [name, attributes] = elementOf(shape);
+  return createElement(name, { key, ...attributes }, shape.kind === "text" && shape.text);
 }
 
 function Canvas({ scene }: { scene: Scene }) {
@@ -51,10 +45,7 @@ interface Props extends Common {
 /** A mark of a scene; with a lattice it can be pointed at, walked through and read aloud. */
 export function Drawn({ scene, label, lattice, surface, picked, onPick, onPoint, children }: Props) {
   const root = useRef<HTMLDivElement>(null);
-  const collected = useContext(Collector);
-  const latest = useRef(scene);
-  latest.current = scene;
-  useEffect(() => collected?.add(() => ({ scene: latest.current, node: root.current! })), [collected]);
+  useLayoutEffect(() => void scenes.set(root.current!, scene));
   return (
     <div class="mark" ref={root} style={{ width: `${scene.width}px`, height: `${scene.height}px` }}
       {...(lattice || children ? {} : { role: "img", "aria-label": label })}>

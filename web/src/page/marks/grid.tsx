@@ -1,6 +1,6 @@
 // What the keyboard and screen readers get of a mark: one stop of Tab, arrows from cell to cell, the focused row as a grid.
 
-import { useId, useRef, useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 
 export interface Spot { row: number; column: number }
 export interface Box { x: number; y: number; w: number; h: number }
@@ -55,6 +55,9 @@ export function step(lattice: Pick<Lattice, "rows" | "columns">, from: Spot, key
 /** Cells of the focused row that are written out for screen readers on each side. */
 const AROUND = 24;
 
+/** Grids so far, each with an id of its own. */
+let made = 0;
+
 interface Props {
   label: string;
   lattice: Lattice;
@@ -64,7 +67,7 @@ interface Props {
 }
 
 export function Grid({ label, lattice, picked, onPick, onPoint }: Props) {
-  const id = useId();
+  const [id] = useState(() => `grid${++made}`);
   const node = useRef<HTMLDivElement>(null);
   const [active, setActive] = useState<Spot | null>(null);
   const [shown, setShown] = useState<Spot | null>(null);

@@ -151,22 +151,26 @@ function cellsToSVG(shape: Cells): string {
   return [...paths].map(([value, parts]) => `<path fill="${colourOf(value)}" d="${parts.join("")}"/>`).join("");
 }
 
-function shapeToSVG(shape: Shape): string {
-  switch (shape.kind) {
-    case "cells":
-      return `<g shape-rendering="crispEdges">${cellsToSVG(shape)}</g>`;
-    case "text":
-      return `<text${attributes({
-        x: shape.x, y: shape.y, fill: shape.fill, "font-size": shape.size, "font-family": FACES[shape.face ?? "sans"],
-        "font-weight": shape.bold ? "600" : undefined, "font-style": shape.italic ? "italic" : undefined,
-        "text-anchor": shape.anchor, opacity: shape.opacity, "xml:space": "preserve",
-      })}>${escaped(shape.text)}</text>`;
-    default: {
-      const common = { fill: shape.fill ?? "none", stroke: shape.stroke, "stroke-width": shape.stroke ? shape.width : undefined, opacity: shape.opacity, "stroke-dasharray": shape.dash };
-      return shape.kind === "path" ? `<path${attributes({ d: shape.d, ...common })}/>`
-        : `<rect${attributes({ x: shape.x, y: shape.y, width: shape.w, height: shape.h, rx: shape.radius, ...common })}/>`;
-    }
+/** A shape as an element of SVG: its name and its attributes. */
+export function elementOf(shape: Exclude<Shape, Cells>): [string, Record<string, string | number | undefined>] {
+  const { fill, opacity } = shape;
+  if (shape.kind === "text") {
+    const { x, y, size, face = "sans", bold, italic, anchor } = shape;
+    return ["text", {
+      x, y, fill, "font-size": size, "font-family": FACES[face], "font-weight": bold ? 600 : undefined,
+      "font-style": italic ? "italic" : undefined, "text-anchor": anchor, opacity,
+    }];
   }
+  const { stroke, width, dash } = shape;
+  const common = { fill: fill ?? "none", stroke, "stroke-width": stroke && width, opacity, "stroke-dasharray": dash };
+  return shape.kind === "path" ? ["path", { d: shape.d, ...common }]
+    : ["rect", { x: shape.x, y: shape.y, width: Math.max(0, shape.w), height: Math.max(0, shape.h), rx: shape.radius, ...common }];
+}
+
+function shapeToSVG(shape: Shape): string {
+  if (shape.kind === "cells") return `<g shape-rendering="crispEdges">${cellsToSVG(shape)}</g>`;
+  const [name, own] = elementOf(shape);
+  return shape.kind === "text" ? `<text${attributes({ ...own, "xml:space": "preserve" })}>${escaped(shape.text)}</text>` : `<${name}${attributes(own)}/>`;
 }
 
 /** An SVG file, of vectors only, readable by itself. */

@@ -1,6 +1,6 @@
 // Light or dark: the page's attribute data-theme, else the system's wish; paper is always light.
 
-import { signal } from "@preact/signals";
+import { signal } from "../signals";
 import { css, Inks, INKS, pane, Theme } from "./colour";
 
 const asked = (query: string) => typeof matchMedia === "function" && matchMedia(query).matches;

@@ -1,6 +1,6 @@
 // Which cell is open, and the ones before it, as signals. Any pane opens a cell with `open(name, index)`.
 
-import { batch, computed, effect, signal } from "@preact/signals";
+import { batch, computed, effect, signal } from "../signals";
 import type { Edit, Source, Values } from "../source";
 import { block, fault, head, position, shown, source, trail } from "../state";
 import { largest, row } from "../rows";

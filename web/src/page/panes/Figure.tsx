@@ -1,8 +1,8 @@
 // A figure: marks and their caption, and a small menu to carry it away: SVG, PNG, the command, the Python line, an address.
 
 import { ComponentChildren } from "preact";
-import { useMemo, useRef, useState } from "preact/hooks";
-import { Collected, Collector } from "../marks/drawn";
+import { useRef, useState } from "preact/hooks";
+import { scenes } from "../marks/drawn";
 import { Scene, together, toPNG, toSVG } from "../marks/scene";
 import { theme } from "../marks/theme";
 import { figure, source, written } from "../state";
@@ -21,23 +21,12 @@ interface Props {
 }
 
 /** The scenes of a figure's marks, at their places in it. */
-function useCollected() {
-  return useMemo(() => {
-    const parts = new Set<() => { scene: Scene; node: HTMLElement }>();
-    const collected: Collected = {
-      add(part) {
-        parts.add(part);
-        return () => parts.delete(part);
-      },
-    };
-    const scene = () => {
-      const placed = [...parts].map((part) => part()).map((part) => ({ scene: part.scene, box: part.node.getBoundingClientRect() }));
-      const left = Math.min(...placed.map(({ box }) => box.left));
-      const top = Math.min(...placed.map(({ box }) => box.top));
-      return together(placed.map(({ scene, box }) => ({ scene, x: box.left - left + 12, y: box.top - top + 12 })));
-    };
-    return { collected, scene };
-  }, []);
+function sceneOf(figure: HTMLElement): Scene {
+  const marks = [...figure.querySelectorAll<HTMLElement>(".mark")].filter((node) => scenes.has(node));
+  const placed = marks.map((node) => ({ scene: scenes.get(node)!, box: node.getBoundingClientRect() }));
+  const left = Math.min(...placed.map(({ box }) => box.left));
+  const top = Math.min(...placed.map(({ box }) => box.top));
+  return together(placed.map(({ scene, box }) => ({ scene, x: box.left - left + 12, y: box.top - top + 12 })));
 }
 
 function save(blob: Blob, name: string): void {
@@ -49,12 +38,12 @@ function save(blob: Blob, name: string): void {
 }
 
 export function Figure({ id, label, caption, command, python, children }: Props) {
-  const { collected, scene } = useCollected();
+  const node = useRef<HTMLElement>(null);
   if (figure.value && figure.value !== id) return null;
   return (
-    <figure id={`figure-${id}`} aria-label={label}>
-      <Collector.Provider value={collected}>{children}</Collector.Provider>
-      <Menu id={id} label={label} command={command} python={python} scene={scene} />
+    <figure id={`figure-${id}`} aria-label={label} ref={node}>
+      {children}
+      <Menu id={id} label={label} command={command} python={python} scene={() => sceneOf(node.current!)} />
       {caption && <figcaption>{caption}</figcaption>}
       {python && <p class="receipt">{python}</p>}
     </figure>

@@ -1,6 +1,6 @@
 // A number, opened: the equation that made it, its terms as a walk, and each of them to be opened in turn.
 
-import { signal } from "@preact/signals";
+import { signal } from "../signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { Expression, inner, worth } from "../../arithmetic";
 import { Walk } from "../marks/walk";

@@ -1,6 +1,6 @@
 // The passages on which the page opens: of the run's held-out text, where the model's choice is contested.
 
-import { batch } from "@preact/signals";
+import { batch } from "../signals";
 import { block, chosen, edits, head, source, text } from "../state";
 import { t } from "../words";
 

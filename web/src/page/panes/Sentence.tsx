@@ -1,7 +1,7 @@
 // The sentence: what is typed, its tokens as panes, and how the model rated each beside a table that only counted.
 
-import { signal, useSignalEffect } from "@preact/signals";
-import { useMemo } from "preact/hooks";
+import { effect, signal } from "../signals";
+import { useEffect, useMemo } from "preact/hooks";
 import { mean, surprisals } from "../compute/readings";
 import { Hanging } from "../marks/bars";
 import { visible } from "../marks/colour";
@@ -22,10 +22,14 @@ export { visible } from "../marks/colour";
 export const counts = signal<Ngrams | null>(null);
 
 export function useCounts(): void {
-  useSignalEffect(() => {
-    const data = source.value?.about.counts as CountsData | undefined;
-    if (data && !counts.peek()) void Ngrams.open(data).then((opened) => (counts.value = opened));
-  });
+  useEffect(
+    () =>
+      effect(() => {
+        const data = source.value?.about.counts as CountsData | undefined;
+        if (data && !counts.peek()) void Ngrams.open(data).then((opened) => (counts.value = opened));
+      }),
+    [],
+  );
 }
 
 export function Sentence() {

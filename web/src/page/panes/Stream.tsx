@@ -1,6 +1,6 @@
 // The stream read off as a token after every half-layer, its length, and what each part says of one token rather than another.
 
-import { signal } from "@preact/signals";
+import { signal } from "../signals";
 import { useMemo } from "preact/hooks";
 import { attribution, lengthAt } from "../compute/readings";
 import { visible } from "../marks/colour";

@@ -1,6 +1,6 @@
 // The page's one grid: the columns of the sentence, which all figures share, and the room beside them.
 
-import { computed, signal } from "@preact/signals";
+import { computed, signal } from "../signals";
 import { Columns, layOut } from "../marks/columns";
 import { position, shown, source } from "../state";
 

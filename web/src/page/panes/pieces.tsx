@@ -1,6 +1,6 @@
 // Pieces that panes share: a token and a number in a sentence, names of places, lines of code.
 
-import { computed } from "@preact/signals";
+import { computed } from "../signals";
 import { visible } from "../marks/colour";
 import { glass } from "../marks/theme";
 import { shown, source, text } from "../state";

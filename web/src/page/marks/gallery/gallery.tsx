@@ -16,6 +16,7 @@ import { Rod } from "../rod";
 import { Thumbnails } from "../thumbnails";
 import { Tree } from "../tree";
 import { Walk } from "../walk";
+import "../../reading";
 
 interface Data { tokens: string[]; ids: number[]; vocab: string[]; layers: number; values: Record<string, { shape: number[]; data: (number | null)[] }> }
 declare const DATA: Data;

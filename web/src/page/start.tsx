@@ -1,0 +1,76 @@
+// What every page begins with: the words, the state of the address, the panes.
+
+import { effect } from "./signals";
+import { ComponentChildren, render } from "preact";
+import { App } from "./app";
+import { pressed } from "./keys";
+import { open } from "./panes/Passages";
+import type { Source } from "./source";
+import { edits, ids, names, read, refresh, shown, source, text, theme, toggle, written } from "./state";
+import { language, learn, number, t } from "./words";
+
+
+/** Gives tests these parts, and those that every page has, by name. */
+export function give(parts: Record<string, unknown>): void {
+  Object.assign(globalThis, { vitralPage: { edits, ids, shown, source, text, toggle, written, language, learn, number, t, ...parts } });
+}
+
+/** The text of an element that the page has. */
+export const content = (id: string): string => document.getElementById(id)?.textContent ?? "";
+
+/**
+ * Draws a page of the source that `opened` finds; without one it has said why.
+ *
+ * `readdressed` takes over a new fragment of the address; `above` stands above the panes.
+ */
+export async function start(opened: (page: HTMLElement) => Promise<Source | null>, readdressed: () => void, above?: ComponentChildren): Promise<void> {
+  const page = typeof document === "undefined" ? null : document.getElementById("page");
+  if (!page) return;
+  language.value = document.documentElement.lang;
+  try {
+    learn(JSON.parse(content("words")));
+  } catch {
+    // A damaged part is told below, in English.
+  }
+  const from = await opened(page);
+  if (from === null) return;
+  source.value = from;
+  open(0);
+  if (location.hash.length > 1) read(location.hash);
+  else language.value = from.about.language;
+  effect(() => {
+    document.documentElement.lang = language.value;
+  });
+  effect(() => {
+    document.documentElement.dataset.theme = theme.value;
+  });
+  effect(() => {
+    // Read by name: what is read for nothing, the bundler leaves out.
+    if (ids.value && names.value && edits.value) void refresh();
+  });
+  remember();
+  addEventListener("hashchange", readdressed);
+  addEventListener("keydown", pressed);
+  render(null, page);
+  page.replaceChildren();
+  render(<App>{above}</App>, page);
+  requestAnimationFrame(() => performance.mark("vitral: drawn"));
+}
+
+/** Milliseconds: browsers take only so many addresses in a while. */
+const PAUSE = 250;
+
+/** Keeps the state in the address, a moment after its last change and when the page is left. */
+function remember(): void {
+  let waiting = 0;
+  const write = () => {
+    waiting = 0;
+    history.replaceState(null, "", `#${written()}`);
+  };
+  effect(() => {
+    written();
+    clearTimeout(waiting);
+    waiting = setTimeout(write, PAUSE);
+  });
+  addEventListener("pagehide", () => waiting && write());
+}
