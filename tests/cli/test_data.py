@@ -138,6 +138,9 @@ def test_a_studys_comparisons_are_printed_and_written(vitral) -> None:
     assert difference(RESULTS, results) == ""
     assert [{key: one[key] for key in one if key != "of"} for one in results["claims"]] == found["comparisons"]
     assert (report / "comparisons.csv").read_text() == vitral(*line, "csv").out
+    assert (report / "comparisons.tex").read_text() == vitral(*line, "latex").out
+    figures = {path.suffix for path in (report / "figures").iterdir()}
+    assert figures == {".svg", ".png", ".pdf"}
 
 
 def test_the_jobs_of_a_study_are_printed_when_planned_and_when_done(vitral) -> None:
@@ -155,6 +158,3 @@ def test_the_jobs_of_a_study_are_printed_when_planned_and_when_done(vitral) -> N
     assert {job["state"] for job in json.loads(told.out)["jobs"]} == {"finished"}
     again = vitral("study", "work", "shared", "--format", "json")
     assert json.loads(again.out) == json.loads(told.out)
-    assert (report / "comparisons.tex").read_text() == vitral(*line, "latex").out
-    figures = {path.suffix for path in (report / "figures").iterdir()}
-    assert figures == {".svg", ".png", ".pdf"}
