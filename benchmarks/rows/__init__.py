@@ -13,6 +13,7 @@ from benchmarks.rows import (
     longtexts,
     minute,
     nanogpt_minute,
+    ranks,
     starting,
     target,
     training,
@@ -32,6 +33,7 @@ _MODULES: tuple[tuple[tuple[str, ...], Measure], ...] = (
     (starting.NAMES, starting.measure),
     (evaluating.NAMES, evaluating.measure),
     (longtexts.NAMES, longtexts.measure),
+    (ranks.NAMES, ranks.measure),
 )
 
 ROWS: dict[str, Measure] = {name: measure for names, measure in _MODULES for name in names}

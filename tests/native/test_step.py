@@ -161,6 +161,6 @@ def test_an_unknown_token_is_refused_in_the_same_words(token: int) -> None:
 def test_a_large_model_is_left_to_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     model = made("pre")
     monkeypatch.setattr(native_module, "LARGE", 100)
-    for threads, is_left in ((1, False), (2, True)):
+    for threads, is_left in ((1, False), (2, False), (3, True)):
         with using_threads(threads):
             assert isinstance(native_step(model), str) == is_left

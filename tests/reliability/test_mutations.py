@@ -81,7 +81,7 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     ),
     "old checkpoints wait for the new one": (
         CHECKPOINT,
-        "        _verified(guarded.within(names[-1]), FILES, None)\n",
+        "        for file in sealed.expected:\n            _read(newest, sealed, file, None)\n",
         "",
         CHECKPOINTS,
     ),

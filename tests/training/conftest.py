@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file
 
 from vitral.core.config import merge
 from vitral.runs import RunFolder
@@ -69,12 +70,19 @@ def straight(configured: Configured, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def checkpoint_bytes(folder: RunFolder, step: int) -> dict[str, bytes]:
-    """Weights, optimizer and state of a checkpoint; the state without keys that change no number."""
+    """Weights, optimizer and state of a checkpoint, however many files have its tensors.
+
+    The state is without keys that change no number.
+    """
     there = folder.steps / f"step-{step:08d}"
     state = json.loads((there / STATE).read_bytes())
     state["config"] = comparable(RunConfig.parse(state["config"]))
-    tensors = {name: (there / name).read_bytes() for name in (WEIGHTS, OPTIMIZER)}
-    return {**tensors, STATE: json.dumps(state).encode()}
+    content = {STATE: json.dumps(state).encode()}
+    for name in (WEIGHTS, OPTIMIZER):
+        tensors = [item for file in there.glob(name.replace(".", "*.")) for item in load_file(file).items()]
+        described = [f"{key} {one.dtype} {list(one.shape)} ".encode() + one.numpy().tobytes() for key, one in tensors]
+        content[name] = b"".join(sorted(described))
+    return content
 
 
 def measured(folder: RunFolder) -> list[str]:

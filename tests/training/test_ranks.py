@@ -2,7 +2,9 @@
 
 import os
 import random
+import shutil
 import signal
+import tomllib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,9 +16,11 @@ import torch
 from forked_ranks import PATIENCE, Forked
 
 import vitral
-from vitral.core.errors import UsageError
+from vitral.core.errors import StorageError, UsageError
+from vitral.core.guarded import GuardedFolder
 from vitral.runs import RunFolder
-from vitral.training import RunConfig, followers, loop, ranks, resume, train
+from vitral.runs.loading import load_run
+from vitral.training import RunConfig, followers, loop, ranks, resume, sharding, train
 from vitral.training.team import current
 from vitral.training.trainer import Trainer
 
@@ -33,8 +37,9 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
     "muon": {"name": "muon", "learning_rate": 0.02},
     "sgd": {"name": "sgd", "learning_rate": 0.05, "nesterov": True},
 }
-QUICK = [(2, "muon"), (3, "adamw"), (4, "sgd"), (6, "adamw")]
-CELLS = [(size, name) for size in (1, 2, 3, 4, 8, 24) for name in OPTIMIZERS] if FULL else QUICK
+QUICK = [(2, "sharded", "muon"), (3, "sharded", "adamw"), (4, "replicated", "sgd"), (2, "replicated", "muon")]
+KINDS = ("replicated", "sharded")
+CELLS = [(size, kind, name) for size in (1, 2, 3, 4, 8, 24) for kind in KINDS for name in OPTIMIZERS] if FULL else QUICK
 BATCHES, STEPS = (24, 50) if FULL else (12, 6)
 
 
@@ -71,9 +76,10 @@ def alone(shared: Configured, tmp_path_factory: pytest.TempPathFactory) -> Alone
     return run
 
 
-@pytest.mark.parametrize(("size", "optimizer"), CELLS)
+@pytest.mark.parametrize(("size", "sharding", "optimizer"), CELLS)
 def test_ranks_give_the_bits_of_one(
     size: int,
+    sharding: str,
     optimizer: str,
     shared: Configured,
     alone: Alone,
@@ -83,7 +89,7 @@ def test_ranks_give_the_bits_of_one(
 ) -> None:
     """Weights, optimizer, batch chain and every measurement."""
     one = alone(optimizer)
-    several = Forked(size, partial(train, shared(optimizer), tmp_path / "run"), tmp_path)
+    several = Forked(size, partial(train, shared(optimizer, sharding=sharding), tmp_path / "run"), tmp_path)
     assert several.wait() == [0] * size
     run = RunFolder.open(tmp_path / "run")
     assert bytes_of(run, STEPS) == bytes_of(one, STEPS)
@@ -129,14 +135,14 @@ def without_stops(measured: list[str]) -> list[str]:
 def test_killed_on_four_goes_on_with_two_and_then_alone(
     trial: int, shared: Configured, alone: Alone, bytes_of: BytesOf, measured_in: MeasuredIn, tmp_path: Path
 ) -> None:
-    """One rank of four is killed, then one of two; the others end by themselves, and nothing is lost."""
+    """One rank of four is killed, then one of two; the others end by themselves, and no checkpoint is lost."""
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
-    draw, path = random.Random(seed), tmp_path / "run"
+    draw, path, config = random.Random(seed), tmp_path / "run", shared(sharding=KINDS[trial % 2])
     for size in (4, 2):
         if is_finished(path):
             break
-        several, victim = Forked(size, partial(go_on, shared(), path), tmp_path), draw.randrange(size)
+        several, victim = Forked(size, partial(go_on, config, path), tmp_path), draw.randrange(size)
         if several.is_there(draw.uniform(0.3, 3.0), victim):
             several.signal(victim, signal.SIGKILL)
         codes = several.wait()
@@ -146,7 +152,7 @@ def test_killed_on_four_goes_on_with_two_and_then_alone(
             assert (code, others) == (4, []), f"seed {seed}"
             assert f"rank {victim} " in line, f"seed {seed}: {line}"
     if not is_finished(path):
-        go_on(shared(), path)
+        go_on(config, path)
     one, run = alone("adamw"), RunFolder.open(path)
     assert bytes_of(run, STEPS) == bytes_of(one, STEPS), f"seed {seed}"
     assert without_stops(measured_in(run)) == measured_in(one), f"seed {seed}"
@@ -222,13 +228,15 @@ def test_a_rank_that_fails_says_why(shared: Configured, tmp_path: Path) -> None:
     assert newest_step(tmp_path / "run") == 1
 
 
-def test_a_number_that_is_not_finite_stops_all(shared: Configured, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_number_that_is_not_finite_stops_all(kind: str, shared: Configured, tmp_path: Path) -> None:
     def spoil(trainer: Trainer) -> None:
-        next(trainer.model.parameters()).data[0, 0] = float("nan")
+        if kind == "replicated" or current().rank == 1:
+            next(iter(trainer.held.parameters.values())).data[0, 0] = float("nan")
 
     def work() -> None:
         before_step(3, spoil)
-        train(shared(), tmp_path / "run")
+        train(shared(sharding=kind), tmp_path / "run")
 
     line = ended(Forked(2, work, tmp_path), [3, 3])
     assert "rank" not in line
@@ -249,6 +257,113 @@ def test_weights_that_drift_apart_are_not_saved(shared: Configured, tmp_path: Pa
 
     assert "rank 1 " in ended(Forked(2, work, tmp_path), [4, 4])
     assert newest_step(tmp_path / "run") == 2
+
+
+class TestSharded:
+    """Checkpoints that every rank writes a part of."""
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def stopped(shared: Configured, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        """A run of two ranks that was asked to stop after its third step."""
+        folder = tmp_path_factory.mktemp("stopped")
+
+        def work() -> None:
+            before_step(3, lambda trainer: os.kill(os.getpid(), signal.SIGTERM))
+            train(shared(sharding="sharded"), folder / "run")
+
+        assert Forked(2, work, folder).wait() == [0, 0]
+        return folder / "run"
+
+    def test_resumed_by_ranks_that_hold_everything(
+        self, stopped: Path, alone: Alone, bytes_of: BytesOf, tmp_path: Path
+    ) -> None:
+        """And the other way round; evaluated between the two by a process alone."""
+        path = shutil.copytree(stopped, tmp_path / "run")
+        parts = [one.name for one in (RunFolder.open(path).steps / "step-00000003").glob("*-rank-*")]
+        assert len(parts) == 4
+        hold(path, "replicated")
+
+        def work() -> None:
+            before_step(5, lambda trainer: os.kill(os.getpid(), signal.SIGTERM))
+            resume(path)
+
+        assert Forked(2, work, tmp_path).wait() == [0, 0]
+        assert load_run(path, "last").step == 5
+        hold(path, "sharded")
+        assert Forked(2, partial(resume, path), tmp_path).wait() == [0, 0]
+        assert bytes_of(RunFolder.open(path), STEPS) == bytes_of(alone("adamw"), STEPS)
+
+    @pytest.mark.parametrize("damaged", [b"", None])
+    @pytest.mark.parametrize("name", ["model-rank-1-of-2.safetensors", "optimizer-rank-0-of-2.safetensors"])
+    def test_a_part_missing_or_changed(
+        self, name: str, damaged: bytes | None, stopped: Path, alone: Alone, bytes_of: BytesOf, tmp_path: Path
+    ) -> None:
+        """One line names it, and the checkpoint before is used."""
+        path, said = shutil.copytree(stopped, tmp_path / "run"), list[str]()
+        part = path / "steps" / "step-00000003" / name
+        part.unlink()
+        if damaged is not None:
+            part.write_bytes(damaged)
+        resume(path, callback=lambda event: said.append(str(event.get("text"))))
+        assert any(name in line for line in said)
+        assert bytes_of(RunFolder.open(path), STEPS) == bytes_of(alone("adamw"), STEPS)
+
+    def test_a_rank_that_sees_another_folder(self, shared: Configured, tmp_path: Path) -> None:
+        """As on two machines whose disks have the same paths."""
+        (tmp_path / "other").mkdir()
+
+        def work() -> None:
+            if current().rank == 1:
+                followers.GuardedFolder = lambda path: GuardedFolder(tmp_path / "other")
+            train(shared(sharding="sharded"), tmp_path / "run")
+
+        assert "rank 1: " in ended(Forked(2, work, tmp_path), [4, 4])
+        assert not list((tmp_path / "other").iterdir())
+
+    def test_a_rank_that_cannot_write_its_part(self, shared: Configured, tmp_path: Path) -> None:
+        def full(*_: Any) -> dict[str, Any]:
+            raise StorageError("the disk is full")
+
+        def act(trainer: Trainer) -> None:
+            if current().rank == 1:
+                sharding.write_part = full
+
+        def work() -> None:
+            before_step(2, act)
+            train(shared(sharding="sharded"), tmp_path / "run")
+
+        assert "rank 1: the disk is full" in ended(Forked(2, work, tmp_path), [4, 4])
+        assert newest_step(tmp_path / "run") == 1
+        assert not list((tmp_path / "run" / "steps").glob(".*"))
+
+    def test_a_long_save_is_no_death(self, shared: Configured, tmp_path: Path) -> None:
+        """A rank writes for longer than the silence after which it would be lost."""
+        whole = sharding.write_part
+
+        def slow(*given: Any) -> dict[str, Any]:
+            team = current()
+            assert isinstance(team, ranks.Ranks)
+            beats = team.heart.beats(1) + 5
+            while team.heart.beats(1) < beats:
+                pass
+            sharding.write_part = whole
+            return whole(*given)
+
+        def work() -> None:
+            if current().rank == 1:
+                sharding.write_part = slow
+            train(shared(sharding="sharded", steps=1), tmp_path / "run")
+
+        assert Forked(2, work, tmp_path, VITRAL_HEARTBEAT="3").wait() == [0, 0]
+
+
+def hold(path: Path, kind: str) -> None:
+    """Let the next ranks hold the weights in this way."""
+    file = path / "config.toml"
+    config = tomllib.loads(file.read_text(encoding="utf-8"))
+    config["training"]["sharding"] = kind
+    file.write_bytes(tomli_w.dumps(config).encode())
 
 
 class TestBadInput:

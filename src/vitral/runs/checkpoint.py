@@ -7,7 +7,9 @@ tensors are parsed. Hashes detect accidents, not attackers; the later checks als
 their hashes.
 
 A checkpoint of format 2 seals the whole run: `state.json` contains the run's identity (`vitral.runs.identity`), and
-`history.json` the hash of metrics.jsonl up to the checkpoint. Format 1, without the two, is still read.
+`history.json` the hash of metrics.jsonl up to the checkpoint. Format 1, without the two, is still read. Format 3 is
+format 2 with a file of weights and one of the optimizer for each rank that wrote it; every tensor is whole in one of
+them, so they are read together by as many processes as there are.
 
 Temporary folders, which remain after a kill and which `sweep` removes: `.tmp-…` is being written, `.old-step-…` is
 being replaced by a new checkpoint of the same step, `.gone-…` is being removed.
@@ -19,10 +21,10 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import safetensors
 
@@ -38,12 +40,13 @@ if TYPE_CHECKING:
 Shapes = Mapping[str, tuple[int, ...]]
 """Shapes of a model's tensors by name."""
 
-FORMAT = 2
+FORMAT, IN_PARTS = 2, 3
 DAMAGED = "damaged-"
 FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "history.json")
 WEIGHTS, OPTIMIZER, STATE, HISTORY = FILES
-OF_FORMAT = {1: FILES[:3], 2: FILES}
-"""Files of a checkpoint besides its manifest, by format."""
+OF_FORMAT = {1: FILES[:3], 2: FILES, IN_PARTS: (STATE, HISTORY)}
+"""Files of a checkpoint besides its manifest, by format; of format 3 those besides the ranks' parts."""
+PART = re.compile(r"(model|optimizer)-rank-(\d{1,5})-of-(\d{1,5})\.safetensors")
 MANIFEST = "MANIFEST.json"
 SEALS = {"metrics", "stopped"}
 """Keys of a history whose values are seals of metrics.jsonl."""
@@ -94,30 +97,75 @@ class Checkpoint:
     manifest: str = ""
 
 
+class Writer(Protocol):
+    """Several processes, each of which writes a part of a checkpoint's tensors."""
+
+    def size(self, optimizer: "Mapping[str, Tensor]") -> int:
+        """Bytes of all parts, from this process's tensors of the optimizer."""
+        ...
+
+    def write(self, folder: GuardedFolder, optimizer: "Mapping[str, Tensor]") -> dict[str, dict[str, Any]]:
+        """Write this process's part, as all processes do; bytes and SHA-256 of every file, by name (`write_part`).
+
+        Args:
+            folder: the checkpoint's, which all processes see.
+            optimizer: this process's tensors of the optimizer.
+
+        Raises:
+            VitralError: a process cannot write.
+        """
+        ...
+
+
 def step_name(step: int) -> str:
     """The folder's name: `step-00000600`."""
     return f"step-{step:08d}"
 
 
-def save_checkpoint(steps: GuardedFolder | Path, checkpoint: Checkpoint, *, replace: bool = False) -> Path:
+def part_name(name: str, rank: int, ranks: int) -> str:
+    """The name of a rank's part of a file of tensors: `model-rank-0-of-2.safetensors`."""
+    return f"{name.removesuffix('.safetensors')}-rank-{rank}-of-{ranks}.safetensors"
+
+
+def save_checkpoint(
+    steps: GuardedFolder | Path, checkpoint: Checkpoint, *, replace: bool = False, writer: Writer | None = None
+) -> Path:
     """Write a checkpoint as a new folder under `steps`.
 
     Args:
         steps: the folder of checkpoints.
         checkpoint: the checkpoint.
         replace: whether to replace a checkpoint of the same step; otherwise an existing one is kept unchanged.
+        writer: what writes the tensors in parts; None: here, in one file each.
 
     Raises:
         UsageError: a link stands in the way.
         StorageError: the checkpoint cannot be written; existing files are unchanged.
     """
     content = {
-        WEIGHTS: _tensors(checkpoint.model),
-        OPTIMIZER: _tensors(checkpoint.optimizer),
         STATE: as_json({"format": FORMAT, "step": checkpoint.step, **checkpoint.state}),
         HISTORY: as_json(dict(checkpoint.history)),
     }
-    return _write(_guarded(steps), step_name(checkpoint.step), content, replace=replace)
+    parts = None
+    if writer is None:
+        tensors = {WEIGHTS: as_tensors(checkpoint.model), OPTIMIZER: as_tensors(checkpoint.optimizer)}
+        content = tensors | content
+    else:
+        parts = _Parts(writer.size(checkpoint.optimizer), lambda folder: writer.write(folder, checkpoint.optimizer))
+    return _write(_guarded(steps), step_name(checkpoint.step), content, parts, replace=replace)
+
+
+def write_part(folder: GuardedFolder, name: str, tensors: "Mapping[str, Tensor]") -> dict[str, Any]:
+    """Write a rank's part of a checkpoint's tensors; its bytes and SHA-256.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    data = as_tensors(tensors)
+    with storage(folder.path / name):
+        folder.write_new(name, data)
+        folder.sync()
+    return listing({name: data})[name]
 
 
 def reseal(steps: GuardedFolder, name: str, history: Mapping[str, Any]) -> None:
@@ -127,11 +175,35 @@ def reseal(steps: GuardedFolder, name: str, history: Mapping[str, Any]) -> None:
         UsageError: the checkpoint is damaged.
         StorageError: the checkpoint cannot be written; the former one is intact.
     """
-    content, _ = _verified(steps.within(name), FILES, None)
-    _write(steps, name, {**content, HISTORY: as_json(dict(history))}, replace=True)
+    folder = steps.within(name)
+    sealed = _sealed(folder)
+    if sealed.format < IN_PARTS:
+        content = {file: _read(folder, sealed, file, None) for file in sealed.expected}
+        _write(steps, name, {**content, HISTORY: as_json(dict(history))}, replace=True)
+        return
+    parts = [file for file in sealed.expected if PART.fullmatch(file)]
+
+    def copied(beside: GuardedFolder) -> dict[str, dict[str, Any]]:
+        for file in parts:
+            _read(folder, sealed, file, None)
+            steps.copy(f"{name}/{file}", f"{beside.path.name}/{file}")
+        return {file: sealed.files[file] for file in parts}
+
+    content = {STATE: _read(folder, sealed, STATE, None), HISTORY: as_json(dict(history))}
+    _write(steps, name, content, _Parts(sum(sealed.files[file]["bytes"] for file in parts), copied), replace=True)
 
 
-def _write(steps: GuardedFolder, name: str, content: Mapping[str, bytes], *, replace: bool) -> Path:
+@dataclass(frozen=True)
+class _Parts:
+    """Parts of a checkpoint that are written by other means: their bytes, and what writes them into its folder."""
+
+    size: int
+    write: Callable[[GuardedFolder], dict[str, dict[str, Any]]]
+
+
+def _write(
+    steps: GuardedFolder, name: str, content: Mapping[str, bytes], parts: _Parts | None = None, *, replace: bool
+) -> Path:
     there = steps.kind(name) == "folder"
     if there and not replace:
         return steps.path / name
@@ -142,9 +214,11 @@ def _write(steps: GuardedFolder, name: str, content: Mapping[str, bytes], *, rep
             if not there and steps.kind(name) is not None:  # a link: without this the checkpoint would be lost
                 set_aside(steps, name)
             _remove(steps, beside)
-            _require_room(steps, sum(map(len, content.values())))
+            _require_room(steps, sum(map(len, content.values())) + (0 if parts is None else parts.size))
             steps.make(beside)
-            for file, data in {**content, MANIFEST: _manifest(content)}.items():
+            files = listing(content) | ({} if parts is None else parts.write(steps.within(beside)))
+            manifest = sealed_json({"format": FORMAT if parts is None else IN_PARTS, "files": files})
+            for file, data in {**content, MANIFEST: manifest}.items():
                 steps.write_new(f"{beside}/{file}", data)
             steps.sync(beside)
             if there:
@@ -178,14 +252,21 @@ def load_checkpoint(
     content, sealed = _verified(guarded, tuple(name for name in FILES if name not in skipped), shapes)
     with _understood(guarded):
         for name in (WEIGHTS, OPTIMIZER):
-            if name in content:
-                tensors = _described(content[name], 0 if shapes is None else SLOTS * len(shapes))
-                if name == WEIGHTS and shapes is not None:
-                    _require_shapes(guarded.path, tensors, shapes)
+            found: dict[str, tuple[int, ...]] = {}
+            for file in sealed.files_of(name) if name not in skipped else ():
+                tensors = _described(content[file], 0 if shapes is None else SLOTS * len(shapes))
+                if twice := found.keys() & tensors.keys():
+                    raise ValueError(_("{name!a:.60} is in two of its files", name=min(twice)))
+                found |= tensors
+            if name == WEIGHTS and shapes is not None:
+                _require_shapes(guarded.path, found, shapes)
         import safetensors.torch  # loads PyTorch, which takes seconds and which a list of runs does not need
 
-        model = safetensors.torch.load(content[WEIGHTS])
-        optimizer = safetensors.torch.load(content[OPTIMIZER]) if with_optimizer else {}
+        model, optimizer = {}, {}
+        for file in sealed.files_of(WEIGHTS):
+            model |= safetensors.torch.load(content.pop(file))
+        for file in sealed.files_of(OPTIMIZER) if with_optimizer else ():
+            optimizer |= safetensors.torch.load(content.pop(file))
         state, history = _plain(guarded, content)
         return Checkpoint(int(state["step"]), model, optimizer, state, history, sealed.format, sealed.sha256)
 
@@ -213,15 +294,20 @@ def count_weights(folder: GuardedFolder | Path) -> int:
     """
     guarded = _guarded(folder)
     with _understood(guarded):
-        with guarded.stream(WEIGHTS) as file:
-            length = int.from_bytes(file.read(8), "little")
-            header = file.read(min(length, MOST_PLAIN))
-            size = os.fstat(file.fileno()).st_size
-        tensors = json.loads(header)
-        tensors.pop("__metadata__", None)
-        if size != 8 + length + max((tensor["data_offsets"][1] for tensor in tensors.values()), default=0):
-            raise ValueError(_("its weights are of another size"))
-        return sum(math.prod(tensor["shape"]) for tensor in tensors.values())
+        parts = [name for name in guarded.names() if (part := PART.fullmatch(name)) and part[1] == "model"]
+        return sum(_count_numbers(guarded, name) for name in parts or [WEIGHTS])
+
+
+def _count_numbers(folder: GuardedFolder, name: str) -> int:
+    with folder.stream(name) as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = file.read(min(length, MOST_PLAIN))
+        size = os.fstat(file.fileno()).st_size
+    tensors = json.loads(header)
+    tensors.pop("__metadata__", None)
+    if size != 8 + length + max((tensor["data_offsets"][1] for tensor in tensors.values()), default=0):
+        raise ValueError(_("its weights are of another size"))
+    return sum(math.prod(tensor["shape"]) for tensor in tensors.values())
 
 
 def _plain(folder: GuardedFolder, content: Mapping[str, bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -301,7 +387,10 @@ def prune(steps: GuardedFolder | Path, *, keep: int, also: set[str]) -> None:
     if len(names) <= keep:
         return
     with contextlib.suppress(UsageError, OSError):
-        _verified(guarded.within(names[-1]), FILES, None)
+        newest = guarded.within(names[-1])
+        sealed = _sealed(newest)
+        for file in sealed.expected:
+            _read(newest, sealed, file, None)
         for name in names[:-keep]:
             if name not in also and guarded.kind(name) == "folder":
                 # Rename first: a partly removed folder must not look like a damaged checkpoint.
@@ -315,18 +404,14 @@ def _guarded(folder: GuardedFolder | Path) -> GuardedFolder:
 
 def _remove(steps: GuardedFolder, name: str) -> bool:
     """Remove a folder that contains nothing but files of a checkpoint."""
-    return steps.remove_folder(name, {*FILES, MANIFEST}.__contains__)
+    return steps.remove_folder(name, lambda file: file in {*FILES, MANIFEST} or PART.fullmatch(file) is not None)
 
 
-def _tensors(tensors: "Mapping[str, Tensor]") -> bytes:
+def as_tensors(tensors: "Mapping[str, Tensor]") -> bytes:
+    """The content of a file of tensors."""
     import safetensors.torch
 
     return safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
-
-
-def _manifest(content: Mapping[str, bytes]) -> bytes:
-    """Sizes and hashes of the files, and the hash of this list."""
-    return sealed_json({"format": FORMAT, "files": listing(content)})
 
 
 def _require_room(folder: GuardedFolder, needed: int) -> None:
@@ -354,15 +439,32 @@ class _Seal:
     sha256: str
     files: Mapping[str, Any]
 
+    @property
+    def expected(self) -> tuple[str, ...]:
+        """The checkpoint's files besides its manifest."""
+        return tuple(self.files) if self.format == IN_PARTS else OF_FORMAT[self.format]
+
+    def files_of(self, name: str) -> tuple[str, ...]:
+        """The files with a checkpoint's weights, optimizer, state or history; none if its format has none."""
+        if self.format == IN_PARTS and name in (WEIGHTS, OPTIMIZER):
+            kind = name.removesuffix(".safetensors")
+            return tuple(file for file in self.files if (part := PART.fullmatch(file)) and part[1] == kind)
+        return (name,) if name in self.expected else ()
+
 
 def _verified(folder: GuardedFolder, names: tuple[str, ...], shapes: Shapes | None) -> tuple[dict[str, bytes], _Seal]:
     """The bytes of the named files, verified against the manifest; the others only have to be there."""
+    sealed = _sealed(folder)
+    files = [file for name in names for file in sealed.files_of(name)]
+    return {file: _read(folder, sealed, file, shapes) for file in files}, sealed
+
+
+def _sealed(folder: GuardedFolder) -> _Seal:
+    """The manifest of a checkpoint that has all of its files and no other."""
     where = folder.path
-    try:
-        raw = folder.read(MANIFEST, MOST_PLAIN)
-        sealed = _listed(where, raw)
-        expected = {*OF_FORMAT[sealed.format], MANIFEST}
-        present = set(folder.names())
+    with _read_from(where):
+        sealed = _listed(where, folder.read(MANIFEST, MOST_PLAIN))
+        expected, present = {*sealed.expected, MANIFEST}, set(folder.names())
         if expected - present:
             raise UsageError(
                 "{where}: {name} is missing, the checkpoint is incomplete",
@@ -375,7 +477,28 @@ def _verified(folder: GuardedFolder, names: tuple[str, ...], shapes: Shapes | No
                 where=where,
                 name=min(present - expected),
             )
-        content = {name: folder.read(name, _most_bytes(name, shapes)) for name in names if name in expected}
+        return sealed
+
+
+def _read(folder: GuardedFolder, sealed: _Seal, name: str, shapes: Shapes | None) -> bytes:
+    """The bytes of a file, verified against the manifest."""
+    with _read_from(folder.path):
+        data = folder.read(name, _most_bytes(name, shapes))
+    if sealed.files.get(name) != {"bytes": len(data), "sha256": sha256(data)}:
+        raise UsageError(
+            "{where}: {name} does not match {manifest}, the checkpoint is damaged",
+            where=folder.path,
+            name=name,
+            manifest=MANIFEST,
+        )
+    return data
+
+
+@contextlib.contextmanager
+def _read_from(where: Path) -> Generator[None]:
+    """Convert what reading raises to one line."""
+    try:
+        yield
     except (UsageError, StorageError):
         raise
     except ValueError as error:
@@ -386,15 +509,6 @@ def _verified(folder: GuardedFolder, names: tuple[str, ...], shapes: Shapes | No
         ) from None
     except OSError as error:
         raise StorageError("{where}: cannot be read ({reason})", where=where, reason=reason(error)) from None
-    for name, data in content.items():
-        if sealed.files.get(name) != {"bytes": len(data), "sha256": sha256(data)}:
-            raise UsageError(
-                "{where}: {name} does not match {manifest}, the checkpoint is damaged",
-                where=where,
-                name=name,
-                manifest=MANIFEST,
-            )
-    return content, sealed
 
 
 def _listed(folder: Path, raw: bytes) -> _Seal:
@@ -408,11 +522,25 @@ def _listed(folder: Path, raw: bytes) -> _Seal:
         raise UsageError("{folder}: {manifest} is damaged", folder=folder, manifest=MANIFEST) from None
     if format_ not in list(OF_FORMAT):
         raise UsageError(
-            "{folder}: format {format!a:.40}, this Vitral reads {ours}", folder=folder, format=format_, ours=FORMAT
+            "{folder}: format {format!a:.40}, this Vitral reads {ours}", folder=folder, format=format_, ours=IN_PARTS
         )
+    if format_ == IN_PARTS and not _are_parts(files):
+        intact = False
     if not intact or not isinstance(files, dict):
         raise UsageError("{folder}: {manifest} is damaged", folder=folder, manifest=MANIFEST)
     return _Seal(format_, hashed, files)
+
+
+def _are_parts(files: Any) -> bool:
+    """Whether these are the names of a checkpoint in parts: a file of weights and one of the optimizer a rank."""
+    if not isinstance(files, dict):
+        return False
+    parts = [part for name in files if (part := PART.fullmatch(name))]
+    ranks = int(parts[0][3]) if parts else 0
+    if len(parts) != 2 * ranks:
+        return False
+    expected = {part_name(name, rank, ranks) for name in (WEIGHTS, OPTIMIZER) for rank in range(ranks)}
+    return ranks > 0 and files.keys() == expected | {STATE, HISTORY}
 
 
 def _most_bytes(name: str, shapes: Shapes | None) -> int:
@@ -422,7 +550,7 @@ def _most_bytes(name: str, shapes: Shapes | None) -> int:
     if shapes is None:
         return MOST_BYTES
     weights = WIDEST * sum(math.prod(shape) for shape in shapes.values()) + DESCRIPTION * len(shapes)
-    return MOST_PLAIN + weights * (SLOTS if name == OPTIMIZER else 1)
+    return MOST_PLAIN + weights * (SLOTS if name.startswith("optimizer") else 1)
 
 
 def _described(data: bytes, expected: int) -> dict[str, tuple[int, ...]]:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from vitral.core.errors import TrainingStopped, UsageError
+from vitral.core.guarded import GuardedFolder
 from vitral.core.process import only_training, using_threads
 from vitral.data import prepare_recorded
 from vitral.data.tokenizers import tokenizer_from_plain
@@ -14,7 +15,7 @@ from vitral.runs import RunFolder
 from vitral.runs.config import RunConfig
 from vitral.runs.identity import Decision, decided
 from vitral.training.events import silent
-from vitral.training.loop import one_step
+from vitral.training.loop import not_finite_state, one_step
 from vitral.training.memory import require_training_memory
 from vitral.training.optimizers import build_optimizer, load_optimizer_tensors, optimizer_tensors
 from vitral.training.parts import require_same_parts
@@ -43,14 +44,31 @@ def follow(team: Ranks, corpus: str | None = None) -> RunFolder:
         team.receive_tensors(trainer.model.state_dict())
         found = team.receive_named()
         load_optimizer_tensors(trainer.model, trainer.optimizer, found, str(trainer.folder.path))
+        del found
+        trainer.share_out()
         for order in team.orders():
-            if order["order"] == "step":
-                _step(trainer)
-            elif order["order"] == "decide":
-                _decide(trainer, order["decision"])
-            elif order["order"] == "verify":
-                team.compare(everything(trainer))
+            _obey(trainer, team, order)
         return trainer.folder
+
+
+def _obey(trainer: Trainer, team: Ranks, order: Mapping[str, Any]) -> None:
+    match order["order"]:
+        case "step":
+            _step(trainer)
+        case "decide":
+            _decide(trainer, order["decision"])
+        case "verify":
+            team.compare(everything(trainer))
+        case "finite":
+            not_finite_state(trainer)
+        case "write":
+            writer = trainer.held.writer
+            assert writer is not None
+            writer.write(GuardedFolder(order["folder"]), optimizer_tensors(trainer.held, trainer.optimizer))
+        case "try":
+            trainer.held.try_folder(GuardedFolder(order["folder"]))
+        case _:
+            trainer.held.complete()
 
 
 def everything(trainer: Trainer) -> dict[str, torch.Tensor]:

@@ -68,6 +68,10 @@ class Heart:
         self._store.set(f"place/{rank}", f"{socket.gethostname()}, {os.getpid()}")
         threading.Thread(target=self._beat, args=(beating,), name="heart", daemon=True).start()
 
+    def beats(self, rank: int) -> int:
+        """How often the heart of a rank has beaten."""
+        return self._store.add(f"beat/{rank}", 0)
+
     def stop(self) -> None:
         """Beat no longer."""
         self._stopped.set()
@@ -152,7 +156,7 @@ class Heart:
         """Seconds in which the heart of each other rank was not seen to beat."""
         now = time.monotonic()
         for rank in self._others:
-            count = self._store.add(f"beat/{rank}", 0)
+            count = self.beats(rank)
             if self._seen.get(rank, (-1, 0.0))[0] != count:
                 self._seen[rank] = count, now
         return {rank: now - since for rank, (_count, since) in self._seen.items()}

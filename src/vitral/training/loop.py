@@ -112,7 +112,7 @@ def one_step(trainer: Trainer) -> tuple[float, float, float]:
     team, chain = trainer.team, trainer.state.chain
     if team.leads:
         team.begin_step()
-    summed = team.step_sum(list(trainer.model.parameters()), training, asked=trainer.request.asked)
+    summed = team.step_sum(trainer.held, training, asked=trainer.request.asked)
     for micro in range(training.accumulation):
         if micro % team.size != team.rank:
             chain = link(chain, *trainer.batches.batch(step, micro))
@@ -123,14 +123,13 @@ def one_step(trainer: Trainer) -> tuple[float, float, float]:
         summed.add(loss)
     loss = summed.total()
     trainer.request.asked |= team.asked
-    gradients = [p.grad for p in trainer.model.parameters() if p.grad is not None]
-    norm = torch.nn.utils.get_total_norm(gradients)
+    norm = summed.norm()
     loss_value, norm_value = float(loss), float(norm)
     culprit = not_finite_state(trainer)
     if culprit is not None or not math.isfinite(loss_value) or not math.isfinite(norm_value):
         raise TrainingStopped(_not_finite_message(trainer, loss_value, norm_value, culprit))
     if training.clip_norm is not None:
-        torch.nn.utils.clip_grads_with_norm_(trainer.model.parameters(), training.clip_norm, norm)
+        torch.nn.utils.clip_grads_with_norm_(trainer.held.parameters.values(), training.clip_norm, norm)
     for group in trainer.optimizer.param_groups:
         group["lr"] = learning_rate(training.schedule, group["peak"], step, training.steps)
     trainer.optimizer.step()
@@ -208,9 +207,10 @@ def evaluate(trainer: Trainer) -> dict[str, float]:
     """
     state, splits, most = trainer.state, trainer.dataset.splits, trainer.config.training.evaluation_tokens
     trainer.count_baselines()
+    model = trainer.held.complete()
     losses = {
         f"{name}_loss": evaluate_split(
-            trainer.model,
+            model,
             thinned(splits[name], most),
             trainer.dataset.tokenizer,
             masking=trainer.masking,
@@ -231,7 +231,8 @@ def save(trainer: Trainer, *, replace: bool = False) -> None:
         TrainingStopped: a weight or the optimizer's state is not finite; nothing was written.
         StorageError: the checkpoint could not be written.
     """
-    step, culprit = trainer.state.step, not_finite_state(trainer)
+    step, held = trainer.state.step, trainer.held
+    culprit = _found_not_finite(trainer)
     if culprit is not None:
         sentence = N_(
             "stopped after step {step}: {culprit}; no checkpoint of this step was written, the last one in {path} is "
@@ -239,10 +240,12 @@ def save(trainer: Trainer, *, replace: bool = False) -> None:
         )
         raise TrainingStopped(sentence.format(step=step, culprit=culprit, path=trainer.folder.path))
     state = {**trainer.state.plain(), **trainer.identity.plain(), "corpus": trainer.dataset.fingerprint}
-    tensors = optimizer_tensors(trainer.model, trainer.optimizer)
-    trainer.team.verify(trainer.model.state_dict() | tensors)
-    checkpoint = Checkpoint(step, trainer.model.state_dict(), tensors, state, history=trainer.history())
-    trainer.folder.save(checkpoint, keep=trainer.config.training.keep_checkpoints, replace=replace)
+    weights, tensors = held.weights(), optimizer_tensors(held, trainer.optimizer)
+    if held.is_whole:
+        trainer.team.verify({**weights, **tensors})
+    checkpoint = Checkpoint(step, weights, tensors, state, history=trainer.history())
+    keep = trainer.config.training.keep_checkpoints
+    trainer.folder.save(checkpoint, keep=keep, replace=replace, writer=held.writer)
     trainer.saved = step
 
 
@@ -284,21 +287,30 @@ RECORDED = (
 def _save_last_good_step(trainer: Trainer, stopped: TrainingStopped | RankLost) -> None:
     """Record why training stopped, and save the step before the failed one, if its numbers are finite and trusted."""
     trainer.emit({"event": "stopped", "step": trainer.state.step, "reason": stopped.line.split(";")[0]})
-    is_trusted = isinstance(stopped, TrainingStopped) or stopped.is_whole
-    if is_trusted and not_finite_state(trainer) is None:
+    is_trusted = isinstance(stopped, TrainingStopped) or (stopped.is_whole and trainer.held.is_whole)
+    if is_trusted and _found_not_finite(trainer) is None:
         save(trainer, replace=True)
     else:
         trainer.folder.reseal()
 
 
+def _found_not_finite(trainer: Trainer) -> str | None:
+    """What `not_finite_state` finds, on rank 0 between two steps."""
+    trainer.held.order("finite")
+    return not_finite_state(trainer)
+
+
 def not_finite_state(trainer: Trainer) -> str | None:
-    """The first weight or optimizer tensor that is not finite, in English; None if all are."""
-    kept = [value for one in trainer.optimizer.members for value in one.kept()]
+    """The first weight or optimizer tensor that is not finite, in English; None if all are, on every rank."""
+    return trainer.held.agreed(_not_finite_here(trainer))
+
+
+def _not_finite_here(trainer: Trainer) -> str | None:
+    kept, weights = [value for one in trainer.optimizer.members for value in one.kept()], trainer.held.parameters
     with torch.no_grad():
-        if math.isfinite(float(torch.nn.utils.get_total_norm([*trainer.model.parameters(), *kept]))):
+        if math.isfinite(float(torch.nn.utils.get_total_norm([*weights.values(), *kept]))):
             return None
-        weights = dict(trainer.model.named_parameters())
-        optimizer = optimizer_tensors(trainer.model, trainer.optimizer)
+        optimizer = optimizer_tensors(trainer.held, trainer.optimizer)
         # The norm of large finite numbers can overflow.
         of_weight, of_optimizer = N_("the weight {name} is not finite"), N_("the optimizer's {name} is not finite")
         bad = [of_weight.format(name=name) for name, weight in weights.items() if not weight.isfinite().all()]
@@ -312,9 +324,11 @@ def _not_finite_message(trainer: Trainer, loss: float, norm: float, culprit: str
     if culprit is None and not math.isfinite(loss):
         culprit = N_("the loss is {loss}").format(loss=loss)
     elif culprit is None:
-        names = [n for n, p in trainer.model.named_parameters() if p.grad is not None and not p.grad.isfinite().all()]
+        parameters = trainer.held.parameters.items()
+        names = [name for name, p in parameters if p.grad is not None and not p.grad.isfinite().all()]
         of_gradient, of_norm = N_("the gradient of {name} is not finite"), N_("the gradients' norm is {norm}")
-        culprit = of_gradient.format(name=names[0]) if names else of_norm.format(norm=norm)
+        culprit = trainer.held.agreed(of_gradient.format(name=names[0]) if names else None)
+        culprit = culprit or of_norm.format(norm=norm)
     sentence = N_(
         "stopped before step {step}: {culprit} (batch {batch} of seed {seed}); the steps before it are saved "
         "in {path}; try a lower learning rate or training.clip_norm = 1.0"

@@ -31,7 +31,7 @@ LSTM_WORKSPACE = {"float32": 8, "bfloat16": 24, "float64": 0}
 THIS, ON_THE_GPU = N_("training this model"), N_("training this model on the GPU")
 
 
-def training_bytes(config: RunConfig, vocab_size: int) -> int:
+def training_bytes(config: RunConfig, vocab_size: int, shares: int = 1) -> int:
     """Bytes that training needs at least at once, besides the program and the text.
 
     A lower bound: weights and the optimizer's state, and the larger of two moments. At the start of the backward pass:
@@ -42,6 +42,7 @@ def training_bytes(config: RunConfig, vocab_size: int) -> int:
     Args:
         config: configuration of the run.
         vocab_size: number of tokens in the vocabulary.
+        shares: number of ranks that share out weights, sums of gradients and optimizer; each begins with all weights.
     """
     training, rows = config.training, parameter_table(config.model, vocab_size)
     size = 2 * BYTES_FLOAT32 if training.dtype == "float64" else BYTES_FLOAT32
@@ -50,6 +51,8 @@ def training_bytes(config: RunConfig, vocab_size: int) -> int:
     by_muon = size * sum(row.count for row in moved)
     optimizer = size * kept_numbers(training.optimizer, rows)
     backward = 0 if training.compile else _activations(config, vocab_size, rows) + _logits(config, vocab_size, size)
+    if shares > 1:
+        return max(weights, (weights * (1 + _earlier_sums(training)) + optimizer) // shares + backward)
     backward += weights * _earlier_sums(training)
     step = weights + by_muon + COPIES_OF_MATRICES * size * _largest_stack(config, moved)
     if training.steps == 1:  # the optimizer's state is made in the first step
@@ -68,8 +71,9 @@ def require_training_memory(config: RunConfig, vocab_size: int, where: str) -> N
     Raises:
         UsageError: more is needed than there is, or the device does not exist.
     """
-    device, needed = resolve_device(config.training.device), training_bytes(config, vocab_size)
-    ranks = current().local
+    device, ranks = resolve_device(config.training.device), current().local
+    shares = current().size if config.training.sharding == "sharded" else 1
+    needed = training_bytes(config, vocab_size, shares)
     if device.type != "cuda":
         require_memory(ranks * needed, where, _(THIS))
         return

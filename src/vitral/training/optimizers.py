@@ -23,6 +23,7 @@ from vitral.model import Transformer
 from vitral.model.parametrisation import rate_factor
 from vitral.model.recurrence import GATES
 from vitral.runs.config import AdamWConfig, MuonConfig, OptimizerConfig, SGDConfig
+from vitral.training.holding import Holding
 from vitral.training.own_optimizer import AdoptedOptimizer, adopt
 
 Group = Mapping[str, Any]
@@ -198,31 +199,52 @@ class Muon(Optimizer):
     contains one matrix or several stacked ones. The group needs "lr", "momentum" and "weight_decay".
     """
 
-    def __init__(self, stacked: Iterable[tuple[nn.Parameter, Sequence[int]]], **numbers: float) -> None:
+    def __init__(
+        self, stacked: Iterable[tuple[nn.Parameter, Sequence[int]]], held: Holding | None = None, **numbers: float
+    ) -> None:
         """Store the parameters.
 
         Args:
             stacked: each parameter, with the numbers of rows of its stacked matrices.
+            held: the rows of each parameter that this rank holds; None: all.
             numbers: the hyperparameters. A step moves a square matrix by about "lr" in every direction.
         """
-        self._rows = {parameter: tuple(rows) for parameter, rows in stacked}
+        self._rows, self._held = {parameter: tuple(rows) for parameter, rows in stacked}, held
         super().__init__([{"params": list(self._rows), **numbers}])
 
     def apply(self, parameters: Sequence[nn.Parameter], group: Group) -> None:
         """Update these parameters of a group."""
-        by_shape: dict[tuple[int, ...], list[tuple[Tensor, Tensor, float]]] = {}
+        updates = {parameter: self._averaged(parameter, group["momentum"]) for parameter in parameters}
+        shapes: dict[tuple[int, int], None] = {}
         for parameter in parameters:
-            update = self._averaged(parameter, group["momentum"])
             parameter.mul_(1 - group["lr"] * group["weight_decay"])
-            pieces = (whole.split(self._rows[parameter]) for whole in (parameter, update))
-            for weight, piece in zip(*pieces, strict=True):
-                ratio = max(1.0, weight.shape[0] / weight.shape[1])
-                oriented = (weight, piece) if ratio == 1 else (weight.mT, piece.mT)
-                by_shape.setdefault(tuple(oriented[0].shape), []).append((*oriented, ratio**0.5))
-        for same in by_shape.values():
-            directions = orthogonalise(torch.stack([piece for _, piece, _ in same]))
-            for (weight, _, factor), direction in zip(same, directions, strict=True):
-                weight.sub_(direction, alpha=group["lr"] * factor)
+            shapes |= dict.fromkeys(_oriented(rows, parameter.shape[1]) for rows in self._rows[parameter])
+        for shape in shapes:
+            self._move(shape, updates, group["lr"])
+
+    def _move(self, shape: tuple[int, int], updates: Mapping[nn.Parameter, Tensor], rate: float) -> None:
+        """Move the matrices of one shape, each of which is needed whole."""
+        pieces: list[Tensor] = []
+        places: list[tuple[nn.Parameter, int, int]] = []
+        for parameter, update in updates.items():
+            width = parameter.shape[1]
+            if shape not in (_oriented(rows, width) for rows in self._rows[parameter]):
+                continue
+            whole = update if self._held is None else self._held.whole(parameter, update)
+            begin = 0
+            for piece in whole.split(self._rows[parameter]):
+                if _oriented(len(piece), width) == shape:
+                    pieces.append(piece.mT if len(piece) > width else piece)
+                    places.append((parameter, begin, len(piece)))
+                begin += len(piece)
+        directions = orthogonalise(torch.stack(pieces))
+        for (parameter, begin, rows), direction in zip(places, directions, strict=True):
+            width, first = parameter.shape[1], 0 if self._held is None else self._held.begin(parameter)
+            upright = direction.mT if rows > width else direction
+            top, bottom = max(begin, first), min(begin + rows, first + len(parameter))
+            if top < bottom:
+                moved = parameter[top - first : bottom - first]
+                moved.sub_(upright[top - begin : bottom - begin], alpha=rate * max(1.0, rows / width) ** 0.5)
 
     def _averaged(self, parameter: nn.Parameter, momentum: float) -> Tensor:
         """The gradient with Nesterov momentum."""
@@ -232,6 +254,11 @@ class Muon(Optimizer):
             state["momentum_buffer"] = torch.zeros_like(parameter)
         average = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
         return gradient.lerp(average, momentum)
+
+
+def _oriented(rows: int, columns: int) -> tuple[int, int]:
+    """The shape of a matrix laid with its shorter side upright."""
+    return min(rows, columns), max(rows, columns)
 
 
 class Optimizers:
@@ -268,22 +295,32 @@ def decay_groups(model: nn.Module) -> tuple[list[str], list[str]]:
     return [name for name, p in named if p.dim() == 2], [name for name, p in named if p.dim() != 2]
 
 
-def build_optimizer(model: Transformer, config: OptimizerConfig, *, fused: bool = True) -> Optimizers:
-    """The optimizer of all of the model's parameters, with fused or plain kernels."""
+def build_optimizer(
+    model: Transformer, config: OptimizerConfig, *, fused: bool = True, held: Holding | None = None
+) -> Optimizers:
+    """The optimizer of the model's parameters, with fused or plain kernels.
+
+    Args:
+        model: the model.
+        config: the optimizer's kind and hyperparameters.
+        fused: whether to use fused kernels.
+        held: what this rank holds of the model; None: all of it.
+    """
+    held = held or Holding(model)
     if isinstance(config, AdamWConfig):
-        return Optimizers(_adamw(model, config, frozenset(), fused=fused))
+        return Optimizers(_adamw(held, config, frozenset(), fused=fused))
     if isinstance(config, SGDConfig):
         numbers = {"lr": config.learning_rate, "momentum": config.momentum, "nesterov": config.nesterov}
-        return Optimizers(SGD(_decayed(model, config.weight_decay, frozenset(), numbers), fused=fused))
+        return Optimizers(SGD(_decayed(held, config.weight_decay, frozenset(), numbers), fused=fused))
     if not isinstance(config, MuonConfig):
-        return Optimizers(adopt(config, list(model.parameters())))
+        return Optimizers(adopt(config, list(held.parameters.values())))
     matrices = stacked_matrices(model)
-    rest = _adamw(model, config.rest, frozenset(matrices), fused=fused)
-    parameters = dict(model.named_parameters())
+    rest = _adamw(held, config.rest, frozenset(matrices), fused=fused)
     if not matrices:
         return Optimizers(rest)
     muon = Muon(
-        [(parameters[name], rows) for name, rows in matrices.items()],
+        [(held.parameters[name], rows) for name, rows in matrices.items()],
+        held,
         lr=config.learning_rate,
         momentum=config.momentum,
         weight_decay=config.weight_decay,
@@ -305,15 +342,15 @@ def stacked_matrices(model: Transformer) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _adamw(model: Transformer, config: AdamWConfig, without: Set[str], *, fused: bool) -> AdamW:
+def _adamw(held: Holding, config: AdamWConfig, without: Set[str], *, fused: bool) -> AdamW:
     """AdamW for all parameters except some."""
     numbers = {"lr": config.learning_rate, "betas": (config.beta1, config.beta2), "eps": config.epsilon}
-    return AdamW(_decayed(model, config.weight_decay, without, numbers), fused=fused)
+    return AdamW(_decayed(held, config.weight_decay, without, numbers), fused=fused)
 
 
-def _decayed(model: Transformer, weight_decay: float, without: Set[str], numbers: Group) -> list[Group]:
+def _decayed(held: Holding, weight_decay: float, without: Set[str], numbers: Group) -> list[Group]:
     """The two groups of `decay_groups` without some parameters, split where the parametrisation's rates differ."""
-    parameters = dict(model.named_parameters())
+    model, parameters = held.model, held.parameters
     groups: list[Group] = []
     for names, decay in zip(decay_groups(model), (weight_decay, 0.0), strict=True):
         by_factor: dict[float, list[nn.Parameter]] = {}
@@ -330,22 +367,28 @@ def _is_in(parameter: nn.Parameter, group: Sequence[nn.Parameter]) -> bool:
     return any(parameter is other for other in group)
 
 
-def optimizer_tensors(model: nn.Module, optimizer: Optimizers) -> dict[str, Tensor]:
+def optimizer_tensors(model: nn.Module | Holding, optimizer: Optimizers) -> dict[str, Tensor]:
     """The optimizer's state as `parameter/quantity` → tensor."""
     return {
         f"{name}/{quantity}": value
-        for name, parameter in model.named_parameters()
+        for name, parameter in _named(model).items()
         for quantity, value in optimizer.member_of(parameter).tensors(parameter).items()
     }
 
 
-def load_optimizer_tensors(model: nn.Module, optimizer: Optimizers, tensors: Mapping[str, Tensor], where: str) -> None:
+def _named(model: nn.Module | Holding) -> dict[str, nn.Parameter]:
+    return model.parameters if isinstance(model, Holding) else dict(model.named_parameters())
+
+
+def load_optimizer_tensors(
+    model: nn.Module | Holding, optimizer: Optimizers, tensors: Mapping[str, Tensor], where: str
+) -> None:
     """Restore the state from `optimizer_tensors`.
 
     Raises:
         UsageError: a tensor belongs to no parameter of the model, or has another shape.
     """
-    parameters = dict(model.named_parameters())
+    parameters = _named(model)
     for key, value in tensors.items():
         name, _, quantity = key.partition("/")
         if name not in parameters:

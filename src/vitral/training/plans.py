@@ -274,7 +274,7 @@ def _fastest(trials: _Trials) -> tuple[ExecutionPlan, float]:
             told = sentence.format(before=told, times=SLOW)
     plan = min(timed, key=lambda each: timed[each])
     expected = timed[plan] * training.steps if training.minutes is None else 60 * training.minutes
-    if expected >= WORTH_COMPILING:
+    if expected >= WORTH_COMPILING and training.sharding == "replicated":
         compiled = ExecutionPlan(plan.dtype, compile=True)
         try:
             timed[compiled] = trials.time(compiled, PRECISION_SHARE).steady

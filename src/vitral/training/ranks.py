@@ -1,4 +1,4 @@
-"""Several ranks on torch.distributed: launched by torchrun, connected by gloo. The only file that knows it.
+"""Several ranks on torch.distributed, launched by torchrun, connected by gloo; only `sharding` knows it besides.
 
 Rank 0 tells the others what to do by *orders*, broadcast as JSON. In a step every rank has the gradients of its own
 batches; after each round of batches the ranks exchange them so that each has one part of every gradient, and adds the
@@ -34,9 +34,11 @@ from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import N_
 from vitral.core.machine import processor
 from vitral.core.versions import versions
+from vitral.model import Transformer
 from vitral.runs import RunFolder
 from vitral.runs.config import TrainingConfig
 from vitral.training.heart import Heart, failed
+from vitral.training.holding import Holding
 from vitral.training.summing import StepSum, present, taken
 from vitral.training.team import RankDiffers, RankLost, Team
 
@@ -161,7 +163,7 @@ class Ranks(Team):
             torch.cuda.set_device(int(environment.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
         dist.init_process_group("gloo", timeout=LONGEST_WAIT)
         silence = float(environment.get(HEARTBEAT) or SILENCE)
-        self._heart = Heart(self.rank, self.size, [_store(), _store()], silence)
+        self.heart = Heart(self.rank, self.size, [_store(), _store()], silence)
 
     def greet(self) -> None:
         """Compare the versions of all ranks.
@@ -170,7 +172,7 @@ class Ranks(Team):
             UsageError: they differ.
         """
         self._compare({"versions": versions(), "machine": platform.machine()})
-        self._processors = [json.loads(one) for one in self._gathered(json.dumps(processor()).encode())]
+        self._processors = [json.loads(one) for one in self.gathered(json.dumps(processor()).encode())]
 
     def agree(self, request: Mapping[str, Any]) -> None:
         """Compare what all ranks were asked for; see `Team`."""
@@ -214,7 +216,7 @@ class Ranks(Team):
         except VitralError as error:
             failure = error
         said = b"" if failure is None else _json({"line": str(failure), "code": failure.exit_code})
-        for rank, answer in enumerate(self._gathered(said)):
+        for rank, answer in enumerate(self.gathered(said)):
             if answer:
                 told = json.loads(answer)
                 raise failed(rank, told["line"], told["code"]) from failure
@@ -245,16 +247,16 @@ class Ranks(Team):
 
     def begin_step(self) -> None:
         """Order the next step."""
-        self._order("step")
+        self.give_order("step")
 
     def decide(self, decision: Mapping[str, Any]) -> None:
         """Order a decision."""
-        self._order("decide", decision=dict(decision))
+        self.give_order("decide", decision=dict(decision))
 
     def verify(self, tensors: Mapping[str, Tensor]) -> None:
         """Compare weights and optimizer of all ranks; see `Team`."""
         if not self.is_broken:
-            self._order("verify")
+            self.give_order("verify")
             self.compare(tensors)
 
     def compare(self, tensors: Mapping[str, Tensor]) -> None:
@@ -263,7 +265,7 @@ class Ranks(Team):
         Raises:
             RankLost: they differ.
         """
-        first, *others = self._gathered(_digest(tensors))
+        first, *others = self.gathered(_digest(tensors))
         for rank, found in enumerate(others, 1):
             if found != first:
                 self.is_broken = True
@@ -276,23 +278,52 @@ class Ranks(Team):
     def end(self) -> None:
         """Order the end of the training."""
         if not self.is_broken:
-            self._order("end")
+            self.give_order("end")
 
-    def step_sum(self, parameters: Sequence[nn.Parameter], training: TrainingConfig, *, asked: bool) -> StepSum:
+    def share_out(self, model: Transformer, training: TrainingConfig) -> Holding | None:
+        """Leave every rank some rows of each of the model's weights; see `Team`."""
+        if training.sharding == "replicated":
+            return None
+        from vitral.training.sharding import Shards  # loads `fully_shard`
+
+        return Shards(self, model, training)
+
+    def step_sum(self, held: Holding, training: TrainingConfig, *, asked: bool) -> StepSum:
         """The sum of the next step over all ranks; see `Team`."""
-        return SharedSum(self, parameters, training, asked=asked)
+        if held.is_whole:
+            return SharedSum(self, list(held.parameters.values()), training, asked=asked)
+        from vitral.training.sharding import Shards, SharedOutSum
+
+        assert isinstance(held, Shards)
+        return SharedOutSum(held, training, asked=asked)
 
     def exchanged(self, leaf: Tensor) -> Sequence[Tensor]:
         """This rank's part of one tensor of each rank, in their order; the length is a multiple of their number."""
-        found = torch.empty_like(leaf)
-        self._wait(dist.all_to_all_single(found, leaf, async_op=True))
-        return found.view(self.size, -1).unbind(0)
+        here = leaf.cpu()
+        found = torch.empty_like(here)
+        self._wait(dist.all_to_all_single(found, here, async_op=True))
+        return found.to(leaf.device).view(self.size, -1).unbind(0)
 
     def assembled(self, part: Tensor) -> Tensor:
         """The parts of all ranks, one after another."""
-        found = part.new_empty(self.size, part.numel())
-        self._wait(dist.all_gather([*found.unbind(0)], part, async_op=True))
-        return found.view(-1)
+        here = part.cpu()
+        found = here.new_empty(self.size, part.numel())
+        self._wait(dist.all_gather([*found.unbind(0)], here, async_op=True))
+        return found.view(-1).to(part.device)
+
+    def collected(self, part: Tensor, rank: int) -> Tensor | None:
+        """The parts of all ranks, one after another, on one of them and on the processor; None on the others."""
+        here = part.cpu()
+        found = here.new_empty(self.size, part.numel()) if self.rank == rank else None
+        self._wait(dist.gather(here, None if found is None else [*found.unbind(0)], rank, async_op=True))
+        return None if found is None else found.view(-1)
+
+    def reduced(self, leaf: Tensor) -> Tensor:
+        """This rank's part of the sum of one tensor of each rank, in the engine's order."""
+        here = leaf.cpu()
+        found = here.new_empty(leaf.numel() // self.size)
+        self._wait(dist.reduce_scatter_tensor(found, here, async_op=True))
+        return found.to(leaf.device)
 
     def added(self, tensor: Tensor) -> Tensor:
         """The sum over all ranks, in the engine's order."""
@@ -316,21 +347,21 @@ class Ranks(Team):
                 signal.signal(number, signal.SIG_IGN)  # the launcher's, since a rank has ended
         is_said = False
         if isinstance(error, RankLost):
-            is_said = not self._heart.speaks(error.rank)
+            is_said = not self.heart.speaks(error.rank)
         else:
             code = getattr(error, "exit_code", 130 if isinstance(error, KeyboardInterrupt) else 70)
-            self._heart.tell(str(error) or type(error).__name__, code)
-            is_said = not self._heart.speaks(None) and self._heart.is_said()
+            self.heart.tell(str(error) or type(error).__name__, code)
+            is_said = not self.heart.speaks(None) and self.heart.is_said()
         error.is_said = is_said  # pyright: ignore[reportAttributeAccessIssue]
 
     def part(self) -> None:
         """Leave when the process ends."""
-        self._heart.stop()
+        self.heart.stop()
         if not self.is_broken:
             dist.destroy_process_group()
 
     def _compare(self, mine: Mapping[str, Any]) -> None:
-        first, *others = (json.loads(one) for one in self._gathered(_json(mine)))
+        first, *others = (json.loads(one) for one in self.gathered(_json(mine)))
         for rank, found in enumerate(others, 1):
             for key, here, there in differences(first, found):
                 raise UsageError(
@@ -341,7 +372,8 @@ class Ranks(Team):
                     here=here,
                 )
 
-    def _order(self, name: str, **content: Any) -> None:
+    def give_order(self, name: str, **content: Any) -> None:
+        """Tell the other ranks, which wait for orders, what to do."""
         self._broadcast(_json({"order": name, **content}))
 
     def _broadcast(self, data: bytes = b"") -> bytes:
@@ -356,7 +388,7 @@ class Ranks(Team):
         self._wait(dist.broadcast(content, 0, async_op=True))
         return content.numpy().tobytes()
 
-    def _gathered(self, data: bytes) -> list[bytes]:
+    def gathered(self, data: bytes) -> list[bytes]:
         """The bytes of every rank."""
         lengths = self.assembled(torch.tensor([len(data)])).tolist()
         padded = bytearray(data.ljust(max(lengths) + 1))
@@ -373,9 +405,9 @@ class Ranks(Team):
             raise RankLost("the connection between the ranks is broken")
         while True:
             try:
-                work.wait(timedelta(seconds=self._heart.patience))
+                work.wait(timedelta(seconds=self.heart.patience))
             except RuntimeError as error:
-                lost = self._heart.silent() if not work.is_completed() else self._heart.reason(error)
+                lost = self.heart.silent() if not work.is_completed() else self.heart.reason(error)
                 if lost is not None:
                     self.is_broken = True
                     raise lost from None

@@ -187,11 +187,12 @@ def share(trainer: Trainer, corpus: Mapping[str, Any]) -> None:
         "chain": trainer.state.chain,
     }
     team.gather(about, trainer.model.state_dict(), optimizer_tensors(trainer.model, trainer.optimizer))
+    trainer.share_out()
 
 
 def note_excess(trainer: Trainer) -> None:
     """Note that a fresh model begins with a loss far from ln V."""
-    excess, vocab_size = fresh_excess(trainer.model), trainer.model.vocab_size
+    excess, vocab_size = fresh_excess(trainer.held.complete()), trainer.model.vocab_size
     if excess <= MOST_EXCESS:
         return
     sentence = N_(
@@ -301,6 +302,7 @@ def run_to_the_end(trainer: Trainer) -> RunFolder:
         trainer.tell({"event": "lines", "ngrams": trainer.baselines.plain()})
     for line in trainer.team.remarks():
         trainer.note(line)
+    trainer.held.try_folder(trainer.folder.guarded_steps)
     run_steps(trainer)
     trainer.team.end()
     return trainer.folder

@@ -1,8 +1,9 @@
 """The gradients and the loss of a step, summed over its batches; on one rank, and the order that every rank keeps."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitral.runs.config import TrainingConfig
@@ -74,6 +75,33 @@ class StepSum:
         for place, (parameter, gradient) in enumerate(zip(self._parameters, gradients, strict=True)):
             parameter.grad = gradient if place in self._moved else None
         return loss
+
+    def norm(self) -> Float[Tensor, ""]:
+        """The norm of the sums that `total` has left."""
+        gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+        if not self._canonical:
+            return nn.utils.get_total_norm(gradients)
+        return norm_of(map(squares, gradients)).to(gradients[0].dtype)
+
+
+def squares(gradient: Tensor) -> Float[Tensor, " rows"]:
+    """The sum of squares of each row, whose bits do not depend on which rows are there."""
+    rows = gradient.flatten(1) if gradient.dim() > 1 else gradient.reshape(-1, 1)
+    return _folded(rows.double().square())
+
+
+def norm_of(rows: Iterable[Float[Tensor, " rows"]]) -> Float[Tensor, ""]:
+    """The norm of gradients, from the sums of squares of their rows, added in one order."""
+    return _folded(torch.cat(list(rows))[None])[0].sqrt()
+
+
+def _folded(found: Float[Tensor, "rows columns"]) -> Float[Tensor, " rows"]:
+    """The sum of each row, by additions of the right half of the columns to the left one, in place."""
+    while found.shape[1] > 1:
+        left, right = found.split((found.shape[1] + 1) // 2, dim=1)
+        left[:, : right.shape[1]] += right
+        found = left
+    return found[:, 0]
 
 
 def present(parameters: Sequence[nn.Parameter]) -> set[int]:

@@ -5,15 +5,17 @@ their batches of it (`vitral.training.followers`). Only `vitral.training.ranks` 
 ranks it is not imported.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from vitral.core.errors import UsageError, VitralError
+from vitral.model import Transformer
 from vitral.runs import RunFolder
-from vitral.runs.config import RunConfig, TrainingConfig
+from vitral.runs.config import OwnOptimizer, RunConfig, TrainingConfig
+from vitral.training.holding import Holding
 from vitral.training.summing import StepSum
 
 
@@ -89,15 +91,18 @@ class Team:
     def begin_step(self) -> None:
         """Tell the other ranks to compute the next step."""
 
-    def step_sum(self, parameters: Sequence[nn.Parameter], training: TrainingConfig, *, asked: bool) -> StepSum:
+    def share_out(self, model: Transformer, training: TrainingConfig) -> Holding | None:
+        """Leave every rank some rows of each of the model's weights; None: it keeps all of them."""
+
+    def step_sum(self, held: Holding, training: TrainingConfig, *, asked: bool) -> StepSum:
         """The sum of the next step over all ranks.
 
         Args:
-            parameters: the model's, without gradients.
+            held: what this rank holds of the model; no parameter has a gradient.
             training: the run's options.
             asked: whether this rank was asked to stop.
         """
-        return StepSum(parameters, training)
+        return StepSum(list(held.parameters.values()), training)
 
     def decide(self, decision: Mapping[str, Any]) -> None:
         """Tell the other ranks a decision."""
@@ -141,6 +146,13 @@ def require_share(config: RunConfig, team: Team, where: str) -> None:
     training, ranks = config.training, team.size
     if ranks == 1:
         return
+    if training.sharding == "sharded" and (training.compile or isinstance(training.optimizer, OwnOptimizer)):
+        raise UsageError(
+            '{where}: training.sharding = "sharded" gives each rank some rows of the weights, which {part} cannot do '
+            'with; use "replicated"',
+            where=where,
+            part="torch.compile" if training.compile else training.optimizer.name,
+        )
     if training.accumulation % ranks:
         size = max(1, training.batch_size * training.accumulation // ranks)
         raise UsageError(

@@ -23,8 +23,9 @@ from vitral.runs.identity import Decision, Identity, decided, document_hash, new
 from vitral.training.baselines import counted_beside
 from vitral.training.clock import Clock
 from vitral.training.events import Callback, Event
+from vitral.training.holding import Holding
 from vitral.training.objectives import masking_of
-from vitral.training.optimizers import Optimizers
+from vitral.training.optimizers import Optimizers, build_optimizer, load_optimizer_tensors, optimizer_tensors
 from vitral.training.plans import compiled
 from vitral.training.stopping import StopRequest
 from vitral.training.team import Team, current
@@ -122,6 +123,7 @@ class Trainer:
         began: `time.perf_counter()` when the user began to wait for this session.
         waited: seconds that the last evaluation waited for the n-gram baselines.
         team: the ranks that share its steps.
+        held: what this rank holds of the model's weights.
         spent: seconds of the run's minutes that are over, in all sessions; None: the run has no minutes.
         failure: an exception of the callback; training stops as if asked to, and raises it at the end.
     """
@@ -147,16 +149,31 @@ class Trainer:
     began: float = field(default_factory=time.perf_counter)
     waited: float = 0.0
     team: Team = field(default_factory=current)
+    held: Holding = None  # pyright: ignore[reportAssignmentType]
     spent: Callable[[], float] | None = None
 
     def __post_init__(self) -> None:
         """Build the batches and, for the masked objective, the masking; both may refuse the text or tokenizer."""
+        self.held = self.held or Holding(self.model)
         self.batches = batches_of(self.config, self.dataset.splits["train"])
         if self.identity is None:
             self.identity = new_identity(self.config, self.dataset.describe(), self.dataset.tokenizer.plain())
         self.masking = masking_of(self.config.training.objective, self.dataset.tokenizer)
         self.device = self.model.token_embedding.weight.device
         self.forward = compiled(self.model, self.warn) if self.config.training.compile else self.model
+
+    def share_out(self) -> None:
+        """Keep this rank's part of weights and optimizer only, where the ranks share them out; all ranks do it now."""
+        training = self.config.training
+        held = self.team.share_out(self.model, training)
+        if held is None:
+            return
+        tensors = optimizer_tensors(self.held, self.optimizer)
+        for name in list(tensors):
+            tensors[name] = held.own(name.partition("/")[0], tensors[name])
+        self.held, self.forward = held, self.model
+        self.optimizer = build_optimizer(self.model, training.optimizer, fused=not training.is_canonical, held=held)
+        load_optimizer_tensors(held, self.optimizer, tensors, str(self.folder.path))
 
     def emit(self, event: Event) -> None:
         """Write an event to metrics.jsonl and pass it to the callback."""

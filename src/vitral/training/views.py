@@ -49,7 +49,7 @@ def evaluate_early(trainer: Trainer) -> None:
     few = thinned(dataset.splits["validation"], EARLY_TOKENS)
     tick, masking = trainer.request.check, trainer.masking
     try:
-        found = evaluate_split(trainer.model, few, dataset.tokenizer, masking=masking, tick=tick)
+        found = evaluate_split(trainer.held.complete(), few, dataset.tokenizer, masking=masking, tick=tick)
     except UsageError:
         return  # so few tokens may have no target, under the mask of a long prefix
     if math.isfinite(found.loss):
@@ -68,7 +68,7 @@ def write_sample(trainer: Trainer) -> None:
 def sample_event(trainer: Trainer) -> dict[str, Any]:
     """A text by the current weights, and the passages in it that stand in the training text."""
     sample = generate(
-        trainer.model,
+        trainer.held.complete(),
         trainer.dataset.tokenizer,
         [""],
         max_tokens=trainer.config.training.sample_tokens,

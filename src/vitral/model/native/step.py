@@ -25,9 +25,9 @@ from vitral.model.transformer import Transformer
 SHARED_FROM = 2**26
 """Products of a call from which its rows are shared among threads; for fewer, starting threads takes longer."""
 
-
-LARGE = 2**25
-"""Weights of a model above which several threads of PyTorch are taken to be faster than the one of a row here."""
+LARGE, FEW_THREADS = 2**25, 2
+"""A model of more weights is left to PyTorch where it has more threads. The one of a row here is faster than two of
+PyTorch; more have not been measured."""
 
 
 class Choice(NamedTuple):
@@ -61,7 +61,7 @@ def native_step(model: Transformer) -> "NativeStep | str":
     if torch.is_autocast_enabled("cpu"):
         return N_("another precision than float32 is asked for")
     known = _known(model, found.library)
-    if known.weights > LARGE and torch.get_num_threads() > 1:
+    if known.weights > LARGE and torch.get_num_threads() > FEW_THREADS:
         return N_("the weights are so many that several threads read them faster")
     return known.complaint or NativeStep(model, found.library, known)
 
