@@ -60,11 +60,11 @@ class Diary:
         return Counter((event["arm"], event["seed"]) for event in events if event.get("finished"))
 
 
-def work_on(out: Path, diary: Diary, watcher: Watcher | None = None) -> None:
-    """What `vitral study work` does in one process."""
-    worker = Worker(planned_in(out), diary, watcher=watcher)
-    if watcher is not None:
-        worker.wait = lambda seconds: watcher.clock.skip()
+def work_on(out: Path, diary: Diary, clock: "Skipping | None" = None) -> None:
+    """What `vitral study work` does in one process; a worker with a clock of its own does not wait."""
+    worker = Worker(planned_in(out), diary)
+    if clock is not None:
+        worker.watcher, worker.wait = Watcher(clock=clock), lambda seconds: clock.skip()
     complete(worker, write_report, waits=False)
 
 
@@ -156,7 +156,7 @@ def test_who_slept_past_its_lease_publishes_nothing(
     sleeper = forked(lambda: sleep(out, diaries[0]))
     try:
         assert os.WIFSTOPPED(os.waitpid(sleeper, os.WUNTRACED)[1])
-        work_on(out, Diary(diaries[1]), Watcher(clock=Skipping()))
+        work_on(out, Diary(diaries[1]), Skipping())
         before = {path: path.stat() for path in out.rglob("*") if path.parts[-1] != ".lock"}
         assert numbers(out) == numbers(tmp_path / "straight")
     finally:
