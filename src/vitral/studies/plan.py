@@ -10,10 +10,10 @@ What depends on results is planned once they are there: the trial beyond the bes
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import vitral
 from vitral.core.errors import UsageError
 from vitral.core.files import as_json, sha256
 from vitral.core.guarded import GuardedFolder, NotOurs
@@ -270,7 +270,7 @@ class Plan:
         return runs | {trial_name(arm.arm.name, row) for arm, tried in planned for row in tried}
 
     def _about(self, files: Mapping[str, bytes]) -> dict[str, Any]:
-        about = {"format": FORMAT, "vitral": vitral.__version__, "study": self.study.name, "command": self.command}
+        about = {"format": FORMAT, "vitral": version("vitral"), "study": self.study.name, "command": self.command}
         about |= {"threads": self.base.training.threads, "record": self.seal}
         return {**about, "jobs": {name: sha256(files[name]) for name in files if name in self._foreseen}}
 
@@ -323,7 +323,7 @@ def read_plan(folder: Path) -> dict[str, Any]:
         ) from None
     except (OSError, ValueError) as error:
         raise _damaged(path, error) from None
-    ours = {"format": FORMAT, "vitral": vitral.__version__}
+    ours = {"format": FORMAT, "vitral": version("vitral")}
     theirs = {key: found.get(key) for key in ours}
     if theirs != ours:
         raise UsageError(
