@@ -17,6 +17,8 @@ from playwright.sync_api import sync_playwright
 PICTURES = Path(__file__).parent / "images" / "page"
 LOOKED_AT = Path(__file__).parents[1] / "build" / "page"
 THEMES, LANGUAGES, SIZES = ("light", "dark"), ("en", "pt"), {390: 1180, 1024: 1300, 1600: 1300}
+FRONT, FRONT_CLIP = {"en": "page.png", "pt": "page-pt.png"}, {"x": 0, "y": 96, "width": 1500, "height": 1870}
+"""Pictures of the READMEs: from the question to the end of the overview."""
 PROJECTOR = (1920, 1080)
 BUTTONS = {"en": "English", "pt": "português"}
 COLOURS = 256
@@ -35,6 +37,9 @@ def main() -> None:
         for theme, language, (width, height) in itertools.product(THEMES, LANGUAGES, SIZES.items()):
             page = opened(browser, asked.page, theme, language, (width, height))
             save(page.screenshot(full_page=asked.whole), folder / f"{theme}-{language}-{width}.png")
+        for language, name in () if asked.whole else FRONT.items():
+            page = opened(browser, asked.page, "light", language, (FRONT_CLIP["width"], 2000))
+            save(page.screenshot(clip=FRONT_CLIP), PICTURES.parent / name)
         if asked.whole:
             page = opened(browser, asked.page, "light", "en", PROJECTOR)
             save(page.screenshot(), folder / "projector.png")

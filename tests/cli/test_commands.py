@@ -81,7 +81,8 @@ def test_the_surface_of_the_command_line(vitral) -> None:
     """A snapshot: whoever changes a command or an option changes this list knowingly."""
     expected = {
         "demo": "--out --set",
-        "corpus": "--tokenizer --split --special --context --minutes --encoding --field --glob --out --format",
+        "corpus": "--tokenizer --split --special --context --minutes --encoding --field --glob --out --shards "
+        "--workers --format",
         "train": "--corpus --encoding --field --glob --out --init-from --special --replace --tokenizer --context --set "
         "--seed --device --dtype --plan --minutes --threads --ranks --tensorboard",
         "resume": "--corpus --ranks --strict --changed-parts",

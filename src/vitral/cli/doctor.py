@@ -14,8 +14,8 @@ def doctor(
     run: Annotated[
         Path | None,
         typer.Argument(
-            metavar="RUN|STUDY",
-            help="Folder of a run or a study.  [default: check this machine]",
+            metavar="RUN|STUDY|SHARDS",
+            help="Folder of a run, a study or a text in shards.  [default: check this machine]",
             autocompletion=complete_checkup,
         ),
     ] = None,
@@ -25,20 +25,20 @@ def doctor(
     ] = False,
     format: FormatOption = Format.text,
 ) -> None:
-    """Check this machine, or a run or a study for damage.
+    """Check this machine, or a run, a study or a text in shards for damage.
 
     Exit code 1 if something is wrong.
     """
     from vitral.cli.screen import print_json, say
     from vitral.core.errors import UsageError
+    from vitral.lab.checkups import examine
     from vitral.lab.health import examine_machine
-    from vitral.lab.run_health import examine_run, repair_run
-    from vitral.lab.study_health import examine_study, is_study
+    from vitral.lab.run_health import repair_run
 
     if repair and run is None:
         raise UsageError("--repair: needs a RUN")
     repaired = repair_run(run) if repair and run is not None else ()
-    diagnosis = examine_machine() if run is None else examine_study(run) if is_study(run) else examine_run(run)
+    diagnosis = examine_machine() if run is None else examine(run)
     if format is Format.json:
         print_json({**diagnosis.plain(), **({"repaired": repaired} if repair else {})})
     else:

@@ -11,6 +11,7 @@ from vitral.data.file_tokenizer import FileTokenizer
 from vitral.data.long_texts import LongText, Text
 from vitral.data.recorded import RecordedText, without_folders
 from vitral.data.report import CharacterCount, CorpusReport, LineStatistics, corpus_report
+from vitral.data.shards import Shards, is_sharded
 from vitral.data.sources import SOURCES, Source, cache_folder
 from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks, split_text
 from vitral.data.tokenizers import (
@@ -48,6 +49,7 @@ __all__ = [
     "LineStatistics",
     "LongText",
     "RecordedText",
+    "Shards",
     "ShuffledBatches",
     "Source",
     "Split",
@@ -61,6 +63,7 @@ __all__ = [
     "corpus_report",
     "count_windows",
     "encode_splits",
+    "is_sharded",
     "load_corpus",
     "prepare",
     "prepare_recorded",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,11 +26,12 @@ class Split:
     """The tokens of one split (train, validation or test) of a text.
 
     Attributes:
-        tokens: 1-d, uint8, uint16 or uint32, usually memory-mapped and read-only.
+        tokens: 1-d, uint8, uint16 or uint32, usually memory-mapped and read-only; or `ShardedTokens`, which are indexed
+            alike.
         segments: `[n, 2]` int64, begin and end in `tokens` of each run of adjacent blocks; no window crosses a border.
     """
 
-    tokens: np.ndarray
+    tokens: Any
     segments: np.ndarray
 
 
@@ -89,7 +91,7 @@ class Batches:
         self.num_windows = int(counts.sum())
         if self.num_windows == 0:
             raise UsageError(too_short(split, context_length))
-        self._tokens = np.asarray(split.tokens)
+        self._tokens = split.tokens
         self._begins = split.segments[:, 0]
         self._ends = np.cumsum(counts)
         self._counts = counts
@@ -146,7 +148,7 @@ class ShuffledBatches:
         self.num_windows = int(counts.sum())
         if self.num_windows == 0:
             raise UsageError(too_short(split, context_length))
-        self._tokens = np.asarray(split.tokens)
+        self._tokens = split.tokens
         self._begins = split.segments[:, 0]
         self._left = np.maximum(lengths - 1, 0) - counts * context_length
         self._ends, self._counts = np.cumsum(counts), counts
@@ -200,7 +202,7 @@ def windows(split: Split, context_length: Count, batch_size: Count) -> Iterator[
     Raises:
         UsageError: a size is not positive.
     """
-    tokens = np.asarray(split.tokens)
+    tokens = split.tokens
     for length, begins in window_begins(split, context_length):
         offsets = np.arange(length + 1)
         for first in range(0, begins.size, batch_size):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from vitral.core.checked import checked
 from vitral.core.language import N_
@@ -163,7 +164,24 @@ class JoinedText:
         return self._recent[number]
 
 
-Text = str | LongText | FileText | JoinedText
+@runtime_checkable
+class StoredText(Protocol):
+    """A text that is made from something else when it is needed, sliced like a str."""
+
+    def __len__(self) -> int:
+        """Number of characters."""
+        ...
+
+    def __getitem__(self, where: slice) -> str:
+        """A slice of characters, with step 1."""
+        ...
+
+    def pieces(self) -> Iterator[str]:
+        """The whole text in order."""
+        ...
+
+
+Text = str | LongText | FileText | JoinedText | StoredText
 """The text of a corpus."""
 
 

@@ -29,6 +29,7 @@ from vitral.data.corpora import (
     downloads,
     from_document,
     from_folder,
+    from_shards,
     generated,
     is_name,
     joined,
@@ -38,6 +39,7 @@ from vitral.data.corpora import (
 )
 from vitral.data.folders import is_surely_text, user_files
 from vitral.data.opening import opened, shown
+from vitral.data.shards import is_sharded
 from vitral.data.sources import SOURCES
 from vitral.data.tasks import Task
 from vitral.data.texts import Reading, read_file
@@ -348,6 +350,8 @@ class Search:
 
     def _folder(self, path: Path, text: RecordedText, is_chosen: bool) -> Corpus:
         """A folder, read as a run of today reads it or, if that is another text, as one of an earlier Vitral did."""
+        if is_sharded(path):
+            return from_shards(path)
         if text.path is not None and text.folder is None:
             raise _Differs(_("is a folder, and the text is one file"))
         found: Corpus | None = None

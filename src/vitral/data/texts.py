@@ -136,9 +136,23 @@ def read_file(file: BinaryIO, path: Path, reading: Reading = AS_UTF8) -> Documen
             most=LONG >> 20,
             encoding=reading.encoding,
         )
+    if reading.field is None:
+        return read_long(file, path, reading)
     _refuse_other_formats(file.read(SAMPLE), where, reading)
     file.seek(0)
-    return _survey(file, path, reading.newlines) if reading.field is None else _records(file, where, reading)
+    return _records(file, where, reading)
+
+
+def read_long(file: BinaryIO, path: Path, reading: Reading = AS_UTF8) -> Document:
+    """Read an open UTF-8 file once and leave its text on disk, however short it is.
+
+    Raises:
+        UsageError: the file is not a text in UTF-8, or changes while it is read.
+        OSError: the file cannot be read.
+    """
+    _refuse_other_formats(file.read(SAMPLE), shown(path), reading)
+    file.seek(0)
+    return _survey(file, path, reading.newlines)
 
 
 def on_disk(document: Document, path: Path, reading: Reading, stamp: tuple[int, int]) -> Document:

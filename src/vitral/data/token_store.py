@@ -39,7 +39,7 @@ MOST_HEADER = 1 << 28
 
 _ALIGNMENT = 64
 _PREFIX = len(MAGIC) + 8 + 32
-_DTYPES = {"uint8": "<u1", "uint16": "<u2", "uint32": "<u4"}
+DTYPES = {"uint8": "<u1", "uint16": "<u2", "uint32": "<u4"}
 _SCRATCH = "scratch"
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _swept = set[str]()
@@ -69,7 +69,7 @@ def token_dtype(vocab_size: int) -> np.dtype:
     (dtype('uint8'), dtype('uint16'), dtype('uint32'))
     """
     sizes = {"uint8": 1 << 8, "uint16": 1 << 16, "uint32": 1 << 32}
-    return np.dtype(next(_DTYPES[name] for name, size in sizes.items() if vocab_size <= size))
+    return np.dtype(next(DTYPES[name] for name, size in sizes.items() if vocab_size <= size))
 
 
 def write_store(path: Path, splits: Mapping[str, Split], fingerprint: str) -> None:
@@ -139,7 +139,7 @@ def open_store(path: Path, fingerprint: str, vocab_size: int) -> Store:
 def _opened(file: BinaryIO, folder: Path, fingerprint: str, vocab_size: int) -> Store:
     size = os.fstat(file.fileno()).st_size
     header, begin = _read_header(file, size)
-    dtype, counts = np.dtype(_DTYPES[header["dtype"]]), [header["parts"][split]["tokens"] for split in SPLITS]
+    dtype, counts = np.dtype(DTYPES[header["dtype"]]), [header["parts"][split]["tokens"] for split in SPLITS]
     if not all(type(count) is int and count >= 0 for count in counts):
         raise DamagedStore(N_("a number of tokens is not a number"))
     if (header["version"], header["fingerprint"], begin + sum(counts) * dtype.itemsize) != (VERSION, fingerprint, size):

@@ -173,7 +173,7 @@ def token_losses(
     context_length, first, training = model.config.context_length, first_target(model.mask), model.training
     begins, lengths = split.segments[:, 0], split.segments[:, 1] - split.segments[:, 0]
     targets_before = np.cumsum(np.maximum(lengths - 1, 0)) - np.maximum(lengths - 1, 0)
-    tokens, device = np.asarray(split.tokens), model.token_embedding.weight.device
+    tokens, device = split.tokens, model.token_embedding.weight.device
     found = np.full(int(np.maximum(lengths - 1, 0).sum()), np.nan)
     model.eval()
     try:

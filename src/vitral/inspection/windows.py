@@ -29,7 +29,7 @@ def window_starts(split: Split, span: int, most: int | None, *, stride: int) -> 
 
 def read_windows(split: Split, starts: Int[np.ndarray, " windows"], span: int) -> Int[Tensor, "windows span"]:
     """The `span` tokens from each start on, int64."""
-    tokens = np.asarray(split.tokens)
+    tokens = split.tokens
     return torch.from_numpy(tokens[starts[:, None] + np.arange(span)].astype(np.int64))
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from vitral.lab.new_runs import continue_, continue_run, free_folder, resume, train
     from vitral.lab.pages import Bundle, bundle, open_
     from vitral.lab.samples import Samples
+    from vitral.lab.sharding import shard
     from vitral.lab.side_by_side import compare
     from vitral.lab.study_plan import StudyPlan, plan_study
     from vitral.lab.study_workers import study_progress, work
@@ -94,6 +95,7 @@ __all__ = [
     "register",
     "resume",
     "set_language",
+    "shard",
     "study",
     "study_progress",
     "survey",
@@ -116,6 +118,7 @@ _MODULES = {
     "lab.new_runs": "continue_ continue_run free_folder resume train",
     "lab.pages": "Bundle bundle open_",
     "lab.samples": "Samples",
+    "lab.sharding": "shard",
     "lab.side_by_side": "compare",
     "lab.study_plan": "StudyPlan plan_study",
     "lab.study_workers": "study_progress work",

@@ -1,0 +1,312 @@
+"""A text in shards: equal bytes however they were made, windows across shards, refusals of what is not whole."""
+
+import functools
+import hashlib
+import json
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vitral.core.errors import UsageError
+from vitral.data import (
+    Batches,
+    CorpusConfig,
+    Shards,
+    ShuffledBatches,
+    Split,
+    load_corpus,
+    making_shards,
+    prepare,
+    windows,
+)
+from vitral.data.long_texts import pieces
+from vitral.data.making_shards import make_shard, make_shards, plan, run_share, seal, share
+from vitral.data.presplit import SourceFile, Stream
+from vitral.data.shards import held_out
+
+PIECE, PIECES = 1009, 7
+WORDS = ["of", "glass", "janela", "não", "coração", "ἀλήθεια", "窗戶", "🪟", "it's", "12", "\u3000wide", "—", "“we’ll”"]
+
+
+def words(seed: int, number: int) -> str:
+    drawn = random.Random(seed)
+    ends = ["\n", " ", "  ", "\n\n", "\t", ", ", ". "]
+    return "".join(drawn.choice(WORDS) + drawn.choice(ends) for _ in range(number))
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of files of several scripts, of many sizes, one with a byte order mark, one with other line ends."""
+    folder = tmp_path_factory.mktemp("shards") / "text"
+    folder.mkdir()
+    for number, size in enumerate((2003, 1, 997, 3001)):
+        (folder / f"{number}.txt").write_bytes(words(number, size).encode())
+    (folder / "4.txt").write_bytes(b"\xef\xbb\xbf" + words(4, 499).encode())
+    (folder / "5.txt").write_bytes(words(5, 701).replace("\n", "\r\n").encode())
+    (folder / "6.bin").write_bytes(b"\x00\x01\xff")
+    return folder
+
+
+@functools.cache
+def made(text: Path, tokenizer: str) -> Shards:
+    return make_shards(config(text, tokenizer), text.parent / tokenizer, piece_bytes=PIECE, shard_pieces=PIECES)
+
+
+def config(text: Path, tokenizer: str = "bpe:300") -> CorpusConfig:
+    return CorpusConfig.parse({"source": str(text), "tokenizer": tokenizer})
+
+
+def in_memory(shards: Shards) -> np.ndarray:
+    return np.concatenate([shards.tokens(number) for number in range(len(shards.shards))])
+
+
+@pytest.mark.parametrize("tokenizer", ["char", "byte", "bpe:300"])
+def test_the_tokens_are_those_of_the_whole_text(text: Path, tokenizer: str) -> None:
+    shards, whole = made(text, tokenizer), str(load_corpus(config(text)).text)
+    assert len(shards.shards) > 3
+    assert np.array_equal(in_memory(shards), shards.tokenizer.encode(whole))
+    assert {(shard.cut_words, shard.file[-4:]) for shard in shards.shards} == {(0, ".bin")}
+    corpus = load_corpus(config(shards.path, tokenizer))
+    assert "".join(pieces(corpus.text)) == whole
+    assert corpus.text[5:-7] == whole[5:-7]
+    assert len(corpus.text) == len(whole)
+    shards.verify()
+
+
+@pytest.mark.parametrize("tokenizer", ["char", "bpe:300"])
+def test_every_token_is_in_one_split_and_pieces_are_spread(text: Path, tokenizer: str) -> None:
+    shards = made(text, tokenizer)
+    splits, blocks, whole = shards.splits(), shards.blocks(), str(load_corpus(config(text)).text)
+    assert sum(len(split.tokens) for split in splits.values()) == shards.num_tokens
+    for name, split in splits.items():
+        characters = "".join(whole[begin:end] for begin, end in blocks[name])
+        assert shards.tokenizer.decode(np.asarray(split.tokens)) == characters
+        by_segment = [shards.tokenizer.decode(split.tokens[begin:end]) for begin, end in split.segments]
+        assert by_segment == [whole[run[0][0] : run[-1][1]] for run in blocks[name].runs()]
+    number = shards.manifest["cut"]["pieces"]
+    assert number * 0.05 < list(held_out(number).values()).count("test") < number * 0.15
+    # characters and bytes of one text have the same held-out text
+    assert [list(blocks[name]) for name in blocks] == [list(made(text, "byte").blocks()[name]) for name in blocks]
+
+
+def test_windows_over_shards_are_those_of_one_array(text: Path) -> None:
+    for split in made(text, "char").splits().values():
+        one = Split(np.asarray(split.tokens), split.segments)
+        kept = {"context_length": 13, "batch_size": 11, "seed": 3}
+        for step in range(40):
+            for both in (
+                [Batches(each, **kept) for each in (split, one)],
+                [ShuffledBatches(each, **kept, accumulation=3) for each in (split, one)],
+            ):
+                assert all(
+                    torch.equal(*pair) for pair in zip(both[0].batch(step, 2), both[1].batch(step, 2), strict=True)
+                )
+        pairs = zip(windows(split, 13, 5), windows(one, 13, 5), strict=True)
+        assert all(torch.equal(x, y) and torch.equal(t, u) for (x, t), (y, u) in pairs)
+        assert np.array_equal(split.tokens[3:-5], one.tokens[3:-5])
+
+
+def test_a_pass_has_every_window_once_in_an_order_that_does_not_depend_on_the_ranks(text: Path) -> None:
+    train = made(text, "byte").splits()["train"]
+    places = Split(np.arange(len(train.tokens)), train.segments)
+    micros = 4
+    batches = ShuffledBatches(places, context_length=17, batch_size=5, accumulation=micros, seed=1)
+    steps = -(-batches.num_windows // (micros * 5))
+    of_ranks = []
+    for ranks in (1, 2, 4):
+        taken = {
+            (step, micro): batches.batch(step, micro)[0]
+            for rank in range(ranks)
+            for step in range(steps)
+            for micro in range(rank, micros, ranks)
+        }
+        of_ranks.append([taken[each] for each in sorted(taken)])
+    assert all(torch.equal(x, y) for others in of_ranks[1:] for x, y in zip(of_ranks[0], others, strict=True))
+    firsts = torch.cat(of_ranks[0])[: batches.num_windows, 0].tolist()
+    assert len(set(firsts)) == batches.num_windows
+    # a batch needs nothing of those before it
+    later = ShuffledBatches(train, context_length=17, batch_size=5, accumulation=micros, seed=1).batch(steps // 2, 3)
+    read = torch.from_numpy(np.asarray(train.tokens).astype(np.int64))[of_ranks[0][steps // 2 * micros + 3]]
+    assert torch.equal(later[0], read)
+
+
+def test_other_processes_make_the_same_bytes(text: Path, tmp_path: Path) -> None:
+    expected = digests(made(text, "bpe:300").path)
+    make_shards(config(text), tmp_path / "two", workers=2, piece_bytes=PIECE, shard_pieces=PIECES)
+    assert digests(tmp_path / "two") == expected
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+def test_a_killed_worker_costs_nothing_but_time(text: Path, tmp_path: Path) -> None:
+    out, killed = tmp_path / "three", list[int]()
+
+    def kill(done: int, number: int) -> None:
+        import multiprocessing
+
+        if done and not killed and (workers := multiprocessing.active_children()):
+            os.kill(workers[0].pid or 0, signal.SIGKILL)
+            killed.append(done)
+
+    make_shards(config(text), out, workers=3, piece_bytes=PIECE, shard_pieces=PIECES, tick=kill)
+    assert killed
+    assert digests(out) == digests(made(text, "bpe:300").path)
+
+
+def test_what_was_begun_is_gone_on_with(text: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    begun: dict[str, Any] = {"piece_bytes": PIECE, "shard_pieces": PIECES}
+    plan(config(text), out, **begun)
+    with pytest.raises(UsageError, match="not finished"):
+        load_corpus(config(out))
+    make_shard(out, 1)
+    there = (out / "shards/000001.bin").stat()
+    with pytest.raises(UsageError, match="000000"):
+        seal(out)
+    os.utime(text / "0.txt")  # the same bytes, written again
+    plan(config(text), out, **begun)
+    run_share(str(out), None, 1, 2)
+    share(str(out), 0, 2)
+    seal(out)
+    assert (out / "shards/000001.bin").stat() == there
+    assert digests(out) == digests(made(text, "bpe:300").path)
+    assert make_shards(config(text), out, **begun).sha256 == made(text, "bpe:300").sha256
+
+
+def test_other_texts_and_other_choices_are_refused(text: Path, tmp_path: Path) -> None:
+    begun: dict[str, Any] = {"piece_bytes": PIECE, "shard_pieces": PIECES}
+    out = tmp_path / "out"
+    plan(config(text), out, **begun)
+    with pytest.raises(UsageError, match="tokenizer"):
+        plan(config(text, "char"), out, **begun)
+    with pytest.raises(UsageError, match="piece_bytes"):
+        plan(config(text), out, piece_bytes=2 * PIECE, shard_pieces=PIECES)
+    with pytest.raises(UsageError, match="not empty"):
+        plan(config(text), text, **begun)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "0.txt").write_text("x" * 5000)
+    with pytest.raises(UsageError, match=r"0\.txt"):
+        plan(config(other), out, **begun)
+    with pytest.raises(UsageError, match="too short"):
+        plan(config(other), tmp_path / "new")
+    for key, value in {"encoding": "cp1252", "field": "text", "share": 0.5, "also": ["sample"]}.items():
+        with pytest.raises(UsageError, match=key):
+            plan(CorpusConfig.parse({"source": str(text), key: value}), tmp_path / "new")
+    with pytest.raises(UsageError, match="no-such"):
+        plan(config(tmp_path / "no-such"), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_file_that_changes_in_between_is_refused(text: Path, tmp_path: Path) -> None:
+    changing = tmp_path / "text.txt"
+    raw = words(9, 5003).encode()
+    changing.write_bytes(raw)
+    begun: dict[str, Any] = {"piece_bytes": PIECE, "shard_pieces": PIECES}
+    plan(config(changing), tmp_path / "out", **begun)
+    changing.write_bytes(raw.replace(b"glass", b"grass"))
+    os.utime(changing, ns=(1, 1))
+    with pytest.raises(UsageError, match=r"text\.txt"):
+        make_shard(tmp_path / "out", 0)
+    with pytest.raises(UsageError, match=r"text\.txt"):
+        plan(config(changing), tmp_path / "out", **begun)
+
+
+@pytest.fixture
+def copied(text: Path, tmp_path: Path) -> Path:
+    shards = made(text, "char")
+    for name in digests(shards.path):
+        (tmp_path / "copy" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "copy" / name).write_bytes((shards.path / name).read_bytes())
+    return tmp_path / "copy"
+
+
+def test_what_is_not_whole_is_named(copied: Path) -> None:
+    shard, intact = copied / "shards/000002.bin", (copied / "shards/000002.bin").read_bytes()
+    shard.write_bytes(intact[:-1])
+    with pytest.raises(UsageError, match="000002"):
+        prepare(config(copied, "char"))
+    shard.unlink()
+    with pytest.raises(UsageError, match="000002"):
+        prepare(config(copied, "char"))
+    shard.write_bytes(bytes([intact[0] ^ 1]) + intact[1:])
+    damaged = prepare(config(copied, "char"))
+    with pytest.raises(UsageError, match="000002"):
+        Shards(copied).verify()
+    shard.write_bytes(b"\xff" * len(intact))
+    with pytest.raises(UsageError, match="vocabulary"):
+        np.asarray(damaged.splits["train"].tokens)
+    shard.write_bytes(intact)
+    Shards(copied).verify()
+    for name in ("shards.json", "tokenizer.json"):
+        before = (copied / name).read_bytes()
+        for raw in (before[:-2], before.replace(b"1", b"2", 1), b"", b"[]", b"{}"):
+            (copied / name).write_bytes(raw)
+            with pytest.raises(UsageError, match=name):
+                Shards(copied)
+        (copied / name).write_bytes(before)
+    (copied / "tokenizer.json").unlink()
+    with pytest.raises(UsageError, match="tokenizer"):
+        Shards(copied)
+
+
+def test_a_run_keeps_to_what_was_decided(copied: Path, text: Path) -> None:
+    with pytest.raises(UsageError, match="tokenizer"):
+        prepare(config(copied, "byte"))
+    with pytest.raises(UsageError, match="split"):
+        prepare(CorpusConfig.parse({"source": str(copied), "split": "tail"}))
+    with pytest.raises(UsageError, match="another tokenizer"):
+        prepare(config(copied, "char"), tokenizer=made(text, "byte").tokenizer)
+    described = prepare(config(copied, "char")).describe()
+    assert described["split"]["method"] == "pieces"
+    assert described["sha256"] == hashlib.sha256((copied / "shards.json").read_bytes()).hexdigest()
+    manifest = json.loads((copied / "shards.json").read_bytes())
+    assert [file["path"] for file in manifest["text"]["files"]] == [f"{number}.txt" for number in range(6)]
+
+
+PARTS = ["a", "é", "窗", "🪟", " ", " ", "\n", "\r", "\t", "'", "s", "1", ".", "\u2003", "\x1c", "<|s|>", "<|", "|>"]
+TEXTS = st.lists(st.sampled_from(PARTS), min_size=1, max_size=300).map("".join)
+
+
+@given(TEXTS, TEXTS, st.sampled_from([31, 37, 61]), st.sampled_from(["lf", "keep"]))
+@settings(max_examples=60, deadline=None)
+def test_tokens_never_depend_on_the_cuts(
+    tmp_path_factory: pytest.TempPathFactory, one: str, two: str, piece: int, newlines: str
+) -> None:
+    folder = tmp_path_factory.mktemp("cuts")
+    files = []
+    for number, text in enumerate((one, two)):
+        (folder / str(number)).write_bytes(text.encode())
+        status = (folder / str(number)).stat()
+        files.append(SourceFile(folder / str(number), (status.st_size, status.st_mtime_ns)))
+    special = ("<|s|>",)
+    stream = Stream(tuple(files), "\n\n", newlines, special, piece)
+    begins = [stream.begin(number) for number in range(stream.num_pieces + 1)]
+    assert sorted({begin for begin, _ in begins}) == [begin for begin, _ in begins]
+    parts = [stream.piece(number) for number in range(stream.num_pieces)]
+    expected = "\n\n".join(
+        text.replace("\r\n", "\n").replace("\r", "\n") if newlines == "lf" else text for text in (one, two)
+    )
+    assert "".join(parts) == expected
+    if not any(forced for _, forced in begins):
+        tokenizer = MERGED
+        whole = tokenizer.encode(expected).tolist()
+        assert [token for part in parts for token in tokenizer.encode(part).tolist()] == whole
+
+
+MERGED = making_shards.build_tokenizer(
+    CorpusConfig.parse({"source": "x", "tokenizer": "bpe:400", "specials": ["<|s|>"]}), words(1, 3001), [words(1, 3001)]
+)
