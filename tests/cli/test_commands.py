@@ -39,6 +39,8 @@ COMMANDS = [
     "check",
     "grade",
     "study",
+    "study plan",
+    "study work",
     "bundle",
     "open",
     "list",
@@ -99,6 +101,8 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "grade": "--key --rule --points --total --pseudonyms --marked --out --format",
         "check": "--fix --out --format",
         "study": "--budget --base --corpus --out --seeds --threads --set --format",
+        "study plan": "--budget --base --corpus --out --seeds --threads --set --format",
+        "study work": "--workers --page --slurm --slurm-option --watch --format",
         "bundle": "--out --checkpoint --corpus --ablations --format",
         "open": "--checkpoint --corpus --port --no-browser",
         "list": "--sort --text --out --format",
@@ -107,7 +111,7 @@ def test_the_surface_of_the_command_line(vitral) -> None:
     }
     assert set(expected) == set(COMMANDS)
     for command, options in expected.items():
-        told = vitral(command, "--help").out
+        told = vitral(*command.split(), "--help").out
         found = re.findall(r"^  (?:-\w, )?(--[\w-]+)", told, re.MULTILINE)
         parts = [] if command in WITHOUT_PARTS else ["--parts"]
         assert found == [*options.split(), *parts, "--lang", "--help"], command

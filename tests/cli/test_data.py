@@ -91,7 +91,7 @@ def command_line(command: str, trained: Path) -> list[str]:
     return [*command.split(), *told[command]]
 
 
-@pytest.mark.parametrize("command", [command for command in SHAPES if command != "study"])
+@pytest.mark.parametrize("command", [command for command in SHAPES if not command.startswith("study")])
 def test_a_document_has_its_shape(command: str, trained: Path, vitral) -> None:
     with symbolic_lengths():
         told = vitral(*command_line(command, trained), "--format", "json")
@@ -141,3 +141,20 @@ def test_a_studys_comparisons_are_printed_and_written(vitral) -> None:
     assert (report / "comparisons.tex").read_text() == vitral(*line, "latex").out
     figures = {path.suffix for path in (report / "figures").iterdir()}
     assert figures == {".svg", ".png", ".pdf"}
+
+
+def test_the_jobs_of_a_study_are_printed_when_planned_and_when_done(vitral) -> None:
+    Path("two.toml").write_text(STUDY)
+    line = ["two.toml", "--corpus", "sample", "--seeds", "1,2", *TINY, "--out", "shared", "--format", "json"]
+    told = vitral("study", "plan", *line)
+    assert (told.code, told.err) == (0, "")
+    planned = json.loads(told.out)
+    assert difference(SHAPES["study work"], planned) == ""
+    assert [job["state"] for job in planned["jobs"]] == [*["ready"] * 4, "waiting"]
+    done = vitral("study", "work", "shared", "--workers", "1", "--format", "json")
+    assert difference(SHAPES["study"], json.loads(done.out)) == ""
+    told = vitral("study", "work", "shared", "--watch", "--format", "json")
+    assert difference(SHAPES["study work"], json.loads(told.out)) == ""
+    assert {job["state"] for job in json.loads(told.out)["jobs"]} == {"finished"}
+    again = vitral("study", "work", "shared", "--format", "json")
+    assert json.loads(again.out) == json.loads(told.out)

@@ -31,7 +31,8 @@ from vitral.core import devices, names, streams
 from vitral.core.edits import edits_of, read_edits
 from vitral.core.errors import VitralError
 from vitral.data.tasks import KeyValueRecall
-from vitral.lab import free_folder, plan_study
+from vitral.lab import free_folder, plan_study, study_progress
+from vitral.lab import work as work_on_jobs
 from vitral.lab.examples import gallery, preset_model
 from vitral.lab.run_health import examine_run
 
@@ -44,6 +45,8 @@ UNTRIED = (
     "study",
     "loss_claims",
     "run_study",
+    "study_progress",
+    "work_on_jobs",
     "load_example",
     "read_study",
     "resume",
@@ -258,6 +261,8 @@ def world(folder: Path) -> list[Case]:
             },
         ),
         Case("plan_study", plan_study, {"name": "no-attention", "start": "fast", "budget": "quick", "seeds": [1]}),
+        Case("study_progress", study_progress, {"folder": folder / "missing"}),
+        Case("work_on_jobs", work_on_jobs, {"folder": folder / "missing", "workers": 1, "page": True}),
         Case("free_folder", free_folder, {"name": "x"}),
         Case("examine_run", examine_run, {"path": run.path}),
         *(

@@ -249,9 +249,15 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     ),
     "the sweep before a study asks for checkpoints": (
         "studies/execution.py",
-        "    _sweep(folder, [*(job for job in trials if job.begun), *begun])\n",
+        "    _sweep(folder, [job for job in [*trials, *jobs] if job.begun])\n",
         "",
         "tests/studies/test_study_seals.py",
+    ),
+    "the fence before a run is published": (
+        "runs/leases.py",
+        "        if not self.is_sealed:\n            raise self.lost()\n",
+        "",
+        "tests/runs/test_leases.py",
     ),
     "pages that are written beside and renamed": (
         "reports/folder.py",

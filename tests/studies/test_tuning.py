@@ -15,8 +15,9 @@ from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
 from vitral.studies import StudyResult, execution, run_study, texts
 from vitral.studies.design import TUNING_SEED, Arm, Study
-from vitral.studies.execution import Job, _can_be_tried, _with_second_budget
+from vitral.studies.execution import Job, _by_arm, _wanted_longer
 from vitral.studies.losses import loss_claims
+from vitral.studies.plan import can_be_tried
 from vitral.studies.resolution import ResolvedArm, resolve
 from vitral.studies.results import RunResult
 from vitral.studies.texts import Texts
@@ -108,7 +109,7 @@ def test_no_trial_beyond_the_edge_where_it_makes_no_configuration_or_may_not_be_
     def may(row) -> bool:
         asked.append(row[key])
         config = RunConfig.parse(merge(arm.config.plain(), {"corpus": tiny.corpus.plain()}))
-        return _can_be_tried(STUDY, arm.with_config(config), row, [arm.with_config(config)], prepared)
+        return can_be_tried(STUDY, arm.with_config(config), row, [arm.with_config(config)], prepared)
 
     seen: list[float] = []
     found = tuned(arm, {key: (1.0, 2.0)}, read_with_losses(losses, seen), may)
@@ -132,8 +133,8 @@ def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("little_memory")
 def test_a_trial_beyond_the_edge_that_does_not_fit_into_memory_is_not_made(tiny: RunConfig) -> None:
     key, arm = "training.batch_size", resolve(STUDY, tiny, 31)[0]
-    assert _can_be_tried(STUDY, arm, {key: 2.0}, [arm], Texts())
-    assert not _can_be_tried(STUDY, arm, {key: 4.0}, [arm], Texts())
+    assert can_be_tried(STUDY, arm, {key: 2.0}, [arm], Texts())
+    assert not can_be_tried(STUDY, arm, {key: 4.0}, [arm], Texts())
 
 
 @pytest.mark.parametrize(
@@ -340,7 +341,7 @@ def test_an_arm_that_fails_gets_a_second_budget(made, tiny: RunConfig) -> None:
         loss = 1.7 if job.arm.arm.name == "full" else 3.0
         return RunResult(job.seed, job.path, ((12, loss),), None, loss, loss, 1.0)
 
-    longer = _with_second_budget(result, arms, GuardedFolder(result.folder), run)
+    longer = with_second_budget(result, arms, GuardedFolder(result.folder), run)
     assert {name: [run.seed for run in runs] for name, runs in longer.longer.items()} == {
         "full": [1, 2],
         "no-feed-forward": [1, 2],
@@ -348,7 +349,13 @@ def test_an_arm_that_fails_gets_a_second_budget(made, tiny: RunConfig) -> None:
     assert {job.arm.config.training.steps for job in jobs} == {2 * tiny.training.steps}
     told = [note.text for note in loss_claims(longer).notes if note.arm == "no-feed-forward"]
     assert any("+1.385" in text and "+1.300" in text for text in told)  # (3.15 - 1.765) and (3.0 - 1.7)
-    assert not _with_second_budget(made({"full": [1.7, 1.8, 1.9]}), arms, GuardedFolder(result.folder), run).longer
+    assert not with_second_budget(made({"full": [1.7, 1.8, 1.9]}), arms, GuardedFolder(result.folder), run).longer
+
+
+def with_second_budget(result: StudyResult, arms, folder: GuardedFolder, run) -> StudyResult:
+    """The result with the longer runs that it asks for."""
+    jobs = _wanted_longer(result, arms, folder)
+    return replace(result, longer=_by_arm(jobs, {job.name: run(job) for job in jobs}))
 
 
 @pytest.mark.usefixtures("little_memory")
@@ -430,7 +437,7 @@ def test_the_second_budget_does_not_depend_on_the_order_of_seeds(made, tiny: Run
             return RunResult(job.seed, job.path, ((12, 3.0),), None, 3.0, 3.0, 1.0)
 
         given = replace(result, study=study, seeds=seeds, first_seeds=first)
-        _with_second_budget(given, arms, GuardedFolder(result.folder), run)
+        with_second_budget(given, arms, GuardedFolder(result.folder), run)
         assert list(dict.fromkeys(asked)) == expected
 
 

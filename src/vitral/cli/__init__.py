@@ -30,6 +30,8 @@ from vitral.cli import (
     resume,
     session,
     study,
+    study_plan,
+    study_work,
     train,
 )
 from vitral.cli import inspect as inspect_command
@@ -99,6 +101,14 @@ def _carrying(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
+NAMES = {
+    "continue_run": "continue",
+    "import_model": "import",
+    "open_page": "open",
+    "plan_jobs": "study plan",
+    "work_on_jobs": "study work",
+}
+"""The names of commands whose functions have others."""
 WITHOUT_A_MODEL = (demo.demo, exercise.exercise, check.check, grade.grade)
 for command in (
     demo.demo,
@@ -117,6 +127,8 @@ for command in (
     check.check,
     grade.grade,
     study.study,
+    study_plan.plan_jobs,
+    study_work.work_on_jobs,
     bundle.bundle,
     open_command.open_page,
     import_model.import_model,
@@ -124,9 +136,7 @@ for command in (
     doctor.doctor,
 ):
     told = _carrying(command) if command in WITHOUT_A_MODEL else with_parts(_carrying(command))
-    app.command(
-        {"continue_run": "continue", "import_model": "import", "open_page": "open"}.get(command.__name__), cls=Command
-    )(with_language(told))
+    app.command(NAMES.get(command.__name__), cls=Command)(with_language(told))
 app.command("list", cls=Command)(with_language(_carrying(list_command.list_names)))
 
 

@@ -202,7 +202,12 @@ class Command(_Translated, TyperCommand):
 
 
 class Group(_Translated, TyperGroup):
-    """The group of all commands, whose help is shown in the current language."""
+    """The group of all commands, whose help is shown in the current language; a command's name may be two words."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command of the first argument, or of the first two, and the other arguments."""
+        two = " ".join(args[:2])
+        return super().resolve_command(ctx, [two, *args[2:]] if two in self.commands else args)
 
 
 def in_capitals(text: str) -> str:

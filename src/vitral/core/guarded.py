@@ -155,6 +155,30 @@ class GuardedFolder:
         with storage(self.path / name), self._beside(name) as (folder, last):
             _write(last, folder, [content])
 
+    def create(self, name: str, content: bytes) -> bool:
+        """Write a file that does not exist yet, whole or not at all; return whether it is ours.
+
+        Of several processes, on whatever machines, that create the same name, one succeeds. It is written beside its
+        place and given its name by a hard link, or, on a file system without them, created exclusively.
+
+        Raises:
+            NotOurs: a folder on the way is a link.
+            StorageError: it cannot be written.
+        """
+        with storage(self.path / name), self._beside(name) as (folder, last):
+            head, own = os.path.split(last)
+            beside = os.path.join(head, temporary_name(own))
+            with contextlib.suppress(FileNotFoundError):  # left behind by an ended process with our number
+                os.unlink(beside, dir_fd=folder)
+            try:
+                _write(beside, folder, [content])
+                is_ours = _named_first(beside, last, folder, content)
+                _sync(folder)
+            finally:
+                with contextlib.suppress(OSError):
+                    os.unlink(beside, dir_fd=folder)
+        return is_ours
+
     def append(self, name: str, content: bytes) -> None:
         """Append to a file, which is created if it does not exist.
 
@@ -379,6 +403,23 @@ def _replace(name: str, folder: int | None, pieces: Iterable[bytes]) -> None:
         with contextlib.suppress(OSError):
             os.unlink(beside, dir_fd=folder)
         raise
+
+
+def _named_first(beside: str, name: str, folder: int | None, content: bytes) -> bool:
+    """Give a file its name, unless something has it; return whether it was free."""
+    try:
+        os.link(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except FileExistsError:
+        # A server's answer that was lost on the way is asked for again, and then is "exists" although it was free.
+        return os.stat(beside, dir_fd=folder).st_nlink > 1
+    except OSError:
+        if os.stat(beside, dir_fd=folder).st_nlink > 1:
+            return True
+        try:
+            _write(name, folder, [content])
+        except FileExistsError:
+            return False
+    return True
 
 
 def _write(name: str, folder: int | None, pieces: Iterable[bytes]) -> None:

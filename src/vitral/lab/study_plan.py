@@ -13,9 +13,12 @@ from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
 from vitral.core.parts import imported_files
 from vitral.lab.configuration import configure
+from vitral.lab.study_workers import write_batch
+from vitral.reports.crew import StudyProgress
 from vitral.reports.study import StudyPage, write_report
 from vitral.studies import Study, read_study, run_study, study_named
 from vitral.studies.design import BUDGETS, BudgetName
+from vitral.studies.execution import plan_in
 from vitral.studies.probes import probe_named
 from vitral.studies.record import read_record, seeds_of
 from vitral.training import Callback, RunConfig, silent
@@ -40,8 +43,22 @@ class StudyPlan:
             UsageError: the design does not fit the base, or the folder contains another study.
             StorageError: writing to disk failed.
         """
-        result = run_study(self.study, self.base, self.out, seeds=self.seeds, budget=self.budget, callback=callback)
-        return write_report(result, command=self.command)
+        how = {"seeds": self.seeds, "budget": self.budget, "callback": callback, "command": self.command}
+        return write_report(run_study(self.study, self.base, self.out, **how), command=self.command)
+
+    def write(self, *, callback: Callback = silent) -> StudyProgress:
+        """Write the trainings into the folder as jobs, for any number of workers, and a batch file for Slurm.
+
+        Raises:
+            UsageError: the design does not fit the base, the folder contains another study, or a worker of this machine
+                is at a job that would change.
+            StorageError: writing to disk failed.
+        """
+        how = {"seeds": self.seeds, "budget": self.budget, "callback": callback, "command": self.command}
+        plan_in(self.study, self.base, self.out, **how)
+        written = StudyProgress.read(self.out)
+        write_batch(written)
+        return written
 
 
 @checked(first=True)

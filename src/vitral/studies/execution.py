@@ -1,48 +1,58 @@
 """Execution of a study: every arm from every seed, on the same batches, each run once however often it is called.
 
-Arms are tuned first (`vitral.studies.tuning`). Then seeds are the outer loop, so a study that is interrupted has whole
-sets of arms to compare. A finished run is found again, an unfinished one is resumed, and a run that met a number that
-is not finite is a result like any other.
+`plan_in` writes the jobs (`vitral.studies.plan`), `complete` trains what others leave (`vitral.studies.work`), measures
+and hands the result on. Arms are tuned first (`vitral.studies.tuning`). Then seeds are the outer loop, so a study that
+is interrupted has whole sets of arms to compare. A finished run is found again, an unfinished one is resumed, and a run
+that met a number that is not finite is a result like any other.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from vitral.core.checked import checked
-from vitral.core.errors import TrainingStopped, UsageError
+from vitral.core.errors import UsageError
+from vitral.core.files import storage
 from vitral.core.guarded import GuardedFolder
-from vitral.core.language import N_, _
+from vitral.core.language import _
+from vitral.core.process import using_threads
 from vitral.data import Dataset
 from vitral.evaluation import NgramBaselines
 from vitral.evaluation.losses import bits_per_nat
-from vitral.runs import RunFolder, enter, load_run
+from vitral.runs import RunFolder, enter
+from vitral.runs.leases import DONE, RELEASED, RUN
 from vitral.runs.lock import LOCK, only_writer
 from vitral.studies.design import LONGER_SEEDS, TUNING_SEED, BudgetName, Study, check_seeds
-from vitral.studies.jobs import Job, Progress, jobs_of, longer_of, require_own, require_room, trials_of, tuned_from
+from vitral.studies.jobs import Job, longer_of, require_own, require_room
 from vitral.studies.losses import baseline_arm, failed_seeds
-from vitral.studies.measures import beside_ngrams, final_losses, final_split, measure
+from vitral.studies.measures import Datasets, beside_ngrams, final_losses, final_split, measure
 from vitral.studies.outside import tokenizers_of
+from vitral.studies.plan import Known, Plan, read_plan
 from vitral.studies.probes import probe_named
-from vitral.studies.record import ARMS, FORMAT, MEASURES, RECORD, REPORT, read_record, seeds_of, write_record
-from vitral.studies.resolution import ResolvedArm, resolve
-from vitral.studies.results import (
-    ArmResult,
-    RunResult,
-    StudyResult,
-    read_run,
-    require_parent,
+from vitral.studies.record import (
+    ARMS,
+    FORMAT,
+    JOBS,
+    MEASURES,
+    RECORD,
+    REPORT,
+    read_record,
+    require_same,
+    seeds_of,
+    write_record,
 )
+from vitral.studies.resolution import ResolvedArm, resolve
+from vitral.studies.results import ArmResult, RunResult, StudyResult, read_run
 from vitral.studies.texts import Texts, baselines_of, require_memory, require_text
-from vitral.studies.tuning import Row, Trial, Tuned, has_trial, scaled, trial_name, trial_of, tuned
-from vitral.training import Callback, RunConfig, resume, silent, train
+from vitral.studies.work import Worker, tidy
+from vitral.training import Callback, RunConfig, silent
 from vitral.training.memory import require_training_memory
 from vitral.training.plans import FIT, resolve_plan
 from vitral.training.run import build_model
 
 RUN_FOLDERS = ("", "steps", "samples", "report")
+Made = TypeVar("Made")
 
 
 @checked(first=True)
@@ -55,8 +65,11 @@ def run_study(
     budget: BudgetName | None = None,
     callback: Callback = silent,
     dataset: Dataset | None = None,
+    command: str = "",
 ) -> StudyResult:
     """Train the runs that are not trained yet, make the missing measurements, and gather everything.
+
+    Where others work on the same study, this call takes what they leave, and waits for them.
 
     Args:
         study: the design, as its budget allows it (`Study.at`).
@@ -70,18 +83,37 @@ def run_study(
             before this run, in it, and in total; {"event": "run", "state": "train" | "resume" | "found"} before each
             run; and {"event": "probe", "name", "subject"} before each measurement.
         dataset: the prepared corpus of the base, if it is prepared already.
+        command: that runs the study, for the plan in its folder.
 
     Raises:
         UsageError: the design does not fit the configuration, the text is too short, the disk has too little room,
             `out` contains something else, or a run in it is of another configuration; the message says which.
         StorageError: the disk did not take a run.
+        JobFailed: a training crashed every time it was tried.
         KeyboardInterrupt: the user asked to stop; the same call resumes from there.
     """
-    folder = GuardedFolder(out)
+    planned = plan_in(study, base, out, seeds=seeds, budget=budget, callback=callback, dataset=dataset, command=command)
+    result = complete(Worker(planned, callback), lambda result: result, waits=True)
+    assert result is not None  # it has waited for the page
+    return result
 
-    def note(line: str) -> None:
-        callback({"event": "note", "text": line})
 
+def plan_in(
+    study: Study,
+    base: RunConfig,
+    out: Path,
+    *,
+    seeds: Sequence[int] | None = None,
+    budget: BudgetName | None = None,
+    callback: Callback = silent,
+    dataset: Dataset | None = None,
+    command: str = "",
+) -> Plan:
+    """Write the record and the jobs of a study into its folder; runs of it that are there are its own.
+
+    The arguments and the errors are those of `run_study`.
+    """
+    folder, note = GuardedFolder(out), _noting(callback)
     if seeds is not None:
         _check_design(study, seeds)
     found = read_record(folder, note)
@@ -91,36 +123,125 @@ def run_study(
     require_training_memory(base, texts.vocab_size(base.corpus), _("study {study}", study=study.name))
     base = _with_plan(base, found or _lost_record(folder, study), out, texts.of(base.corpus))
     arms = resolve(study, base, texts.vocab_size)
-    trials, jobs = trials_of(study, arms, folder), jobs_of(folder, arms, seeds)
-    tried = [job.arm for job in trials]
-    require_memory(study, [*arms, *tried], texts)
+    record = _record(study, base, arms, seeds, texts) | ({} if budget is None else {"budget": budget})
+    plan = Plan(study, base, arms, tuple(seeds), folder, texts, record, budget, command)
+    jobs = plan.first()
+    trials, runs = ([job for job in jobs if (job.seed == TUNING_SEED) is wanted] for wanted in (True, False))
+    require_memory(study, [*arms, *(job.arm for job in trials)], texts)
     require_text(study, arms, seeds, texts)
-    require_text(study, tried, [TUNING_SEED], texts, arms)
-    require_room(out, [*trials, *jobs])
-    record = {"format": FORMAT, "study": study.plain(), "base": _without_seed(base.plain()), "seeds": list(seeds)}
-    record |= {"texts": {arm.arm.name: texts.of(arm.config.corpus).fingerprint for arm in arms}}
-    record |= {} if budget is None else {"budget": budget}
+    require_text(study, [job.arm for job in trials], [TUNING_SEED], texts, arms)
+    require_room(out, jobs)
     folder.make()
     with only_writer(out):
-        first_seeds = _begin(folder, trials, jobs, record, found)
+        first_seeds = _begin(folder, trials, runs, record, found)
         require_own(trials, note)
-        require_own([*jobs, *longer_of(folder, arms, seeds)], note, study.tuned)
-        progress = Progress([*trials, *jobs], callback)
+        require_own([*runs, *longer_of(folder, arms, seeds)], note, study.tuned)
+        plan.first_seeds = first_seeds
+        for job in [*jobs, *longer_of(folder, arms, seeds)]:
+            _take_back(job)
+        plan.write()
+    return plan
 
-        def run(job: Job) -> RunResult:
-            require_own([job], note)
-            return _run(job, texts, progress.of(job))
 
-        arms, tuning = _tune(study, arms, folder, run, texts)
-        jobs = jobs_of(folder, arms, seeds)
-        require_own(jobs, note)
-        runs = [(job, _run(job, texts, progress.of(job))) for job in jobs]
-        result = _gathered(study, record, first_seeds, arms, runs, texts, note)
-        result = replace(result, folder=out, budget=budget, tuning=tuning)
-        datasets = {(job.arm.arm.name, job.seed): texts.of(job.config.corpus) for job in jobs}
-        result = beside_ngrams(final_losses(result, datasets, callback), datasets, callback)
-        result = _with_second_budget(result, arms, folder, run)
-        return measure(result, base, datasets, callback)
+@checked(first=True)
+def planned_in(out: Path, *, callback: Callback = silent) -> Plan:
+    """The plan in a study's folder, for a worker: nothing is written.
+
+    Raises:
+        UsageError: there is no plan, it is of another version, a file of it was changed, or this machine has another
+            text.
+    """
+    written, folder, note = read_plan(out), GuardedFolder(out), _noting(callback)
+    found = read_record(folder, note)
+    assert found is not None  # the plan has its hash
+    study, base = Study.parse(found["study"]), RunConfig.parse(found["base"], f"{out}/{RECORD}")
+    texts = Texts(None, tokenizers_of(study))
+    require_training_memory(base, texts.vocab_size(base.corpus), _("study {study}", study=study.name))
+    arms, seeds = resolve(study, base, texts.vocab_size), tuple(found["seeds"])
+    require_same(
+        out, found, _record(study, base, arms, seeds, texts) | {key: found[key] for key in ("budget",) if key in found}
+    )
+    plan = Plan(study, base, arms, seeds, folder, texts, found, found.get("budget"), str(written["command"]))
+    plan.first_seeds = tuple(found["first_seeds"])
+    plan.require_written(written)
+    return plan
+
+
+def complete(worker: Worker, then: Callable[[StudyResult], Made], *, waits: bool) -> Made | None:
+    """Train what is left, then measure, and hand the result on; None where another worker does that.
+
+    Args:
+        worker: of the plan.
+        then: what is made of the result, while no other worker makes it.
+        waits: whether to wait for another worker that measures, and to measure what it leaves.
+    """
+    plan, folder = worker.plan, worker.plan.folder
+    while True:
+        worker.train()
+        lease = worker.claim_page(waits=waits)
+        if lease is None:
+            return None
+        with lease.kept(lambda error: False), only_writer(folder.path), using_threads(plan.base.training.threads):
+            lease.outcome = RELEASED
+            result, known, datasets = _losses(plan, worker)
+            wanted = _wanted_longer(result, known.arms, folder)
+            longer = {job.name: plan.result(job) for job in wanted}
+            if None in longer.values():
+                plan.foresee(job for job in wanted if longer[job.name] is None)
+                continue
+            result = replace(result, longer=_by_arm(wanted, longer))
+            result = measure(result, plan.base, datasets, worker.tell)
+            worker.tidy()
+            lease.require()
+            made = then(result)
+            lease.outcome, lease.about = DONE, plan.seal
+        return made
+
+
+def _losses(plan: Plan, worker: Worker) -> tuple[StudyResult, Known, Datasets]:
+    """The result with the loss of every run on the whole test split, before anything else is measured."""
+    known = plan.known()
+    runs = [(job, plan.result(job)) for job in known.runs]
+    there = [(job, run) for job, run in runs if run is not None]
+    result = _gathered(plan.study, plan.record, plan.first_seeds, known.arms, there, plan.texts, worker.note)
+    result = replace(result, folder=plan.folder.path, budget=plan.budget, tuning=known.tuning)
+    datasets = {(job.arm.arm.name, job.seed): plan.texts.of(job.config.corpus) for job in known.runs}
+    return beside_ngrams(final_losses(result, datasets, worker.tell), datasets, worker.tell), known, datasets
+
+
+def _noting(callback: Callback) -> Callable[[str], None]:
+    def note(line: str) -> None:
+        callback({"event": "note", "text": line})
+
+    return note
+
+
+def _record(
+    study: Study, base: RunConfig, arms: Sequence[ResolvedArm], seeds: Sequence[int], texts: Texts
+) -> dict[str, Any]:
+    record = {"format": FORMAT, "study": study.plain(), "base": _without_seed(base.plain()), "seeds": list(seeds)}
+    return record | {"texts": {arm.arm.name: texts.of(arm.config.corpus).fingerprint for arm in arms}}
+
+
+def _take_back(job: Job) -> None:
+    """Put a half-trained run of a job where its next claim takes it over; tidy a finished one; forgive crashes.
+
+    An earlier Vitral trained runs in their places, and `vitral doctor` may find that the end of one is damaged.
+    """
+    job.room.forgive()
+    if not job.begun:
+        return
+    if read_run(job.path, job.seed, job.arm).ended:
+        tidy(job.path, job)
+        return
+    with only_writer(job.path):
+        room, newest = job.room, job.room.newest()
+        number = 1 if newest is None else newest.number + 1
+        room.folder.make()
+        if room.create(number):
+            with storage(job.path):
+                job.study.rename(job.name, f"{JOBS}/{job.name}/{RUN}-{number:06}")
+            room.say_end(number, RELEASED)
 
 
 def _gathered(
@@ -159,108 +280,29 @@ def _check_design(study: Study, seeds: Sequence[int]) -> None:
         probe_named(probe)
 
 
-Run = Callable[[Job], RunResult]
-
-
-def _tune(
-    study: Study, arms: Sequence[ResolvedArm], folder: GuardedFolder, run: Run, texts: Texts
-) -> tuple[tuple[ResolvedArm, ...], tuple[Tuned, ...]]:
-    """The arms with the values that their trials chose, and the trials; a trial begins from the chosen one."""
-    found, told, parents = list[ResolvedArm](), list[Tuned](), tuned_from(study, arms)
-    chosen: dict[str | None, Job] = {}
-    for untuned in arms:
-        before = next((other for other in found if other.arm.name == untuned.arm.init_from), None)
-        arm = untuned if before is None else replace(untuned, inherited_flops=before.all_flops)
-        name, parent = arm.arm.name, chosen.get(arm.arm.init_from)
-
-        def may(row: Row, arm: ResolvedArm = arm) -> bool:
-            return has_trial(arm, row, folder) or _can_be_tried(study, arm, row, arms, texts)
-
-        def trial(row: Row, arm: ResolvedArm = arm, parent: Job | None = parent) -> Trial:
-            job = Job(scaled(arm, row), TUNING_SEED, folder.within(trial_name(arm.arm.name, row)), parent)
-            return trial_of(arm, row, run(job))
-
-        tried = tuned(arm, study.tuned(arm.arm), trial, may) if study.tuned(arm.arm) else None
-        own, factor = (arm, 1.0) if tried is None else (tried[0], tried[1].chosen)
-        found.append(own)
-        told += [] if tried is None else [tried[1]]
-        if name in parents:
-            chosen[name] = Job(own, TUNING_SEED, folder.within(trial_name(name, {"": factor})), parent)
-            run(chosen[name])
-    return tuple(found), tuple(told)
-
-
-def _can_be_tried(study: Study, arm: ResolvedArm, row: Row, arms: Sequence[ResolvedArm], texts: Texts) -> bool:
-    """Whether a row makes a configuration that fits into memory and to its text."""
-    try:
-        made = scaled(arm, row)
-        require_memory(study, [made], texts)
-        require_text(study, [made], [TUNING_SEED], texts, arms)
-    except UsageError:
-        return False
-    return True
-
-
-def _with_second_budget(
-    result: StudyResult, arms: Sequence[ResolvedArm], folder: GuardedFolder, run: Run
-) -> StudyResult:
-    """The result with longer runs of arms that fail and of their baseline arms, in a study that tunes.
+def _wanted_longer(result: StudyResult, arms: Sequence[ResolvedArm], folder: GuardedFolder) -> list[Job]:
+    """Longer runs of arms that fail and of their baseline arms, in a study that tunes.
 
     They tell whether the gap closes: `LONGER_STEPS` times the steps, from `LONGER_SEEDS` seeds: the smallest of those
     that the study began with, so that neither the order of the seeds nor a seed added later changes them.
     """
     base_fails = bool(failed_seeds(result, result.arms[0]))
     if not result.study.tunes or base_fails:
-        return result
+        return []
     failing = [arm for arm in result.arms[1:] if arm.arm.compared and failed_seeds(result, arm)]
     wanted = {name for arm in failing for name in (arm.arm.name, baseline_arm(result, arm).arm.name)}
-    longer: dict[str, tuple[RunResult, ...]] = {}
     added = set(result.seeds) - set(result.first_seeds)
     seeds = [*sorted(result.first_seeds), *sorted(added)][:LONGER_SEEDS]
-    for job in longer_of(folder, arms, seeds):
-        if job.arm.arm.name in wanted:
-            longer[job.arm.arm.name] = (*longer.get(job.arm.arm.name, ()), run(job))
-    return replace(result, longer=longer)
+    return [job for job in longer_of(folder, arms, seeds) if job.arm.arm.name in wanted]
 
 
-def _run(job: Job, texts: Texts, callback: Callback) -> RunResult:
-    """One arm from one seed: found finished, resumed, or trained from random weights or its parent's."""
-    path, config, begun, parent = job.path, job.config, job.begun, job.parent
-    if parent is not None:
-        before = read_run(parent.path, parent.seed, parent.arm) if parent.begun else None
-        if before is None or before.test_loss is None:
-            why = N_("it begins from arm {arm}, which has no result").format(arm=parent.arm.arm.name)
-            return RunResult(job.seed, path, (), None, None, None, 0.0, stopped=why)
-    if begun:
-        require_parent(path, job.source, lambda line: None)
-        found = read_run(path, job.seed, job.arm)
-        if found.ended:
-            callback({"event": "run", "state": "found"})
-            _tidy(job)
-            return found
-    callback({"event": "run", "state": "resume" if begun else "train"})
-    with suppress(TrainingStopped):  # the run says why in its metrics
-        if begun:
-            resume(path, callback=callback)
-        else:
-            dataset, baselines = texts.of(config.corpus), texts.curve_baselines(config)
-            source = None if job.source is None else load_run(job.source, "last")
-            train(config, path, callback=callback, dataset=dataset, baselines=baselines, init_from=source)
-    result = read_run(path, job.seed, job.arm)
-    if not result.ended:
-        raise KeyboardInterrupt(
-            _("{path}: stopped before its last step; the same command goes on from there", path=path)
-        )
-    return result
-
-
-def _tidy(job: Job) -> None:
-    """Finish the last save of a run, which a kill may have left after the checkpoint and before the rest."""
-    run = RunFolder.open(job.path)
-    newest = run.newest()
-    if newest is not None:
-        with only_writer(job.path):
-            run.tidy(newest, keep=job.config.training.keep_checkpoints)
+def _by_arm(jobs: Sequence[Job], results: Mapping[str, RunResult | None]) -> dict[str, tuple[RunResult, ...]]:
+    """Results by arm, in the order of the jobs."""
+    found: dict[str, tuple[RunResult, ...]] = {}
+    for job in jobs:
+        run = results[job.name]
+        found[job.arm.arm.name] = (*found.get(job.arm.arm.name, ()), *([] if run is None else [run]))
+    return found
 
 
 def _without_seed(plain: Mapping[str, Any]) -> dict[str, Any]:
@@ -306,14 +348,19 @@ def _begin(
     Raises:
         UsageError: the folder is another study's.
     """
-    begun = [job for job in jobs if job.begun]
-    _sweep(folder, [*(job for job in trials if job.begun), *begun])
+    begun = [job for job in jobs if _has_begun(job)]
+    _sweep(folder, [job for job in [*trials, *jobs] if job.begun])
     there = [seed for seed in record["seeds"] if any(job.seed == seed for job in begun)]
     first_seeds = there or record["seeds"]
     if found is not None and there:
         first_seeds = [seed for seed in found["first_seeds"] if seed in record["seeds"]] or there
     write_record(folder, {**record, "first_seeds": list(first_seeds)}, found)
     return tuple(first_seeds)
+
+
+def _has_begun(job: Job) -> bool:
+    """Whether a job has a run, in its place or under a claim."""
+    return job.begun or bool(job.room.numbers(RUN))
 
 
 def _sweep(folder: GuardedFolder, jobs: Sequence[Job]) -> None:

@@ -1,7 +1,7 @@
 """The runs of a study: which arm from which seed in which folder, in which order, and how much work is left."""
 
 import shutil
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,15 +9,15 @@ from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
 from vitral.runs import RunFolder
 from vitral.runs.checkpoint import list_checkpoints
-from vitral.studies.design import LONGER_STEPS, TUNING_SEED, Arm, Study
-from vitral.studies.record import LONGER
+from vitral.runs.leases import RUN, Room
+from vitral.studies.design import LONGER_STEPS, Arm, Study
+from vitral.studies.record import JOBS, LONGER
 from vitral.studies.resolution import ResolvedArm, with_more_steps
 from vitral.studies.results import (
     read_run,
     require_config,
     run_name,
 )
-from vitral.studies.tuning import AS_IT_IS, Row, rows, scaled, trial_name
 from vitral.training import Callback, RunConfig
 
 BYTES_PER_PARAMETER = 12
@@ -32,19 +32,35 @@ TunedKeys = Callable[[Arm], Collection[str]]
 
 @dataclass(frozen=True)
 class Job:
-    """One arm to be trained from one seed.
+    """One training: an arm from one seed.
 
     Attributes:
         arm: the arm.
         seed: the seed.
-        folder: its run folder.
-        parent: the job whose last weights it begins from; None for random weights.
+        study: the study's folder.
+        name: its run folder, relative to the study's.
+        parent: the job whose last weights it begins from; None for random weights, or while that is not known.
+        needs: the names of the jobs that must be finished before it.
+        is_settled: whether its configuration and its parent are known; they depend on the jobs that it needs.
     """
 
     arm: ResolvedArm
     seed: int
-    folder: GuardedFolder
+    study: GuardedFolder
+    name: str
     parent: "Job | None" = None
+    needs: tuple[str, ...] = ()
+    is_settled: bool = True
+
+    @property
+    def folder(self) -> GuardedFolder:
+        """Its run folder, which it has once it is finished."""
+        return self.study.within(self.name)
+
+    @property
+    def room(self) -> Room:
+        """The folder of its claims and of what is made under them."""
+        return Room(self.study.within(f"{JOBS}/{self.name}"))
 
     @property
     def path(self) -> Path:
@@ -65,7 +81,7 @@ class Job:
 
     @property
     def begun(self) -> bool:
-        """Whether there is a run.
+        """Whether there is a run in its place.
 
         Raises:
             UsageError: a link leads to it.
@@ -73,25 +89,31 @@ class Job:
         return self.folder.kind("config.toml") is not None
 
 
-def jobs_of(folder: GuardedFolder, arms: Sequence[ResolvedArm], seeds: Sequence[int]) -> list[Job]:
-    """Every arm from every seed; an arm comes after the one that it begins from."""
+def jobs_of(
+    folder: GuardedFolder,
+    arms: Sequence[ResolvedArm],
+    seeds: Sequence[int],
+    trials: Mapping[str, tuple[str, ...]] | None = None,
+    unsettled: Collection[str] = (),
+) -> list[Job]:
+    """Every arm from every seed; an arm comes after the one that it begins from.
+
+    Args:
+        folder: the study's.
+        arms: tuned, where that is known.
+        seeds: in order.
+        trials: the names of the trials of each arm that is tuned.
+        unsettled: the arms that are not tuned yet.
+    """
     found: dict[tuple[str, int], Job] = {}
     for seed in seeds:
         for arm in arms:
-            parent = None if arm.arm.init_from is None else found[arm.arm.init_from, seed]
-            found[arm.arm.name, seed] = Job(arm, seed, folder.within(run_name(arm.arm.name, seed)), parent)
+            name, begins = arm.arm.name, arm.arm.init_from
+            parent = None if begins is None else found[begins, seed]
+            needs = (*(trials or {}).get(name, ()), *(() if parent is None else (parent.name,)))
+            settled = name not in unsettled
+            found[name, seed] = Job(arm, seed, folder, run_name(name, seed), parent, needs, settled)
     return list(found.values())
-
-
-def trials_of(study: Study, arms: Sequence[ResolvedArm], folder: GuardedFolder) -> list[Job]:
-    """The runs in which values are tried, as far as they are known before the first."""
-    found, parents = list[Job](), tuned_from(study, arms)
-    for arm in arms:
-        tune = study.tuned(arm.arm)
-        usual: tuple[Row, ...] = (AS_IT_IS,) if arm.arm.name in parents else ()
-        tried = [(scaled(arm, row), row) for row in rows(tune, arm.config)] if tune else [(arm, row) for row in usual]
-        found += [Job(own, TUNING_SEED, folder.within(trial_name(arm.arm.name, row))) for own, row in tried]
-    return found
 
 
 def tuned_from(study: Study, arms: Sequence[ResolvedArm]) -> set[str]:
@@ -108,12 +130,7 @@ def longer_of(folder: GuardedFolder, arms: Sequence[ResolvedArm], seeds: Sequenc
     longer = {arm.arm.name: with_more_steps(arm, LONGER_STEPS) for arm in arms}
     jobs = jobs_of(folder, arms, seeds)
     return [
-        replace(
-            job,
-            arm=longer[job.arm.arm.name],
-            folder=folder.within(f"{LONGER}/{job.arm.arm.name}/seed-{job.seed}"),
-        )
-        for job in jobs
+        replace(job, arm=longer[job.arm.arm.name], name=f"{LONGER}/{job.arm.arm.name}/seed-{job.seed}") for job in jobs
     ]
 
 
@@ -186,12 +203,10 @@ class Progress:
 
 def _left(job: Job) -> int:
     """Floating-point operations still to be done for the job."""
-    if not job.begun:
-        return job.arm.flops
-    found = read_run(job.path, job.seed, job.arm)
-    if found.ended:
+    if job.begun and read_run(job.path, job.seed, job.arm).ended:
         return 0
-    saved = list_checkpoints(RunFolder(job.path).steps)
-    done = int(saved[-1].name.removeprefix("step-")) if saved else 0
+    there = [RunFolder(job.path)] if job.begun else []
+    there += [RunFolder(job.room.folder.within(f"{RUN}-{number:06}").path) for number in job.room.numbers(RUN)]
+    saved = [int(one.name.removeprefix("step-")) for run in there for one in list_checkpoints(run.steps)]
     steps = job.arm.config.training.steps
-    return job.arm.flops * (steps - done) // steps
+    return job.arm.flops * (steps - max(saved, default=0)) // steps

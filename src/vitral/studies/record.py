@@ -1,6 +1,7 @@
 """study.json: the design, configuration, texts and seeds of a study's folder, sealed with their own hash."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from vitral.core.errors import UsageError
@@ -18,6 +19,8 @@ MOST_RECORD = 1 << 26
 ARMS, MEASURES, REPORT = "arms", "measures", "report"
 TUNING, LONGER = "tuning", "longer"
 """Folders of the runs in which values are tried, and of failing arms' runs with a second budget."""
+JOBS = "jobs"
+"""Folder of the plan, and of the claims of those who work on it."""
 KEYS = {"format", "study", "base", "texts", "budget", "seeds", "first_seeds"}
 
 Note = Callable[[str], None]
@@ -40,7 +43,7 @@ def read_record(folder: GuardedFolder, note: Note) -> Found | None:
     except NotADirectoryError:
         raise UsageError("{where}: is a file; choose another --out", where=where) from None
     if RECORD not in names:
-        known = {LOCK, ARMS, MEASURES, REPORT, TUNING, LONGER} if {ARMS, TUNING} & names else {LOCK}
+        known = {LOCK, ARMS, MEASURES, REPORT, TUNING, LONGER, JOBS} if {ARMS, TUNING, JOBS} & names else {LOCK}
         others = sorted(name for name in names if name not in known and not _beside(name))
         if others:
             raise UsageError(
@@ -50,7 +53,7 @@ def read_record(folder: GuardedFolder, note: Note) -> Found | None:
                 record=RECORD,
                 others=others[0],
             )
-        if {ARMS, TUNING} & names:
+        if {ARMS, TUNING, JOBS} & names:
             note(
                 _("{path} is missing; it is written again, and every run there is compared with this study", path=path)
             )
@@ -92,6 +95,19 @@ def _check(found: Found) -> None:
         raise ValueError(_("its base or its texts are not tables"))
 
 
+def require_same(out: Path, found: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Refuse a study that is not the recorded one, for example because a text of it is another here.
+
+    Raises:
+        UsageError: says what differs.
+    """
+    difference = first_difference(_essence(found), _essence(given))
+    if difference:
+        raise UsageError(
+            "{path}: contains another study: {difference}; choose another --out", path=out, difference=difference
+        )
+
+
 def write_record(folder: GuardedFolder, given: Found, found: Mapping[str, Any] | None) -> None:
     """Write the record of a call, after comparing it with the one that is there.
 
@@ -105,13 +121,7 @@ def write_record(folder: GuardedFolder, given: Found, found: Mapping[str, Any] |
         StorageError: it cannot be written.
     """
     if found is not None:
-        difference = first_difference(_essence(found), _essence(given))
-        if difference:
-            raise UsageError(
-                "{path}: contains another study: {difference}; choose another --out",
-                path=folder.path,
-                difference=difference,
-            )
+        require_same(folder.path, found, given)
         left_out = [
             seed for seed in found["seeds"] if seed not in given["seeds"] and _has_runs(folder, found["study"], seed)
         ]
