@@ -71,8 +71,8 @@ class Name:
         """
         if asked == RATED:
             return cls(LOGITS, "rated")
-        kinds = [each for each in KINDS if asked.startswith(f"{each}.")]
-        kind: Kind = kinds[0] if kinds else "value"
+        kinds: list[Kind] = [each for each in KINDS if asked.startswith(f"{each}.")]
+        kind = kinds[0] if kinds else "value"
         given, of_head, which = asked.removeprefix(f"{kind}.").partition(OF_HEAD)
         own, at, written = given.partition(AT)
         there: Collection[str] = {
