@@ -384,6 +384,7 @@ class ShardText:
         return self._recent[1]
 
 
+@checked(first=True)
 def is_sharded(path: str | os.PathLike[str]) -> bool:
     """Whether a folder is a store, finished or not.
 
