@@ -27,7 +27,7 @@ from vitral.lab.study_health import examine_study
 from vitral.reports.run import write_run_report
 from vitral.reports.study import write_report
 from vitral.runs import RunFolder, SealedRun, enter
-from vitral.runs.checkpoint import OPTIMIZER, STATE, WEIGHTS
+from vitral.runs.checkpoint_files import OPTIMIZER, STATE, WEIGHTS
 from vitral.runs.config import comparable
 from vitral.runs.loading import load_checkpoint_of
 from vitral.studies import run_study
