@@ -58,8 +58,10 @@ def test_a_long_test_part_is_sampled(monkeypatch):
     assert duplicates_across(text, {"train": spans((0, 250)), "test": spans((250, 500))}).share == 1.0
 
 
+@pytest.mark.parametrize("cached", [1, 7, 1 << 16])
 @pytest.mark.parametrize("length", [1, 7, 16, 60])
-def test_the_hashes_of_chosen_windows_are_those_of_all(length):
+def test_the_hashes_of_chosen_windows_are_those_of_all(length, cached, monkeypatch):
+    monkeypatch.setattr(module, "_CACHED", cached)
     text = "".join(map(chr, np.random.default_rng(5).integers(97, 107, 5000)))
     places, hashes = window_hashes_below((1 << 64) // 7, text, length)
     assert 0 < places.size < 5000
