@@ -18,7 +18,8 @@ _BASES = {np.uint64: (0x9E3779B97F4A7C15, 29), np.uint32: (0x9E3779B1, 15)}
 """Base of the polynomial hashes of a width, and how far a character's number is shifted to mix it."""
 _FILTER_BITS = 24
 _CHUNK = 1 << 20
-_MOST_WINDOWS = 1 << 20
+_MOST_WINDOWS, _CHOSEN = 1 << 20, 1 << 18
+"""Test windows that are all compared; about how many are chosen of more."""
 _FEW = 1000
 """With fewer distinct windows than this, those below a bound are too few to stand for all."""
 _LARGEST = (1 << 64) - 1
@@ -60,7 +61,8 @@ def duplicates_across(text: Text, blocks: Mapping[str, Blocks], length: int = 60
         length: characters of a window.
     """
     windows = {split: _Windows(text, blocks[split], length) for split in ("train", "test")}
-    test, stride = windows["test"], -(-windows["test"].total // _MOST_WINDOWS) or 1
+    test = windows["test"]
+    stride = 1 if test.total <= _MOST_WINDOWS else -(-test.total // _CHOSEN)
     bound = _LARGEST // stride
     starts, hashes = test.below(bound)
     if stride > 1 and np.unique(hashes).size < _FEW:
