@@ -91,7 +91,9 @@ def test_the_context_of_a_short_text_fits_into_its_shortest_split(own_cache: Non
     assert contexts == [8, 32, 128]
 
 
-@pytest.mark.parametrize(("minutes", "context", "batch"), [(0.2, 50, 32), (0.5, 128, 16), (20.0, 192, 16), (60.0, 256, 16)])
+@pytest.mark.parametrize(
+    ("minutes", "context", "batch"), [(0.2, 50, 32), (0.5, 128, 16), (20.0, 192, 16), (60.0, 256, 16)]
+)
 def test_context_and_batch_depend_on_the_time(own_cache: None, minutes: float, context: int, batch: int) -> None:
     config, _ = planned(prose(9_000), minutes)
     assert (config.model.context_length, config.training.batch_size) == (context, batch)
