@@ -36,6 +36,11 @@ class StudyPlan:
     command: str
     budget: BudgetName | None = None
 
+    @property
+    def _asked(self) -> dict[str, Any]:
+        """The rest of the study's record."""
+        return {"seeds": self.seeds, "budget": self.budget, "command": self.command}
+
     def run(self, *, callback: Callback = silent) -> StudyPage:
         """Train and measure whatever is missing in the folder, then write the report.
 
@@ -43,8 +48,8 @@ class StudyPlan:
             UsageError: the design does not fit the base, or the folder contains another study.
             StorageError: writing to disk failed.
         """
-        how = {"seeds": self.seeds, "budget": self.budget, "callback": callback, "command": self.command}
-        return write_report(run_study(self.study, self.base, self.out, **how), command=self.command)
+        done = run_study(self.study, self.base, self.out, callback=callback, **self._asked)
+        return write_report(done, command=self.command)
 
     def write(self, *, callback: Callback = silent) -> StudyProgress:
         """Write the trainings into the folder as jobs, for any number of workers, and a batch file for Slurm.
@@ -54,8 +59,7 @@ class StudyPlan:
                 is at a job that would change.
             StorageError: writing to disk failed.
         """
-        how = {"seeds": self.seeds, "budget": self.budget, "callback": callback, "command": self.command}
-        plan_in(self.study, self.base, self.out, **how)
+        plan_in(self.study, self.base, self.out, callback=callback, **self._asked)
         written = StudyProgress.read(self.out)
         write_batch(written)
         return written
