@@ -3,11 +3,11 @@
 import { visible } from "../marks/colour";
 import { placeName, quoted } from "../panes/pieces";
 import { shown, source, text } from "../state";
-import { N, t } from "../words";
+import { N, Sentence, t } from "../words";
 import { NORM, streamOf } from "./opening";
 
 /** How each step of a block is computed, by the last part of its name. */
-const RULES: Record<string, string> = {
+const RULES: Record<string, Sentence> = {
   embed: N("embedding = the token's row of the table, plus that of its position where the model adds one"),
   resid_pre: N("residual stream before the block"),
   attn_norm: N("norm = (x − mean) / √(variance + ε), times a gain, plus a shift"),
