@@ -1,9 +1,9 @@
 """`python -m benchmarks.page FILE.html`: how fast a page that carries its run is, in Chromium, from a file.
 
-Prints the size of the file, the weight of script and style and of the words, how soon the page can be used, and the milliseconds of a
-traced sentence, a keystroke and a switched part, each with the machine's load. A keystroke lasts from its event to the
-frame in which every pane has been drawn; the processor time of the page's thread is what it costs however loaded the
-machine is.
+Prints the size of the file, the weight of script and style and of the words, how soon the page can be used, and the
+milliseconds of a traced sentence, a keystroke and a switched part, each with the machine's load. A keystroke lasts from
+its event to the frame in which every pane has been drawn; the processor time of the page's thread is what it costs
+however loaded the machine is.
 """
 
 import argparse
