@@ -14,7 +14,7 @@ import tomli_w
 
 from vitral.cli import run
 from vitral.runs import RunFolder
-from vitral.runs.checkpoint import OPTIMIZER, STATE, WEIGHTS
+from vitral.runs.checkpoint_files import OPTIMIZER, STATE, WEIGHTS
 from vitral.training import RunConfig, train
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals")

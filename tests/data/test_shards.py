@@ -24,14 +24,15 @@ from vitral.data import (
     ShuffledBatches,
     Split,
     load_corpus,
-    making_shards,
     prepare,
     windows,
 )
 from vitral.data.long_texts import pieces
-from vitral.data.making_shards import make_shard, make_shards, plan, run_share, seal, share
+from vitral.data.making_shards import make_shard, make_shards, run_share, seal, share
 from vitral.data.presplit import SourceFile, Stream
+from vitral.data.shard_plan import plan_shards
 from vitral.data.shards import held_out
+from vitral.data.tokenizers import build_tokenizer
 
 PIECE, PIECES = 1009, 7
 WORDS = ["of", "glass", "janela", "não", "coração", "ἀλήθεια", "窗戶", "🪟", "it's", "12", "\u3000wide", "—", "“we’ll”"]
@@ -169,7 +170,7 @@ def test_a_killed_worker_costs_nothing_but_time(text: Path, tmp_path: Path) -> N
 def test_what_was_begun_is_gone_on_with(text: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     begun: dict[str, Any] = {"piece_bytes": PIECE, "shard_pieces": PIECES}
-    plan(config(text), out, **begun)
+    plan_shards(config(text), out, **begun)
     with pytest.raises(UsageError, match="not finished"):
         load_corpus(config(out))
     make_shard(out, 1)
@@ -177,7 +178,7 @@ def test_what_was_begun_is_gone_on_with(text: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="000000"):
         seal(out)
     os.utime(text / "0.txt")  # the same bytes, written again
-    plan(config(text), out, **begun)
+    plan_shards(config(text), out, **begun)
     run_share(str(out), None, 1, 2)
     share(str(out), 0, 2)
     seal(out)
@@ -189,25 +190,25 @@ def test_what_was_begun_is_gone_on_with(text: Path, tmp_path: Path) -> None:
 def test_other_texts_and_other_choices_are_refused(text: Path, tmp_path: Path) -> None:
     begun: dict[str, Any] = {"piece_bytes": PIECE, "shard_pieces": PIECES}
     out = tmp_path / "out"
-    plan(config(text), out, **begun)
+    plan_shards(config(text), out, **begun)
     with pytest.raises(UsageError, match="tokenizer"):
-        plan(config(text, "char"), out, **begun)
+        plan_shards(config(text, "char"), out, **begun)
     with pytest.raises(UsageError, match="piece_bytes"):
-        plan(config(text), out, piece_bytes=2 * PIECE, shard_pieces=PIECES)
+        plan_shards(config(text), out, piece_bytes=2 * PIECE, shard_pieces=PIECES)
     with pytest.raises(UsageError, match="not empty"):
-        plan(config(text), text, **begun)
+        plan_shards(config(text), text, **begun)
     other = tmp_path / "other"
     other.mkdir()
     (other / "0.txt").write_text("x" * 5000)
     with pytest.raises(UsageError, match=r"0\.txt"):
-        plan(config(other), out, **begun)
+        plan_shards(config(other), out, **begun)
     with pytest.raises(UsageError, match="too short"):
-        plan(config(other), tmp_path / "new")
+        plan_shards(config(other), tmp_path / "new")
     for key, value in {"encoding": "cp1252", "field": "text", "share": 0.5, "also": ["sample"]}.items():
         with pytest.raises(UsageError, match=key):
-            plan(CorpusConfig.parse({"source": str(text), key: value}), tmp_path / "new")
+            plan_shards(CorpusConfig.parse({"source": str(text), key: value}), tmp_path / "new")
     with pytest.raises(UsageError, match="no-such"):
-        plan(config(tmp_path / "no-such"), tmp_path / "new")
+        plan_shards(config(tmp_path / "no-such"), tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
@@ -216,13 +217,13 @@ def test_a_file_that_changes_in_between_is_refused(text: Path, tmp_path: Path) -
     raw = words(9, 5003).encode()
     changing.write_bytes(raw)
     begun: dict[str, Any] = {"piece_bytes": PIECE, "shard_pieces": PIECES}
-    plan(config(changing), tmp_path / "out", **begun)
+    plan_shards(config(changing), tmp_path / "out", **begun)
     changing.write_bytes(raw.replace(b"glass", b"grass"))
     os.utime(changing, ns=(1, 1))
     with pytest.raises(UsageError, match=r"text\.txt"):
         make_shard(tmp_path / "out", 0)
     with pytest.raises(UsageError, match=r"text\.txt"):
-        plan(config(changing), tmp_path / "out", **begun)
+        plan_shards(config(changing), tmp_path / "out", **begun)
 
 
 @pytest.fixture
@@ -307,6 +308,6 @@ def test_tokens_never_depend_on_the_cuts(
         assert [token for part in parts for token in tokenizer.encode(part).tolist()] == whole
 
 
-MERGED = making_shards.build_tokenizer(
+MERGED = build_tokenizer(
     CorpusConfig.parse({"source": "x", "tokenizer": "bpe:400", "specials": ["<|s|>"]}), words(1, 3001), [words(1, 3001)]
 )

@@ -33,6 +33,8 @@ def test_every_sentence_is_translated(code: str, room: str) -> None:
     assert wanted - set(there) == set(), "not in the catalogue"
     assert set(there) - wanted == set(), "no longer in the code"
     assert [text for text, told in there.items() if not all(told)] == []
+    catalogue = (CATALOGUES / code / f"{room}.po").read_text(encoding="utf-8")
+    assert catalogue.count("\nmsgid ") == len(there), "a sentence twice"  # its header is its first line
 
 
 @pytest.mark.parametrize("code", OTHERS)

@@ -17,7 +17,8 @@ from vitral.core.guarded import GuardedFolder
 from vitral.lab.health import Diagnosis, examine_machine, judge_speed
 from vitral.lab.machine_speed import ComparedSpeed, compare
 from vitral.lab.run_health import examine_run, repair_run
-from vitral.runs.checkpoint import OPTIMIZER, STATE, WEIGHTS, list_checkpoints, load_checkpoint, reseal
+from vitral.runs.checkpoint import list_checkpoints, load_checkpoint, reseal
+from vitral.runs.checkpoint_files import OPTIMIZER, STATE, WEIGHTS
 from vitral.training import RunConfig, resume, train
 from vitral.training.plans import SLOW
 from vitral.training.trials import StepTime, TooSlow

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from vitral.runs import RunFolder
-from vitral.runs.checkpoint import OPTIMIZER, STATE, WEIGHTS
+from vitral.runs.checkpoint_files import OPTIMIZER, STATE, WEIGHTS
 from vitral.training import RunConfig, train
 
 FULL = os.environ.get("VITRAL_FULL") == "1"

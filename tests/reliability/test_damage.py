@@ -13,7 +13,8 @@ from tests.reliability.conftest import STEPS, Tally, scaled
 from vitral.core.errors import UsageError, VitralError
 from vitral.lab.run_health import examine_run
 from vitral.runs import RunFolder, load_run
-from vitral.runs.checkpoint import FILES, MANIFEST, load_checkpoint
+from vitral.runs.checkpoint import load_checkpoint
+from vitral.runs.checkpoint_files import FILES, MANIFEST
 
 NAMES = (*FILES, MANIFEST)
 PAGE = 512

@@ -27,7 +27,7 @@ from vitral.lab.study_health import examine_study
 from vitral.reports.run import write_run_report
 from vitral.reports.study import write_report
 from vitral.runs import RunFolder, SealedRun, enter
-from vitral.runs.checkpoint import OPTIMIZER, STATE, WEIGHTS
+from vitral.runs.checkpoint_files import OPTIMIZER, STATE, WEIGHTS
 from vitral.runs.config import comparable
 from vitral.runs.loading import load_checkpoint_of
 from vitral.studies import run_study
@@ -312,8 +312,8 @@ class JudgedStudy:
         if name.startswith("arms/"):
             arm, seed, inside = name.split("/", 3)[1:]
             return _may_be_well(self.path / "arms" / arm / seed, inside, now.get(name), self.tree.whole[name])
-        if name.startswith("jobs/"):  # it only says who trains what is missing; `vitral study work` judges it
-            return True
+        if name.startswith("jobs/") and not name.endswith(("plan.json", "job.json")):
+            return True  # who claimed what, which no result depends on
         return name not in now and (name.startswith("measures/") or name == "report/MANIFEST.json")
 
     def _again(self) -> list[str]:

@@ -27,7 +27,7 @@ from vitral.lab.run import Run
 from vitral.lab.run_health import examine_run
 from vitral.reports.run import write_run_report
 from vitral.runs import LoadedRun, load_run
-from vitral.runs.checkpoint import FILES, FORMAT, MANIFEST
+from vitral.runs.checkpoint_files import FILES, FORMAT, MANIFEST
 from vitral.runs.config import comparable
 from vitral.training import RunConfig, resume, train
 

@@ -22,7 +22,8 @@ import tomli_w
 from tests.reliability.conftest import STEPS, Tally, last_bytes, measured, scaled
 from vitral.core.errors import UsageError
 from vitral.runs import RunFolder, load_run
-from vitral.runs.checkpoint import FORMAT, MANIFEST, STATE, load_checkpoint
+from vitral.runs.checkpoint import load_checkpoint
+from vitral.runs.checkpoint_files import FORMAT, MANIFEST, STATE
 from vitral.training import RunConfig, continue_run, loop, resume, train
 from vitral.training.trainer import Planner, Trainer
 

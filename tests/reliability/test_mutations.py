@@ -16,7 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 LOOP, RUN, RESUMPTION = "training/loop.py", "training/run.py", "training/resumption.py"
 GATE = "runs/gate.py"
-GUARDED, CHECKPOINT, FOLDER, LOG = "core/guarded.py", "runs/checkpoint.py", "runs/folder.py", "runs/metrics_log.py"
+GUARDED, FOLDER, LOG = "core/guarded.py", "runs/folder.py", "runs/metrics_log.py"
+CHECKPOINT, CHECKPOINT_FILES = "runs/checkpoint.py", "runs/checkpoint_files.py"
 CRASHES, DAMAGE, NUMBERS, KILLS, DISKS = (
     f"tests/reliability/test_{name}.py" for name in ("crashes", "damage", "numbers", "kills", "disks")
 )
@@ -44,19 +45,19 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
         CHECKPOINTS,
     ),
     "the manifest's check": (
-        CHECKPOINT,
+        CHECKPOINT_FILES,
         'if sealed.files.get(name) != {"bytes": len(data), "sha256": sha256(data)}:',
         "if name not in sealed.files:",
         f"{DAMAGE}::test_flipped_bits",
     ),
     "the manifest's own hash": (
-        CHECKPOINT,
+        CHECKPOINT_FILES,
         "if not intact or not isinstance(files, dict):",
         "if not isinstance(files, dict):",
         f"{DAMAGE}::test_flipped_bits",
     ),
     "the exact files of a checkpoint": (
-        CHECKPOINT,
+        CHECKPOINT_FILES,
         "if present - expected:",
         "if False:",
         f"{DAMAGE}::test_truncations_lost_pages_and_strangers",
@@ -81,7 +82,7 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     ),
     "old checkpoints wait for the new one": (
         CHECKPOINT,
-        "        for file in sealed.expected:\n            _read(newest, sealed, file, None)\n",
+        "        for file in sealed.expected:\n            read_verified(newest, sealed, file, None)\n",
         "",
         CHECKPOINTS,
     ),

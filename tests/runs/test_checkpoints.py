@@ -15,18 +15,11 @@ from vitral.core.errors import StorageError, UsageError
 from vitral.core.guarded import GuardedFolder
 from vitral.core.seals import sealed_json
 from vitral.runs.checkpoint import (
-    FILES,
-    FORMAT,
-    IN_PARTS,
-    MANIFEST,
-    OPTIMIZER,
-    WEIGHTS,
     Checkpoint,
     count_weights,
     list_checkpoints,
     load_checkpoint,
     load_state,
-    part_name,
     prune,
     reseal,
     save_checkpoint,
@@ -35,6 +28,7 @@ from vitral.runs.checkpoint import (
     sweep,
     write_part,
 )
+from vitral.runs.checkpoint_files import FILES, FORMAT, IN_PARTS, MANIFEST, OPTIMIZER, WEIGHTS, part_name
 
 Made = Callable[[int], Checkpoint]
 

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from vitral.core.config import merge
 from vitral.runs import RunFolder
-from vitral.runs.checkpoint import OPTIMIZER, STATE, WEIGHTS
+from vitral.runs.checkpoint_files import OPTIMIZER, STATE, WEIGHTS
 from vitral.runs.config import comparable
 from vitral.training import RunConfig, train
 

@@ -11,7 +11,8 @@ from vitral.core.errors import UsageError
 from vitral.lab.run_health import examine_run
 from vitral.reports.run import write_run_report
 from vitral.runs import RunFolder, load_run
-from vitral.runs.checkpoint import MANIFEST, list_checkpoints
+from vitral.runs.checkpoint import list_checkpoints
+from vitral.runs.checkpoint_files import MANIFEST
 from vitral.runs.config import ScheduleConfig
 from vitral.training import continue_run, resume, train
 from vitral.training.schedules import learning_rate

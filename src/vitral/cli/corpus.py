@@ -59,8 +59,8 @@ def corpus(
     shards: Annotated[
         Path | None,
         typer.Option(
-            help="Instead of a report, tokenize a text of any size into this folder, in shards to train on; the same "
-            "command goes on with one that was ended."
+            help="Write no report: tokenize a text of any size into this folder, as shards to train on. After an "
+            "interruption the same command continues."
         ),
     ] = None,
     workers: Annotated[

@@ -58,7 +58,7 @@ def work_on_jobs(
 ) -> None:
     """Train the jobs of a planned study, until none is left.
 
-    Any number of processes and machines that see the folder may do so at once; each takes what no other one has.
+    Any number of processes and machines that see the folder may do so at once; each job is trained by one of them.
     The last one measures and writes the page, which is that of vitral study.
     """
     from vitral.cli.progress import live_reporter

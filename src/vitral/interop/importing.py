@@ -18,7 +18,8 @@ from vitral.interop.nanogpt import CHECKPOINT, read_nanogpt
 from vitral.interop.token_files import tokenizer_from
 from vitral.model import ModelConfig
 from vitral.runs import RunConfig, RunFolder, TrainingConfig, refuse_existing
-from vitral.runs.checkpoint import FORMAT, Checkpoint
+from vitral.runs.checkpoint import Checkpoint
+from vitral.runs.checkpoint_files import FORMAT
 from vitral.runs.environment import describe_environment
 from vitral.runs.folder import IMPORTED
 from vitral.runs.identity import document_hash, new_identity

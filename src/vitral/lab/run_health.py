@@ -14,7 +14,8 @@ from vitral.core.parts import own_parts
 from vitral.lab.health import Diagnosis, HealthCheck
 from vitral.reports.folder import MANIFEST, check_report
 from vitral.runs import Checkpoint, RunFolder, SealedRun, enter
-from vitral.runs.checkpoint import DAMAGED, FORMAT, STEP, list_checkpoints, load_checkpoint, load_state, step_name
+from vitral.runs.checkpoint import DAMAGED, STEP, list_checkpoints, load_checkpoint, load_state, step_name
+from vitral.runs.checkpoint_files import FORMAT
 from vitral.runs.environment import describe_environment
 from vitral.runs.folder import CONFIG
 from vitral.runs.loading import needed_shapes

@@ -33,7 +33,8 @@ from vitral.core.guarded import GuardedFolder
 from vitral.core.language import _
 from vitral.core.seals import json_object, sealed_json, unsealed_json
 from vitral.runs import checkpoint as checkpoints
-from vitral.runs.checkpoint import Checkpoint, Shapes
+from vitral.runs.checkpoint import Checkpoint
+from vitral.runs.checkpoint_files import OtherModel, Shapes
 from vitral.runs.metrics_log import MetricsLog
 
 DUE = {"evaluation", "sample"}
@@ -381,7 +382,7 @@ class RunFolder:
             name = checkpoints.step_name(best)
             try:
                 return checkpoints.load_checkpoint(steps.within(name), **wanted)
-            except checkpoints.OtherModel:
+            except OtherModel:
                 raise
             except (UsageError, StorageError) as error:
                 told.add(name)
@@ -389,7 +390,7 @@ class RunFolder:
         for name in names:
             try:
                 return checkpoints.load_checkpoint(steps.within(name), **wanted)
-            except checkpoints.OtherModel:
+            except OtherModel:
                 raise
             except (UsageError, StorageError) as error:
                 if name not in told:

@@ -20,7 +20,8 @@ from vitral.core.errors import StorageError, UsageError
 from vitral.core.files import as_json, sha256
 from vitral.core.guarded import GuardedFolder
 from vitral.core.language import N_, _, in_language
-from vitral.runs.checkpoint import MANIFEST, Checkpoint, count_weights, list_checkpoints, load_state, step_name
+from vitral.runs.checkpoint import Checkpoint, count_weights, list_checkpoints, load_state, step_name
+from vitral.runs.checkpoint_files import MANIFEST
 from vitral.runs.folder import CONFIG, IMPORTED, MOST_CONFIG, RunFolder, log_seal, most_bytes
 from vitral.runs.keys import FREE
 from vitral.runs.lock import is_held

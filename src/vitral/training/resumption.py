@@ -11,7 +11,7 @@ from vitral.core.process import only_training, too_few_cores, using_threads
 from vitral.data import prepare_recorded
 from vitral.evaluation import NgramBaselines
 from vitral.runs import Checkpoint, Identity, RunFolder, SealedRun, enter
-from vitral.runs.checkpoint import FORMAT
+from vitral.runs.checkpoint_files import FORMAT
 from vitral.runs.environment import describe_environment, environment_differences
 from vitral.runs.gate import identity_in
 from vitral.runs.identity import document_hash

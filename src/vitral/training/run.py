@@ -17,7 +17,7 @@ from vitral.evaluation import NgramBaselines
 from vitral.model import Transformer, count_parameters
 from vitral.model.selfcheck import check_device, fresh_excess
 from vitral.runs import LoadedRun, Parent, RunConfig, RunFolder, load_run
-from vitral.runs.checkpoint import FORMAT
+from vitral.runs.checkpoint_files import FORMAT
 from vitral.runs.config import comparable
 from vitral.runs.environment import describe_environment
 from vitral.runs.folder import refuse_existing

@@ -22,7 +22,8 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from vitral.core.errors import StorageError, UsageError
 from vitral.core.guarded import GuardedFolder
 from vitral.model import Transformer
-from vitral.runs.checkpoint import OPTIMIZER, WEIGHTS, part_name, write_part
+from vitral.runs.checkpoint import write_part
+from vitral.runs.checkpoint_files import OPTIMIZER, WEIGHTS, part_name
 from vitral.runs.config import TrainingConfig
 from vitral.training.holding import Holding
 from vitral.training.summing import CanonicalSum, StepSum, norm_of, squares

@@ -82,7 +82,7 @@ class Team:
 
     def follow(self, corpus: str | None) -> RunFolder:
         """On any rank but 0: follow its orders until the training is over; return the run's folder."""
-        raise NotImplementedError
+        raise NotImplementedError  # one process is rank 0
 
     def remarks(self) -> list[str]:
         """What the user should know of the ranks, as stored sentences."""
@@ -148,8 +148,8 @@ def require_share(config: RunConfig, team: Team, where: str) -> None:
         return
     if training.sharding == "sharded" and (training.compile or isinstance(training.optimizer, OwnOptimizer)):
         raise UsageError(
-            '{where}: training.sharding = "sharded" gives each rank some rows of the weights, which {part} cannot do '
-            'with; use "replicated"',
+            '{where}: training.sharding = "sharded" gives each rank some rows of the weights, and {part} needs all '
+            'of them; use "replicated"',
             where=where,
             part="torch.compile" if training.compile else training.optimizer.name,
         )
