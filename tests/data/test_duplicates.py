@@ -54,12 +54,15 @@ def test_a_text_shorter_than_a_window_has_none():
 
 def test_a_long_test_part_is_sampled(monkeypatch):
     monkeypatch.setattr(module, "_MOST_WINDOWS", 10)
+    monkeypatch.setattr(module, "_CHOSEN", 10)
     text = "a" * 500
     assert duplicates_across(text, {"train": spans((0, 250)), "test": spans((250, 500))}).share == 1.0
 
 
+@pytest.mark.parametrize("cached", [1, 7, 1 << 16])
 @pytest.mark.parametrize("length", [1, 7, 16, 60])
-def test_the_hashes_of_chosen_windows_are_those_of_all(length):
+def test_the_hashes_of_chosen_windows_are_those_of_all(length, cached, monkeypatch):
+    monkeypatch.setattr(module, "_CACHED", cached)
     text = "".join(map(chr, np.random.default_rng(5).integers(97, 107, 5000)))
     places, hashes = window_hashes_below((1 << 64) // 7, text, length)
     assert 0 < places.size < 5000
@@ -75,7 +78,8 @@ def test_the_share_of_chosen_windows_is_near_that_of_all(monkeypatch):
     text = train + train[:20_000] + own[:40_000]
     blocks = {"train": spans((0, 60_000)), "test": spans((60_000, 120_000))}
     exact = duplicates_across(text, blocks).share
-    monkeypatch.setattr(module, "_MOST_WINDOWS", 6_000)
+    monkeypatch.setattr(module, "_MOST_WINDOWS", 50_000)
+    monkeypatch.setattr(module, "_CHOSEN", 6_000)
     found = duplicates_across(text, blocks)
     assert found.share == pytest.approx(exact, abs=0.03)  # five standard errors of 6,000 windows
     assert found.example in train

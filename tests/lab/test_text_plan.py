@@ -15,17 +15,19 @@ from vitral.data import Corpus, CorpusConfig, count_windows, prepare
 from vitral.evaluation import ngram_baselines
 from vitral.lab import ModelCount
 from vitral.lab.configuration import plan_run
-from vitral.lab.text_plan import DROPOUT, LEAST_BLOCKS, LEAST_CHARACTERS, TextPlan, plan_text, written_plan
+from vitral.lab.text_plan import LEAST_BLOCKS, LEAST_CHARACTERS, TextPlan, plan_text, written_plan
 from vitral.model import ModelConfig, Transformer, next_token_loss
 from vitral.model.config import DropoutConfig
 from vitral.runs import RunConfig
 from vitral.training.optimizers import build_optimizer, optimizer_tensors
-from vitral.training.plans import most_steps
+from vitral.training.plans import FIT, most_steps
+from vitral.training.regularisation import TABLE
 
 TINY: dict[str, Any] = {
     "model": {"d_model": 8, "num_layers": 1, "num_heads": 2, "d_ff": 16},
     "training": {"steps": 2, "evaluate_every": 2, "threads": 1},
 }
+SMALL: dict[str, Any] = {"model": {"d_model": 96, "num_layers": 2}}
 WORDS = ["so", "the", "light", "was", "blue", "and", "then,", "it", "fell", "over\n"]
 
 
@@ -89,7 +91,9 @@ def test_the_context_of_a_short_text_fits_into_its_shortest_split(own_cache: Non
     assert contexts == [8, 32, 128]
 
 
-@pytest.mark.parametrize(("minutes", "context", "batch"), [(0.2, 50, 32), (0.5, 128, 16), (20.0, 256, 16)])
+@pytest.mark.parametrize(
+    ("minutes", "context", "batch"), [(0.2, 50, 32), (0.5, 128, 16), (20.0, 192, 16), (60.0, 256, 16)]
+)
 def test_context_and_batch_depend_on_the_time(own_cache: None, minutes: float, context: int, batch: int) -> None:
     config, _ = planned(prose(9_000), minutes)
     assert (config.model.context_length, config.training.batch_size) == (context, batch)
@@ -98,11 +102,26 @@ def test_context_and_batch_depend_on_the_time(own_cache: None, minutes: float, c
 def test_a_text_that_is_seen_often_gets_dropout(own_cache: None) -> None:
     none = ModelConfig().dropout
     # Two minutes are about a thousand steps of 16 windows of 128: 2.05 million characters, eight times 256,000.
-    assert planned("ab\n" * 95_000, 2.0)[0].model.dropout == DropoutConfig(**DROPOUT)
-    assert planned("ab\n" * 110_000, 2.0)[0].model.dropout == none
+    assert planned("ab\n" * 95_000, 2.0, **SMALL)[0].model.dropout == DropoutConfig(**TABLE[1].dropout)
+    assert planned("ab\n" * 110_000, 2.0, **SMALL)[0].model.dropout == none
+    assert planned("ab\n" * 95_000, 60.0, **SMALL)[0].model.dropout == DropoutConfig(**TABLE[2].dropout)
     assert planned(prose(2_000), training={"steps": 2})[0].model.dropout == none
     assert planned(prose(2_000), training={"steps": 900})[0].model.dropout != none
     assert planned(prose(2_000), 2.0, model={"dropout": 0.0})[0].model.dropout == none
+
+
+def test_a_time_leaves_dropout_to_the_measured_speed_unless_it_is_chosen(own_cache: None, essay: str) -> None:
+    none = {"dropout": 0.0}
+    assert plan_run(essay, minutes=3.0).config.training.regularisation == FIT
+    assert plan_run("fast", minutes=3.0).config.training.regularisation == FIT
+    sized = plan_run(essay, minutes=3.0, overrides=[{"model": {"d_model": 32}}]).config.training
+    assert (sized.plan, sized.regularisation) == ("auto", FIT)
+    for start in (essay, "fast"):
+        pinned = plan_run(start, minutes=3.0, overrides=[{"model": none}]).config
+        assert (pinned.training.plan, pinned.training.regularisation) == (FIT, None)
+        assert pinned.model.dropout == DropoutConfig()
+    assert plan_run(essay, overrides=[{"training": {"steps": 5}}]).config.training.regularisation is None
+    assert plan_run("fast").config.training.regularisation is None
 
 
 def test_a_text_that_is_not_seen_once_is_read_in_byte_pairs(own_cache: None) -> None:

@@ -1,9 +1,30 @@
 """Packages whose public names are imported when they are first asked for: what needs no PyTorch imports none."""
 
+import gc
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
+
+
+@contextmanager
+def uncollected() -> Generator[None]:
+    """Pause the search for unreachable cycles: importing PyTorch makes many objects and no garbage.
+
+    >>> with uncollected():
+    ...     gc.isenabled()
+    False
+    >>> gc.isenabled()
+    True
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:

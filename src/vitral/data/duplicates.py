@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Int, UInt64
@@ -14,15 +14,19 @@ from vitral.data.alphabet import code_points
 from vitral.data.long_texts import Text
 from vitral.data.split import Blocks
 
-_BASE = 0x9E3779B97F4A7C15
+_BASES = {np.uint64: (0x9E3779B97F4A7C15, 29), np.uint32: (0x9E3779B1, 15)}
+"""Base of the polynomial hashes of a width, and how far a character's number is shifted to mix it."""
 _FILTER_BITS = 24
 _CHUNK = 1 << 20
-_MOST_WINDOWS = 1 << 20
+_MOST_WINDOWS, _CHOSEN = 1 << 20, 1 << 18
+"""Test windows that are all compared; about how many are chosen of more."""
 _FEW = 1000
 """With fewer distinct windows than this, those below a bound are too few to stand for all."""
 _LARGEST = (1 << 64) - 1
 _BEGINNING = 16
-"""Characters of a window that decide whether it is compared."""
+"""Characters of a window that decide whether it is compared, by a hash of 32 bits."""
+_CACHED = 1 << 16
+"""Characters whose hashes stay in a core's cache."""
 
 Found = TypeVar("Found")
 Hashes = UInt64[np.ndarray, " windows"]
@@ -57,7 +61,8 @@ def duplicates_across(text: Text, blocks: Mapping[str, Blocks], length: int = 60
         length: characters of a window.
     """
     windows = {split: _Windows(text, blocks[split], length) for split in ("train", "test")}
-    test, stride = windows["test"], -(-windows["test"].total // _MOST_WINDOWS) or 1
+    test = windows["test"]
+    stride = 1 if test.total <= _MOST_WINDOWS else -(-test.total // _CHOSEN)
     bound = _LARGEST // stride
     starts, hashes = test.below(bound)
     if stride > 1 and np.unique(hashes).size < _FEW:
@@ -127,11 +132,40 @@ def _occurring(distinct: Hashes, train: _Windows, bound: int) -> Bool[np.ndarray
 def window_hashes(text: str, length: int) -> Hashes:
     """A 64-bit polynomial hash of every window of `length` characters, indexed by first character.
 
-    Hashes of windows are combined from hashes of pieces whose lengths are powers of two, which takes
-    O(characters · log length) operations.
+    It takes O(characters · log length) operations.
     """
-    piece = _mixed(text)
-    size, whole, done = 1, np.zeros(piece.size + 1, dtype=np.uint64), 0
+    return _hashes(code_points(text), length, np.uint64)
+
+
+def window_hashes_below(bound: int, text: str, length: int) -> tuple[Int[np.ndarray, " chosen"], Hashes]:
+    """First characters and hashes, as of `window_hashes`, of the windows whose beginning has a hash of at most this.
+
+    Args:
+        bound: of 64 bits; its upper half is compared.
+        text: a text.
+        length: characters of a window.
+    """
+    if bound == _LARGEST:
+        hashes = window_hashes(text, length)
+        return np.arange(hashes.size), hashes
+    points, size = code_points(text), min(length, _BEGINNING)
+    windows, most = max(0, len(text) - length + 1), np.uint32(bound >> 32)
+    cuts = ((begin, min(begin + _CACHED, windows)) for begin in range(0, windows, _CACHED))
+    chosen = [
+        begin + np.flatnonzero(_hashes(points[begin : end + size - 1], size, np.uint32) <= most) for begin, end in cuts
+    ]
+    places = _in_order(chosen, np.int64)
+    hashes = np.zeros(places.size, dtype=np.uint64)
+    for each in range(length):
+        hashes *= np.uint64(_BASES[np.uint64][0])
+        hashes += _mixed(points[places + each], np.uint64)
+    return places, hashes
+
+
+def _hashes(points: np.ndarray, length: int, width: type[np.unsignedinteger[Any]]) -> np.ndarray:
+    """The polynomial hash of every window, from those of pieces whose lengths are powers of two."""
+    piece = _mixed(points, width)
+    size, whole, done = 1, np.zeros(piece.size + 1, dtype=width), 0
     while size <= length:
         if length & size:
             whole, done = _joined(whole, done, piece, size), done + size
@@ -139,30 +173,18 @@ def window_hashes(text: str, length: int) -> Hashes:
     return whole
 
 
-def window_hashes_below(bound: int, text: str, length: int) -> tuple[Int[np.ndarray, " chosen"], Hashes]:
-    """First characters and hashes, as of `window_hashes`, of the windows whose beginning has a hash of at most this."""
-    if bound == _LARGEST:
-        hashes = window_hashes(text, length)
-        return np.arange(hashes.size), hashes
-    beginnings = window_hashes(text, min(length, _BEGINNING))[: max(0, len(text) - length + 1)]
-    places = np.flatnonzero(beginnings <= np.uint64(bound))
-    values, hashes = _mixed(text), np.zeros(places.size, dtype=np.uint64)
-    for each in range(length):
-        hashes *= np.uint64(_BASE)
-        hashes += values[places + each]
-    return places, hashes
-
-
-def _mixed(text: str) -> Hashes:
+def _mixed(points: np.ndarray, width: type[np.unsignedinteger[Any]]) -> np.ndarray:
     """One number for each character."""
-    values = (code_points(text).astype(np.uint64) + np.uint64(1)) * np.uint64(_BASE)
-    return values ^ (values >> np.uint64(29))
+    base, shift = _BASES[width]
+    values = (points.astype(width) + width(1)) * width(base)
+    return values ^ (values >> width(shift))
 
 
 def _joined(left: np.ndarray, left_size: int, right: np.ndarray, right_size: int) -> np.ndarray:
     """Hashes of windows that consist of a left and a right piece."""
     count = max(min(left.size, right.size - left_size), 0)
-    shift = np.uint64(pow(_BASE, right_size, 1 << 64))
+    width = left.dtype.type
+    shift = width(pow(_BASES[width][0], right_size, 1 << 8 * left.itemsize))
     return left[:count] * shift + right[left_size : left_size + count]
 
 

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any
 from vitral.core.checked import checked
 from vitral.core.language import LANGUAGES, _, recognised
 from vitral.core.language import set_language as choose_language
+from vitral.core.lazy import uncollected
 from vitral.core.parts import register
-from vitral.lab.run import Generation, Run, Which
-from vitral.runs.loading import warn_on_stderr
+
+with uncollected():
+    from vitral.lab.run import Generation, Run, Which
+    from vitral.runs.loading import warn_on_stderr
 
 if TYPE_CHECKING:
     from vitral.lab.before_training import count, survey
@@ -139,7 +142,8 @@ def __getattr__(name: str) -> Any:
     """Import an operation when it is first asked for: one that draws nothing does not wait for matplotlib."""
     if name not in _ELSEWHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return globals().setdefault(name, getattr(import_module(_ELSEWHERE[name]), name))
+    with uncollected():
+        return globals().setdefault(name, getattr(import_module(_ELSEWHERE[name]), name))
 
 
 def __dir__() -> list[str]:

@@ -182,6 +182,7 @@ def plan_run(
         RunConfig.parse(layers[-1], where)  # refused before it chooses a size
         if is_bare or (start == DEFAULT_PRESET and minutes >= USUAL[1][0]):
             layers += [_sized(minutes, pins), usual_shape(minutes)]
+            layers += [] if "model.dropout" in pins else [{"training": {"regularisation": FIT}}]
     config = RunConfig.parse(merge(*layers, *later), where)
     if init_from is not None and config.plain()["corpus"]["tokenizer"] != later[0]["corpus"]["tokenizer"]:
         raise UsageError(

@@ -1,9 +1,11 @@
 """How a text is trained on where nothing else is given: tokenizer, split, context length, batch size and dropout.
 
 `vitral corpus`, `vitral count` and `vitral train` use this one plan. It is a function of the text and the time; the
-model's size is chosen later, by measured speed. What the user has chosen stays as it is.
+model's size is chosen later, by measured speed, and dropout again where that allows other passes over the text than
+expected. What the user has chosen stays as it is.
 """
 
+import math
 from collections.abc import Callable, Mapping, Set
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -16,7 +18,8 @@ from vitral.data.alphabet import character_counts
 from vitral.data.long_texts import pieces
 from vitral.model.config import DropoutConfig
 from vitral.runs import RunConfig
-from vitral.training.plans import MOST_EPOCHS, in_minutes
+from vitral.training.plans import in_minutes
+from vitral.training.regularisation import regularisation
 
 LEAST_CHARACTERS = 200
 """Shorter texts have too few characters to hold some out."""
@@ -24,12 +27,10 @@ LEAST_BLOCKS = 8
 """Split `blocks` from this many blocks on: with fewer, its two held-out blocks are more than a quarter of the text."""
 HELD_OUT = 0.15
 """Share of the validation and test splits together."""
-SHAPES = ((0.0, 50, 32), (0.5, 128, 16), (15.0, 256, 16))
+SHAPES = ((0.0, 50, 32), (0.5, 128, 16), (10.0, 192, 16), (60.0, 256, 16))
 """(Minutes, context length, batch size) from that training time on (measured: docs/speed.md)."""
 EXPECTED_STEPS = 1_000
-"""Steps that a run makes in half a minute or more, roughly: a longer one has a larger model."""
-DROPOUT = {"embedding": 0.1, "attention": 0.1, "feed_forward": 0.1}
-"""Dropout where the text is seen more than `MOST_EPOCHS` times; on attention weights it is slow, and changes little."""
+"""Steps that a run makes in half a minute to five, roughly: a longer one has a larger model, up to the largest."""
 SHORT = 16 * BLOCK
 """Characters from which on every split is longer than any context here, whatever the tokenizer."""
 LARGE_ALPHABET = 1_000
@@ -233,8 +234,8 @@ def _tokenizer(size: int, alphabet: int, config: RunConfig) -> tuple[dict[str, A
     """The tokenizer with the fewest bits per character at equal arithmetic (measured: docs/experiments.md)."""
     there = {"alphabet": alphabet, "size": size}
     context, batch = _shape(config.training.minutes)
-    seen = _expected_steps(config) * context * batch
-    is_short = (config.training.minutes or 0) < ENOUGH_MINUTES or (1 - HELD_OUT) * size <= seen
+    seen_once = (1 - HELD_OUT) * size <= EXPECTED_STEPS * context * batch
+    is_short = (config.training.minutes or 0) < ENOUGH_MINUTES or seen_once
     if is_short or alphabet >= LARGE_ALPHABET or size > MOST_ENCODED:
         return {"name": "char"}, N_("{alphabet:,} distinct characters in {size:,}").format(**there)
     why = N_("{alphabet:,} distinct characters in {size:,}, too long to be seen once as characters in the time").format(
@@ -254,23 +255,21 @@ def _tokenizer_remark(pin: Mapping[str, Any], alphabet: int) -> str | None:
 
 
 def _dropout(size: int, config: RunConfig, values: Mapping[str, Any]) -> tuple[dict[str, float], str]:
-    """Dropout where the text is seen often enough to be learned by heart (measured: docs/experiments.md)."""
-    tokens = (
-        _expected_steps(config)
-        * config.training.accumulation
-        * values["training.batch_size"]
-        * values["model.context_length"]
-    )
-    times = tokens / ((1 - HELD_OUT) * size)
-    rates = DROPOUT if times > MOST_EPOCHS else {}
+    """Dropout for as many passes over the text as are expected; training counts them again with the measured speed."""
+    training, num_tokens = config.training, math.ceil((1 - HELD_OUT) * size)
+    per_step = training.accumulation * values["training.batch_size"] * values["model.context_length"]
+    times = _expected_steps(config) * per_step / num_tokens
+    found = regularisation(times, config.model, num_tokens)
     often = N_("this text is seen so often that it would be learned by heart")
-    rarely = N_("this text is seen at most about {times} times").format(times=MOST_EPOCHS)
-    return DropoutConfig(**rates).plain(), often if rates else rarely
+    rarely = N_("few passes over this text are expected")
+    return DropoutConfig(**found.dropout).plain(), often if found.dropout else rarely
 
 
 def _expected_steps(config: RunConfig) -> float:
     minutes = config.training.minutes
-    return config.training.steps if minutes is None else EXPECTED_STEPS * min(1.0, minutes / SHAPES[1][0])
+    if minutes is None:
+        return config.training.steps
+    return EXPECTED_STEPS * max(min(1.0, minutes / SHAPES[1][0]), minutes / ENOUGH_MINUTES)
 
 
 def _room(corpus: Corpus, config: RunConfig, values: Mapping[str, Any]) -> int:

@@ -185,6 +185,8 @@ class TrainingConfig(Config):
         compile: whether to compile the model (torch.compile), which takes about a minute and pays off in long runs.
         plan: "as-written", "auto" to choose dtype and compile by timing a few steps before training, or "fit" to choose
             the model's size too, for the time in minutes.
+        regularisation: "fit" to choose dropout by the number of passes over the text in the time in minutes, and weight
+            decay too where plan is "fit"; default: as configured.
         minutes: choose steps to fit this time, by timing a few steps before and while training; default: steps as
             configured.
         threads: threads of the processor, on which the last bits depend; default: OMP_NUM_THREADS, else 1 or the
@@ -214,6 +216,7 @@ class TrainingConfig(Config):
     dtype: DtypeName = "float32"
     compile: bool = False
     plan: Literal["as-written", "auto", "fit"] = "as-written"
+    regularisation: Literal["fit"] | None = None
     minutes: Annotated[float, Field(gt=0, le=10**6)] | None = None
     threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] | None = None
 

@@ -389,12 +389,15 @@ def _with_plan(base: RunConfig, found: Mapping[str, Any] | None, out: Path, data
     if found is None:
         vocab_size, num_tokens = dataset.tokenizer.vocab_size, len(dataset.splits["train"].tokens)
         return resolve_plan(base, lambda config: build_model(config, vocab_size), num_tokens).config
-    begun, keys = RunConfig.parse(found["base"], f"{out}/{RECORD}").training, list[str]()
+    record, keys = RunConfig.parse(found["base"], f"{out}/{RECORD}"), list[str]()
     if base.training.threads is None:
         keys += ["threads"]
     if base.training.plan != "as-written" or base.training.minutes is not None:
         keys += ["dtype", "compile", "plan"]
     if base.training.minutes is not None:
         keys += ["minutes", "steps", "evaluate_every", "log_every", "schedule"]
-    changes = {key: getattr(begun, key) for key in keys}
+    if base.training.regularisation is not None:
+        keys += ["regularisation"]
+        base = base.model_copy(update={"model": base.model.model_copy(update={"dropout": record.model.dropout})})
+    changes = {key: getattr(record.training, key) for key in keys}
     return base.model_copy(update={"training": base.training.model_copy(update=changes)})

@@ -20,8 +20,8 @@ from vitral.core.language import N_
 from vitral.core.machine import cores
 from vitral.core.process import MOST_THREADS, using_threads
 from vitral.model import Transformer, cost
-from vitral.model.config import DropoutConfig
 from vitral.runs.config import RunConfig, TrainingConfig
+from vitral.training.regularisation import most_passes, regularisation
 from vitral.training.sizes import LADDER
 from vitral.training.trials import ExecutionPlan, StepTime, TooSlow, time_steps
 
@@ -39,9 +39,6 @@ ATTEMPTS = 3
 """First steps with more threads or in another precision before these are given up."""
 WORTH_COMPILING = 600.0
 """Seconds of training above which compiling is likely to pay off."""
-MOST_EPOCHS, MOST_EPOCHS_WITH_DROPOUT = 8, 16
-"""Maximum number of passes over the text with a time limit; more passes would only memorize it (measured:
-docs/experiments.md)."""
 EVALUATIONS = 5
 """Maximum number of evaluations, evenly spaced, with a time limit."""
 EVALUATING = 0.1
@@ -95,9 +92,9 @@ def resolve_plan(
     seconds_left: float | None = None,
     judged: bool = False,
 ) -> ResolvedPlan:
-    """Resolve `training.threads`, `training.plan` and `training.minutes` by timing training steps.
+    """Resolve `training.threads`, `plan`, `regularisation` and `minutes` by timing training steps.
 
-    Threads are chosen first; precision, size and steps are timed with them.
+    Threads are chosen first; precision, size, dropout and steps are timed with them.
 
     Args:
         config: configuration of the run.
@@ -114,6 +111,8 @@ def resolve_plan(
     training = config.training
     if training.plan == FIT and training.minutes is None:
         raise UsageError('training.plan: "fit" chooses a size for a time; give training.minutes too')
+    if training.regularisation == FIT and training.minutes is None:
+        raise UsageError('training.regularisation: "fit" chooses dropout for a time; give training.minutes too')
     is_written = training.plan == "as-written" and training.minutes is None
     is_judged = judged and is_written and training.dtype == "bfloat16" and resolve_device(training.device).type == "cpu"
     if is_written and training.threads is not None and not is_judged:
@@ -135,6 +134,9 @@ def resolve_plan(
             allowed = 60 * training.minutes if seconds_left is None else seconds_left
             if training.plan == FIT:
                 config, seconds = _fitting_size(trials, sizes, plan, seconds, allowed)
+            if training.regularisation == FIT:
+                changes["regularisation"] = None
+                config, seconds = _regularised(trials, plan, seconds, allowed, num_tokens)
             changes |= steps_in(config, seconds, allowed, num_tokens, held_out, trials.notes)
     return _resolved(config, changes, trials.notes, seconds)
 
@@ -312,6 +314,23 @@ def _fitting_size(
     return config, chosen
 
 
+def _regularised(
+    trials: _Trials, plan: ExecutionPlan, seconds: float, allowed: float, num_tokens: int
+) -> tuple[RunConfig, float]:
+    """The configuration with the dropout for as many passes as the time allows, and its seconds per step."""
+    config = trials.config
+    steps = allowed / seconds
+    times = steps * config.tokens_per_step / num_tokens
+    found = regularisation(times, config.model, num_tokens)
+    chosen = found.of(config, decays=config.training.plan == FIT)
+    if chosen == config:
+        return config, seconds
+    trials.config = chosen
+    sentence = N_("plan: dropout {rate:g}: {steps:,.0f} steps in the time would see this text {times:.1f} times")
+    trials.notes.append(sentence.format(rate=found.rate, steps=steps, times=times))
+    return chosen, trials.time(plan, PRECISION_SHARE, trials=1).steady
+
+
 def steps_in(
     config: RunConfig, seconds: float, allowed: float, num_tokens: int, held_out: Sequence[int], notes: list[str]
 ) -> dict[str, Any]:
@@ -380,7 +399,7 @@ def most_steps(config: RunConfig, num_tokens: int) -> int:
 
 def most_epochs(config: RunConfig) -> int:
     """The number of passes over the text after which more would only memorize it."""
-    return MOST_EPOCHS if config.model.dropout == DropoutConfig() else MOST_EPOCHS_WITH_DROPOUT
+    return most_passes(config.model.dropout)
 
 
 def compiled(model: Transformer, warn: Callable[[str], None]) -> Callable[[Tensor], Tensor]:

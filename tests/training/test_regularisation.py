@@ -1,0 +1,90 @@
+"""How often a text is seen, and how large the model is for it, decides dropout and weight decay."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vitral.core.errors import UsageError
+from vitral.model import Transformer, count_parameters
+from vitral.model.config import DropoutConfig, ModelConfig
+from vitral.runs import RunConfig
+from vitral.training import plans
+from vitral.training.plans import resolve_plan
+from vitral.training.regularisation import ROOMY, TABLE, most_passes, regularisation
+from vitral.training.trials import StepTime
+
+Configured = Callable[..., RunConfig]
+SMALL = ModelConfig(d_model=16, num_layers=1, num_heads=2, d_ff=32)
+
+
+@given(st.floats(0, 1000), st.floats(0, 1000), st.integers(1, 10**9))
+def test_what_is_seen_more_often_is_regularised_no_less(passes: float, more: float, num_tokens: int) -> None:
+    often, rarely = (regularisation(times, SMALL, num_tokens) for times in (passes + more, passes))
+    assert often.rate >= rarely.rate
+    assert often.weight_decay >= rarely.weight_decay
+    assert often.most_passes >= rarely.most_passes
+    assert regularisation(passes, SMALL, 1).rate >= regularisation(passes, SMALL, 10**9).rate
+
+
+def test_a_model_with_room_for_the_text_learns_it_in_half_as_many_passes() -> None:
+    parameters = count_parameters(SMALL, 1)
+    few, many = int(parameters / ROOMY) - 1, parameters
+    for row in TABLE[1:]:
+        assert regularisation(row.passes / 2, SMALL, few).rate < row.rate
+        assert regularisation(row.passes / 2 + 0.1, SMALL, few) == row
+        assert regularisation(row.passes, SMALL, many).rate < row.rate
+        assert regularisation(row.passes + 0.1, SMALL, many) == row
+
+
+def test_the_most_passes_follow_the_dropout() -> None:
+    for row in TABLE:
+        assert most_passes(DropoutConfig(**row.dropout)) == row.most_passes
+        assert row.most_passes > row.passes
+    assert most_passes(DropoutConfig(feed_forward=0.9)) == TABLE[-1].most_passes
+    assert most_passes(DropoutConfig(weights=0.05)) == TABLE[0].most_passes
+
+
+def build(config: RunConfig) -> Transformer:
+    return Transformer(config.model, 7, seed=config.seed)
+
+
+def resolved(configured: Configured, minutes: float, num_tokens: int, **layers: Any) -> RunConfig:
+    training = {"minutes": minutes, "regularisation": "fit", "threads": 1, **layers.pop("training", {})}
+    return resolve_plan(configured(training=training, **layers), build, num_tokens).config
+
+
+@pytest.fixture
+def a_step_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "time_steps", lambda *given, **how: StepTime(1.0, 1.0))
+
+
+@pytest.mark.usefixtures("a_step_a_second")
+def test_the_measured_speed_decides_how_often_a_text_is_seen(configured: Configured) -> None:
+    """A step a second: ten minutes are 600 steps, so the text is as long as so many passes make it."""
+    tiny = {"d_model": 2, "num_heads": 1, "d_ff": 2}
+    for times, row in ((0.5, TABLE[0]), (12, TABLE[1]), (30, TABLE[2])):
+        num_tokens = int(600 * configured().tokens_per_step / times)
+        found = resolved(configured, 10.0, num_tokens, model=tiny)
+        assert count_parameters(found.model, 1) < ROOMY * num_tokens
+        assert found.model.dropout == DropoutConfig(**row.dropout)
+        assert found.training.regularisation is None
+
+
+@pytest.mark.usefixtures("a_step_a_second")
+def test_a_chosen_optimizer_keeps_its_weight_decay(configured: Configured) -> None:
+    written = {"name": "muon", "weight_decay": 0.3}
+    kept = resolved(configured, 10.0, 100, training={"optimizer": written})
+    assert kept.training.optimizer.plain()["weight_decay"] == 0.3
+    assert kept.model.dropout == DropoutConfig(**TABLE[-1].dropout)
+    fitted = resolved(configured, 10.0, 100, training={"plan": "fit"})
+    assert fitted.training.optimizer.plain()["weight_decay"] == TABLE[-1].weight_decay
+    rare = resolved(configured, 10.0, 10**9, training={"plan": "fit"})
+    assert rare.training.optimizer.plain()["weight_decay"] == 0.0
+
+
+def test_dropout_fits_only_a_time(configured: Configured) -> None:
+    with pytest.raises(UsageError, match=r"training\.minutes"):
+        resolve_plan(configured(training={"regularisation": "fit"}), build, 10**6)
