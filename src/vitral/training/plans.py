@@ -38,7 +38,7 @@ SLOW = 1.5
 ATTEMPTS = 3
 """First steps with more threads or in another precision before these are given up."""
 WORTH_COMPILING = 1800.0
-"""Seconds of training above which compiling is likely to pay off: a size that is fitted is compiled up to three times."""
+"""Seconds of training above which compiling is likely to pay off: a fitted size is compiled up to three times."""
 EVALUATIONS = 5
 """Maximum number of evaluations, evenly spaced, with a time limit."""
 EVALUATING = 0.1
