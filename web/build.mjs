@@ -4,13 +4,14 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { build } from "esbuild";
 import { minify } from "terser";
-import { sentences } from "./words.mjs";
+import { numbers, sentences } from "./words.mjs";
 
 const banner = (source) => `Made from web/${source} by "make web"; do not edit. Apache-2.0.`;
 const [given] = process.argv.slice(2);
 const [templates, page] = given ? [given, given] : ["../src/vitral/figures/templates", "../src/vitral/page/assets"];
 mkdirSync(page, { recursive: true });
 
+const all = sentences("src/page");
 const common = { bundle: true, minify: true, charset: "utf8", legalComments: "none" };
 const names = { compress: { passes: 3, ecma: 2020, keep_fargs: false, pure_getters: true, unsafe_arrows: true }, mangle: true };
 
@@ -25,6 +26,7 @@ for (const [file, entry] of [["page.js", "main.tsx"], ["served.js", "over.tsx"]]
   await script(join(page, file), "src/page", {
     entryPoints: [`src/page/${entry}`],
     target: "es2022",
+    plugins: [numbers(all)],
     tsconfigRaw: { compilerOptions: { jsx: "react-jsx", jsxImportSource: "preact", alwaysStrict: true, useDefineForClassFields: false } },
   });
 await build({
@@ -34,4 +36,4 @@ await build({
   target: "es2022",
   banner: { css: `/* ${banner("src/page")} */` },
 });
-writeFileSync(join(page, "sentences.txt"), sentences("src/page").map((each) => `${each}\n`).join(""));
+writeFileSync(join(page, "sentences.txt"), all.map((each) => `${each}\n`).join(""));

@@ -1,17 +1,40 @@
-// The sentences of the page: the texts that its sources give to t, plural and rich. Written out, joined by + at most.
+// The sentences of the page: the texts that its sources give to t, plural, rich and N. They are written out, joined by + at
+// most. The page's data have them in every language, so in the script a number stands for each: its place among all.
 import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import ts from "typescript";
 
 const FIRST = { t: [0], rich: [0], plural: [1, 2], N: [0] };
+/** Said where the data are damaged, so the script keeps their sentences. */
+const WITHOUT_DATA = /Refusing\.tsx$/;
 
-function text(node) {
-  if (ts.isStringLiteralLike(node)) return [node.text];
-  if (ts.isParenthesizedExpression(node)) return text(node.expression);
-  if (ts.isConditionalExpression(node)) return [...text(node.whenTrue), ...text(node.whenFalse)];
-  if (ts.isBinaryExpression(node) && node.operatorToken.kind === ts.SyntaxKind.PlusToken)
-    return text(node.left).flatMap((one) => text(node.right).map((other) => one + other));
-  return [];
+/** The texts that an expression may be, and the parts of it that are one text each. */
+function texts(node) {
+  const one = (text) => ({ all: [text], parts: [{ node, text }] });
+  if (ts.isStringLiteralLike(node)) return one(node.text);
+  if (ts.isParenthesizedExpression(node)) return texts(node.expression);
+  if (ts.isConditionalExpression(node)) {
+    const [yes, no] = [texts(node.whenTrue), texts(node.whenFalse)];
+    return { all: [...yes.all, ...no.all], parts: [...yes.parts, ...no.parts] };
+  }
+  if (ts.isBinaryExpression(node) && node.operatorToken.kind === ts.SyntaxKind.PlusToken) {
+    const [left, right] = [texts(node.left), texts(node.right)];
+    const all = left.all.flatMap((start) => right.all.map((end) => start + end));
+    return all.length === 1 ? one(all[0]) : { all, parts: [] };
+  }
+  return { all: [], parts: [] };
+}
+
+/** What a source gives to the functions that translate. */
+function given(file, source) {
+  const found = [];
+  const visit = (node) => {
+    if (ts.isCallExpression(node) && ts.isIdentifier(node.expression))
+      for (const place of FIRST[node.expression.text] ?? []) if (node.arguments[place]) found.push(texts(node.arguments[place]));
+    ts.forEachChild(node, visit);
+  };
+  visit(ts.createSourceFile(file, source, ts.ScriptTarget.Latest, true, file.endsWith("x") ? ts.ScriptKind.TSX : ts.ScriptKind.TS));
+  return found;
 }
 
 function files(folder) {
@@ -22,15 +45,20 @@ function files(folder) {
 
 /** Every sentence of the sources in a folder, in the order of the alphabet. */
 export function sentences(folder) {
-  const found = new Set();
-  for (const file of files(folder)) {
-    const visit = (node) => {
-      if (ts.isCallExpression(node) && ts.isIdentifier(node.expression))
-        for (const place of FIRST[node.expression.text] ?? [])
-          for (const each of node.arguments[place] ? text(node.arguments[place]) : []) found.add(each);
-      ts.forEachChild(node, visit);
-    };
-    visit(ts.createSourceFile(file, readFileSync(file, "utf8"), ts.ScriptTarget.Latest, true, file.endsWith("x") ? ts.ScriptKind.TSX : ts.ScriptKind.TS));
-  }
-  return [...found].sort();
+  const all = files(folder).flatMap((file) => given(file, readFileSync(file, "utf8")).flatMap((each) => each.all));
+  return [...new Set(all)].sort();
 }
+
+/** Puts numbers for the sentences of the sources: 1 for the first of all. */
+export const numbers = (all) => ({
+  name: "sentences",
+  setup(build) {
+    build.onLoad({ filter: /\/src\/page\/.*\.tsx?$/ }, ({ path }) => {
+      let contents = readFileSync(path, "utf8");
+      const parts = WITHOUT_DATA.test(path) ? [] : given(path, contents).flatMap((each) => each.parts);
+      for (const { node, text } of parts.sort((one, other) => other.node.pos - one.node.pos))
+        contents = contents.slice(0, node.getStart()) + (all.indexOf(text) + 1) + contents.slice(node.end);
+      return { contents, loader: path.endsWith("x") ? "tsx" : "ts" };
+    });
+  },
+});

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import tomllib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -88,5 +89,11 @@ def _seconds(config: Path, scratch: Path, environment: dict[str, str]) -> float:
     out = scratch / f"run-{len(list(scratch.glob('run-*')))}"
     command = [sys.executable, "-m", "vitral", "train", str(config), "--ranks", str(RANKS), "--out", str(out)]
     subprocess.run(command, env=environment, check=True, capture_output=True)
-    events = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    return float(next(event["stepped"] for event in events if event["event"] == "end"))
+    lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    before, seconds = 0, 0.0
+    for event in map(json.loads, lines):
+        if event["event"] == "step":  # its speed has no evaluation and no save in it
+            seconds += (event["step"] - before) / event["tokens_per_second"]
+            before = event["step"]
+    plain = tomllib.loads(config.read_text(encoding="utf-8"))
+    return seconds * 4 * 4 * plain["model"]["context_length"]

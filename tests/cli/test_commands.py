@@ -88,7 +88,7 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "resume": "--corpus --ranks --strict --changed-parts",
         "continue": "--minutes --steps --out --corpus --threads --ranks",
         "count": "--corpus --vocabulary --tokenizer --context --minutes --encoding --field --glob --set --format",
-        "forecast": "--gpus --kind --price --measure --corpus --vocabulary --tokenizer --set --format",
+        "forecast": "--gpus --kind --price --measure --study --corpus --vocabulary --tokenizer --set --format",
         "evaluate": "--text --replace --corpus --checkpoint --device --dtype --copying --format",
         "generate": "--prompt --max-tokens --samples --temperature --top-k --top-p --min-p --repetition-penalty "
         "--greedy --beams --length-penalty --stop --seed --crop --replace --cache --stats --checkpoint "

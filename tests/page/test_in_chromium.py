@@ -1,7 +1,9 @@
 """The page in Chromium, from a file and without a network: what it computes, refuses, shows and remembers."""
 
+import ast
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -304,3 +306,52 @@ def test_the_number_under_the_pointer_is_pytorchs(one: Made, window: Any) -> Non
         window.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         assert drawn(window, expected_number)
         window.mouse.move(1, 1)
+
+
+@pytest.mark.parametrize(
+    "written", ["unseen €, then these", "a sentence that is far too long " * 3, 'it\'s "so" $HOME é']
+)
+def test_the_lines_to_copy_have_the_text_that_the_page_reads(written: str, one: Made, window: Any) -> None:
+    opened(window, one.file)
+    window.evaluate("(text) => { vitralPage.text.value = text; }", written)
+    ids = "vitralPage.shown.value?.ids"
+    window.wait_for_function(
+        f"(text) => {ids}?.join() === vitralPage.source.value.encode(text).ids.slice(-{ids}.length).join()", arg=written
+    )
+    text = TOKENIZER.decode(window.evaluate(f"() => {ids}"))
+    command = shlex.split(window.locator("#opened .receipt.command").text_content())
+    assert command[command.index("--text") + 1] == text
+    python = window.locator("#figure-numbers .receipt:not(.command)").text_content()
+    assert ast.literal_eval(re.match(r'run\.trace\(("(?:[^"\\]|\\.)*")', python)[1]) == text  # type: ignore[index]
+
+
+def test_drawn_numbers_follow_the_language(one: Made, window: Any) -> None:
+    opened(window, one.file, "#l=en&u=0.25")
+    flag = window.locator("#figure-draw svg text", has_text="u =")
+    assert flag.text_content() == "u = 0.250"
+    window.evaluate("() => { vitralPage.language.value = 'pt'; }")
+    window.locator("#figure-draw svg text", has_text="u = 0,250").wait_for()
+
+
+@pytest.mark.parametrize("width", [390, 756, 1024])
+def test_a_page_of_any_width(width: int, one: Made, window: Any) -> None:
+    """Its layout and its marks agree on where columns begin; what stays on the screen and the list of keys fit."""
+    size = window.viewport_size
+    window.set_viewport_size({"width": width, "height": 768})
+    try:
+        opened(window, one.file, f"#e={quote(json.dumps(OFF['a head']))}")
+        window.locator(".edits").wait_for()
+        assert window.evaluate("() => document.documentElement.scrollWidth") <= width
+        shares = "(node) => getComputedStyle(node).gridTemplateColumns.split(' ').length"
+        line = window.locator("#figure-overview .line").first
+        assert line.evaluate(shares) == 1 + window.locator(".flow-names").count()
+        window.mouse.wheel(0, 3000)
+        panes, told = (window.locator(each).bounding_box() for each in (".sentence-line", ".edits"))
+        assert 0 <= told["y"] - (panes["y"] + panes["height"]) < 12
+        window.keyboard.press("?")
+        dialog = window.get_by_role("dialog")
+        dialog.wait_for()
+        assert dialog.evaluate("(node) => node.scrollHeight - node.clientHeight") <= 0
+        window.keyboard.press("Escape")
+    finally:
+        window.set_viewport_size(size)

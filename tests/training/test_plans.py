@@ -203,7 +203,7 @@ def test_float64_stays(configured: Configured, monkeypatch: pytest.MonkeyPatch) 
 def test_a_long_run_tries_the_compiler_and_goes_on_without_it(
     configured: Configured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    long = configured(training={"plan": "auto", "steps": 1000})
+    long = configured(training={"plan": "auto", "steps": 2000})
     faster = ExecutionPlan("bfloat16", compile=True)
     timed(monkeypatch, {FLOAT: 2.0, BRAIN: 1.0, faster: 0.5})
     assert resolve_plan(long, build, 10**6).config.training.compile
@@ -290,6 +290,7 @@ def test_evaluations_score_no_more_than_the_time_allows(
 
 def test_a_run_says_what_was_measured(configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     timed(monkeypatch, {FLOAT: 10.0})
+    monkeypatch.setattr(plans, "most_epochs", lambda config: 1)
     said: list[Event] = []
     folder = train(configured(training={"minutes": 12.0}), tmp_path / "run", callback=said.append)
     environment = folder.document("environment")

@@ -40,6 +40,11 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
 QUICK = [(2, "sharded", "muon"), (3, "sharded", "adamw"), (4, "replicated", "sgd"), (2, "replicated", "muon")]
 KINDS = ("replicated", "sharded")
 CELLS = [(size, kind, name) for size in (1, 2, 3, 4, 8, 24) for kind in KINDS for name in OPTIMIZERS] if FULL else QUICK
+DAMAGES = [
+    (f"{kind}.safetensors", damaged)
+    for kind in ("model-rank-1-of-2", "optimizer-rank-0-of-2")
+    for damaged in (b"", None)
+]
 BATCHES, STEPS = (24, 50) if FULL else (12, 6)
 
 
@@ -294,8 +299,7 @@ class TestSharded:
         assert Forked(2, partial(resume, path), tmp_path).wait() == [0, 0]
         assert bytes_of(RunFolder.open(path), STEPS) == bytes_of(alone("adamw"), STEPS)
 
-    @pytest.mark.parametrize("damaged", [b"", None])
-    @pytest.mark.parametrize("name", ["model-rank-1-of-2.safetensors", "optimizer-rank-0-of-2.safetensors"])
+    @pytest.mark.parametrize(("name", "damaged"), DAMAGES if FULL else DAMAGES[::3])
     def test_a_part_missing_or_changed(
         self, name: str, damaged: bytes | None, stopped: Path, alone: Alone, bytes_of: BytesOf, tmp_path: Path
     ) -> None:

@@ -1,10 +1,11 @@
 """vitral forecast: what a training needs on machines that are not here."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from vitral.cli.completion import complete_counted, complete_text
+from vitral.cli.completion import complete_counted, complete_study_folder, complete_text
 from vitral.cli.options import SetOption, TableFormat, TableFormatOption, TokenizerOption
 from vitral.core.language import retold
 
@@ -26,6 +27,13 @@ def forecast(
     measure: Annotated[
         bool, typer.Option("--measure", help="Time a few steps on this machine's device, and forecast several of it.")
     ] = False,
+    study: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of a finished scaling study, whose laws predict the loss.",
+            autocompletion=complete_study_folder,
+        ),
+    ] = None,
     text: Annotated[
         str | None,
         typer.Option("--corpus", help="Count with the vocabulary of this text.", autocompletion=complete_text),
@@ -56,6 +64,7 @@ def forecast(
         kind=kind,
         price=price,
         measure=measure,
+        study=study,
         vocabulary=vocabulary,
         tokenizer=tokenizer,
         **overrides,

@@ -69,6 +69,10 @@ def work_on_jobs(
 
     if slurm_options and slurm is None:
         raise UsageError("--slurm-option is for --slurm")
+    if slurm is not None and (watch or workers is not None):
+        raise UsageError("--slurm submits workers and does nothing here: leave out --workers and --watch")
+    if watch and workers is not None:
+        raise UsageError("--watch trains nothing: leave out --workers")
     if watch:
         _watch(folder, format)
         return

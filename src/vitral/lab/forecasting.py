@@ -2,6 +2,7 @@
 
 import math
 import tomllib
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from vitral.core.errors import UsageError
 from vitral.core.language import N_, in_language
 from vitral.core.machine import memory_limit
 from vitral.lab.before_training import configured
+from vitral.lab.predicted_loss import predicted_loss
 from vitral.lab.run import Run
 from vitral.model import Transformer, count_parameters
 from vitral.reports.forecast import STORAGE, UTILISATION, WIDE, Accelerator, Forecast, Range
@@ -40,6 +42,7 @@ def forecast(
     kind: str = "h100",
     price: float | None = None,
     measure: bool = False,
+    study: str | Path | None = None,
     **chosen: Any,
 ) -> Forecast:
     """Memory, tokens per second, hours and price of a training on several accelerators, before one is rented.
@@ -56,11 +59,12 @@ def forecast(
         kind: one of `accelerators()`.
         price: of one accelerator for one hour, in any currency.
         measure: time a few steps on this machine's device instead, and forecast that many of them.
+        study: folder of a finished scaling study, whose laws predict the loss.
         chosen: everything else that `count` takes.
 
     Raises:
-        UsageError: an unknown kind, a configuration that `count` refuses, batches that cannot be shared out evenly, or
-            a price below 0.
+        UsageError: an unknown kind, a configuration that `count` refuses, batches that cannot be shared out evenly, a
+            price below 0, or a folder without a finished scaling study of such tokens.
     """
     name, config, vocab_size, _ = configured(start, **chosen)
     known = accelerators()
@@ -84,7 +88,9 @@ def forecast(
             tokens=gpus * -(-training.accumulation // gpus) * training.batch_size * config.model.context_length,
         )
     with in_language("en"):  # retold in the language of whoever reads it
-        return _forecast(name, config, vocab_size, gpus, None if measure else known[kind], price)
+        loss, notes = (None, []) if study is None else predicted_loss(Path(study), config, vocab_size)
+        found = _forecast(name, config, vocab_size, gpus, None if measure else known[kind], price)
+        return replace(found, loss=loss, notes=(*found.notes, *notes))
 
 
 def _forecast(

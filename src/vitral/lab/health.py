@@ -112,7 +112,7 @@ def examine_machine() -> Diagnosis:
     processor = f"{cores}, {torch.backends.cpu.get_cpu_capability()}"
     known_memory = N_("unknown") if memory is None else f"{memory / 1e9:,.1f} GB"
     free = N_("{size:,.1f} GB free").format(size=disk.free / 1e9)
-    compiling = N_("whether training.compile helps is measured by --plan auto where training takes 10 minutes or more")
+    compiling = N_("whether training.compile helps is measured by --plan auto where training takes 30 minutes or more")
     without = N_("none; training.compile has no effect")
     findings = [
         HealthCheck("ok", N_("versions"), versions()),

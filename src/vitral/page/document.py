@@ -56,10 +56,10 @@ def page_document(content: "PageContent") -> str:
 def served_document() -> str:
     """The page of a server on this machine: it holds nothing of a run, and asks for everything with its token.
 
-    In English it has no words either: reading the catalogues takes longer than all else.
+    In English it has the English words only: reading the catalogues takes longer than all else.
     """
-    known = {} if language() == "en" else words()
-    return _document("Vitral", {"words": as_text(known)}, SERVED, SERVER)
+    known = ["en"] if language() == "en" else []
+    return _document("Vitral", {"words": as_text(words(*known))}, SERVED, SERVER)
 
 
 def served_policy() -> str:

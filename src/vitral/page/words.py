@@ -1,7 +1,7 @@
 """The sentences of a page's front-end, in every language.
 
-The front-end's English sentences are their own keys; `make web` collects them from web/src/page into a file with one
-sentence a line, and the catalogue of this room has their translations.
+`make web` collects the front-end's English sentences from web/src/page into a file with one sentence a line; its script
+has their places in that file, and the catalogue of this room has their translations.
 """
 
 from functools import cache
@@ -17,11 +17,17 @@ def sentences() -> tuple[str, ...]:
     return tuple(file.read_text(encoding="utf-8").splitlines())
 
 
-def words() -> dict[str, dict[str, str]]:
-    """Of every other language, its words for the front-end's sentences."""
-    told: dict[str, dict[str, str]] = {}
-    for code in LANGUAGES:
-        if code != "en":
-            with in_language(code):
-                told[code] = {sentence: _(sentence) for sentence in sentences()}
+def words(*codes: str) -> dict[str, list[str]]:
+    """The front-end's sentences in these languages, or in all.
+
+    Args:
+        codes: the languages. English alone needs no catalogue.
+    """
+    told: dict[str, list[str]] = {}
+    for code in codes or LANGUAGES:
+        if code == "en":
+            told[code] = list(sentences())
+            continue
+        with in_language(code):
+            told[code] = [_(sentence) for sentence in sentences()]
     return told

@@ -100,6 +100,20 @@ class ReportFolder:
                     self.folder.remove(f"{inside}{slash}{left}")
 
 
+def read_listed(folder: GuardedFolder, name: str) -> bytes:
+    """A file of a report, as it was written.
+
+    Raises:
+        ValueError: it is not what the manifest lists, or there is no manifest.
+        OSError: it cannot be read.
+    """
+    listed = _listed(folder.read(MANIFEST, MOST_MANIFEST))
+    complaint = _complaint(folder, name, listed.get(name))
+    if complaint:
+        raise ValueError(complaint)
+    return folder.read(name, MOST_FILE)
+
+
 def check_report(folder: GuardedFolder) -> list[str]:
     """Complaints about a report folder, one line each: files that are missing or were changed since they were written.
 

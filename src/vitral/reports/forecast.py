@@ -51,6 +51,49 @@ class Accelerator:
     per_node: int
 
 
+@dataclass(frozen=True)
+class PredictedLoss:
+    """The test loss of one run by a law fitted to the runs of a study, in nats per character.
+
+    Attributes:
+        law: its formula.
+        loss: the fitted one.
+        low: the end of its 95 % interval, which has the fit's uncertainty and the scatter of one run.
+        high: the other end.
+    """
+
+    law: str
+    loss: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class LossForecast:
+    """What a finished scaling study says of the loss of a training.
+
+    Attributes:
+        study: its folder.
+        size: parameters in the blocks, N.
+        amount: tokens trained on, D.
+        sizes: the least and the largest N of the study's runs.
+        amounts: their least and largest D.
+        laws: the loss by each law of N and D.
+    """
+
+    study: str
+    size: float
+    amount: float
+    sizes: Range
+    amounts: Range
+    laws: tuple[PredictedLoss, ...]
+
+    @property
+    def is_within(self) -> bool:
+        """Whether N and D are between those of the study's runs."""
+        return all(low <= one <= high for one, (low, high) in ((self.size, self.sizes), (self.amount, self.amounts)))
+
+
 @checked(first=True)
 @dataclass(frozen=True, repr=False)
 class Forecast(Shown, Tabular):
@@ -75,6 +118,7 @@ class Forecast(Shown, Tabular):
         checkpoint_bytes: weights and the optimizer's averages.
         checkpoint_seconds: to write them, a gigabyte a second from each machine.
         notes: what the numbers rest on, one sentence each.
+        loss: what a scaling study says of the test loss; None without one.
     """
 
     name: str
@@ -95,6 +139,7 @@ class Forecast(Shown, Tabular):
     checkpoint_bytes: int
     checkpoint_seconds: float
     notes: tuple[str, ...] = ()
+    loss: LossForecast | None = None
 
     @property
     def fits(self) -> bool:
@@ -103,7 +148,8 @@ class Forecast(Shown, Tabular):
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain data."""
-        return {**asdict(self), "fits": self.fits, "notes": list(self.notes)}
+        loss = self.loss and {**asdict(self.loss), "is_within": self.loss.is_within}
+        return {**asdict(self), "fits": self.fits, "notes": list(self.notes), "loss": loss}
 
     def __str__(self) -> str:
         """The forecast as the command prints it."""
@@ -145,6 +191,8 @@ class Forecast(Shown, Tabular):
         }
         both = {key: (value, value) for key, value in once.items()}
         both |= {key: found for key, found in ranges.items() if found is not None}
+        for one in () if self.loss is None else self.loss.laws:
+            both |= {(N_("test loss by {law}").format(law=one.law), N_("nats per character")): (one.low, one.high)}
         keys = ("quantity", "unit", "low", "high")
         return [dict(zip(keys, (*names, *values), strict=True)) for names, values in both.items()]
 
@@ -193,6 +241,9 @@ def forecast_rows(forecast: Forecast) -> list[tuple[str, str, str]]:
         rows.insert(
             4, (_("price"), _range(forecast.price, ",.0f"), _("hours times accelerators times the price given"))
         )
+    for one in () if forecast.loss is None else forecast.loss.laws:
+        how = _("nats per character, 95% interval of one run about {loss}", loss=number(one.loss, ".3f"))
+        rows.append((_("test loss by {law}", law=one.law), _range((one.low, one.high), ".3f"), how))
     return rows
 
 

@@ -13,12 +13,18 @@ from typing import Any
 
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _, number
+from vitral.model import ModelConfig
+from vitral.model.counts import parameter_table
 from vitral.studies.claims import LEVEL
 from vitral.studies.scaling import Fit, Uncertain, fit_law
 
 KINDS_OF_TOKENS = {"char": N_("characters"), "byte": N_("bytes"), "bpe": N_("byte pairs")}
 """By name of the tokenizer, as `_` translates them."""
 SUM, PRODUCT = "E + A/N^α + B/D^β", "E + A/(N^α D^β)"
+PREDICTED = ("ten-times", "more-tokens")
+"""Arms whose name begins with one of these are left out of the fits and predicted by them."""
+TOO_WIDE = 0.25
+"""A predicted interval wider than this share of the loss is no test of the law."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,32 @@ class Constant:
     log: bool
     numbers: tuple[Uncertain, Uncertain]
     freedoms: tuple[int, int]
+
+
+def block_parameters(model: ModelConfig, vocab_size: int) -> int:
+    """N of a model."""
+    return sum(row.count for row in parameter_table(model, vocab_size) if row.part not in ("embedding", "head"))
+
+
+def loss_per_character(loss: float, unit: str, measured: Mapping[str, Any]) -> float:
+    """A loss in a study's unit as nats per character.
+
+    Args:
+        loss: of a run.
+        unit: of the study.
+        measured: what the probe `scaling-fit` measured of the run.
+    """
+    return loss * (math.log(2) if unit == "bits per character" else 1 / measured["characters_per_token"])
+
+
+def place_of(measured: Mapping[str, Any]) -> dict[str, float]:
+    """N, D and C of a run, as the probe `scaling-fit` measured them."""
+    return {"N": float(measured["size"]), "D": float(measured["amount"]), "C": float(measured["compute"])}
+
+
+def grid_of(points: Sequence[Point], tokens: str) -> list[Point]:
+    """The points that laws are fitted to: of these tokens, without those that are predicted."""
+    return [point for point in points if point.tokens == tokens and not point.arm.startswith(PREDICTED)]
 
 
 def by_arm(points: Sequence[Point], values: Sequence[float]) -> dict[str, list[float]]:

@@ -37,8 +37,8 @@ SLOW = 1.5
 """Another precision is given up where its first step takes this many times that of float32."""
 ATTEMPTS = 3
 """First steps with more threads or in another precision before these are given up."""
-WORTH_COMPILING = 600.0
-"""Seconds of training above which compiling is likely to pay off."""
+WORTH_COMPILING = 1800.0
+"""Seconds of training above which compiling is likely to pay off: a fitted size is compiled up to three times."""
 EVALUATIONS = 5
 """Maximum number of evaluations, evenly spaced, with a time limit."""
 EVALUATING = 0.1

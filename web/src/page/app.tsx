@@ -13,7 +13,7 @@ import { Sentence, SentenceLine, Surprise } from "./panes/Sentence";
 import { Stream } from "./panes/Stream";
 import { isDark, listed } from "./keys";
 import { edits, fault, figure, language, shown, source, text, theme } from "./state";
-import { width } from "./panes/layout";
+import { narrow, width } from "./panes/layout";
 import { LANGUAGES, number, plural, t } from "./words";
 
 export function App({ children }: { children?: ComponentChildren }) {
@@ -21,7 +21,7 @@ export function App({ children }: { children?: ComponentChildren }) {
   const page = useMeasured();
   const alone = figure.value !== "";
   return (
-    <div class={alone ? "page alone" : "page"} ref={page}>
+    <div class={`page${alone ? " alone" : ""}${narrow.value ? " narrow" : ""}`} ref={page}>
       <header>
         <p class="name">
           {about.name} · {plural(about.parameters, "{n} parameter", "{n} parameters")} ·{" "}
@@ -45,13 +45,15 @@ export function App({ children }: { children?: ComponentChildren }) {
       {children}
       <Sentence />
       {!alone && <Passages />}
-      {shown.value && width.value > 0 && <SentenceLine />}
-      {edits.value.length > 0 && (
-        <p class="edits" role="status">
-          {plural(edits.value.length, "{n} part is switched off.", "{n} parts are switched off.")}{" "}
-          <button onClick={() => (edits.value = [])}>{t("switch all on")}</button>
-        </p>
-      )}
+      <div class="stays">
+        {shown.value && width.value > 0 && <SentenceLine />}
+        {edits.value.length > 0 && (
+          <p class="edits" role="status">
+            {plural(edits.value.length, "{n} part is switched off.", "{n} parts are switched off.")}{" "}
+            <button onClick={() => (edits.value = [])}>{t("switch all on")}</button>
+          </p>
+        )}
+      </div>
       {fault.value && <p role="alert">{t("The numbers could not be computed: {reason}", { reason: fault.value })}</p>}
       {shown.value && width.value > 0 && (
         <>

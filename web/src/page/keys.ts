@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { block, chosen, edits, head, language, position, shown, source, step, STEPS, theme, toggle } from "./state";
-import { LANGUAGES, N } from "./words";
+import { LANGUAGES, N, Sentence } from "./words";
 
 /** Whether the list of keys is open. */
 export const listed = signal(false);
@@ -10,7 +10,7 @@ export const listed = signal(false);
 interface Key {
   key: string;
   /** What it does; `t` translates it. */
-  does: string;
+  does: Sentence;
   run(): void;
 }
 

@@ -1,4 +1,5 @@
-// The page's sentences. The English sentence is the key; `make web` collects the calls here, so a sentence is written out.
+// The page's sentences. `make web` collects the calls here, so a sentence is written out; in the built script its number stands
+// for it, and the page's data have it in every language.
 
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
@@ -9,15 +10,24 @@ type Places = Record<string, string | number>;
 export const LANGUAGES: Record<string, string> = { en: "English", pt: "português" };
 const COMMA = ["pt"];
 
-let catalogues: Record<string, Record<string, string>> = {};
+/** A sentence as it is written, or, in the built script, its number: 1 is the first of all. */
+export type Sentence = string | number;
+/** All sentences in each language. */
+export type Words = Record<string, readonly string[]>;
+
+let catalogues: Words = {};
 export const language = signal("en");
 
-/** The translations that the page carries, by language. */
-export function learn(words: Record<string, Record<string, string>>): void {
+/** The sentences that the page carries, by language. */
+export function learn(words: Words): void {
   catalogues = words;
 }
 
-const told = (sentence: string): string => catalogues[language.value]?.[sentence] ?? sentence;
+/** A sentence in the current language; what is in no catalogue stays as it is. */
+function told(sentence: Sentence): string {
+  const place = typeof sentence === "number" ? sentence - 1 : (catalogues.en ?? []).indexOf(sentence);
+  return (catalogues[language.value] ?? catalogues.en)?.[place] ?? String(sentence);
+}
 
 /** A number as the current language writes it: digits after the separator, a true minus. */
 export function number(value: number, digits = 2): string {
@@ -33,18 +43,21 @@ const shown = (value: string | number): string =>
   typeof value === "string" ? value : number(value, Number.isInteger(value) ? 0 : 2);
 
 /** The sentence in the current language, with values in its places. */
-export const t = (sentence: string, places: Places = {}): string =>
+export const t = (sentence: Sentence, places: Places = {}): string =>
   told(sentence).replace(/\{(\w+)\}/g, (whole, name: string) => (name in places ? shown(places[name]) : whole));
 
 /** One of two sentences, for one and for several. */
-export const plural = (count: number, one: string, several: string, places: Places = {}): string =>
+export const plural = (count: number, one: Sentence, several: Sentence, places: Places = {}): string =>
   t(count === 1 ? one : several, { n: count, ...places });
 
 /** As `t`, with parts of the page in the places. */
-export const rich = (sentence: string, places: Record<string, ComponentChildren>): ComponentChildren[] =>
+export const rich = (sentence: Sentence, places: Record<string, ComponentChildren>): ComponentChildren[] =>
   told(sentence)
     .split(/(\{\w+\})/)
     .map((piece) => (/^\{\w+\}$/.test(piece) ? places[piece.slice(1, -1)] : piece));
 
 /** Marks a sentence of a table; `t` translates it where it is shown. */
-export const N = (sentence: string): string => sentence;
+export const N = (sentence: string): Sentence => sentence;
+
+/** Whether a text of the data is one of the sentences. */
+export const isSentence = (text: string): boolean => catalogues.en?.includes(text) ?? false;

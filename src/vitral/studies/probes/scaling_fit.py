@@ -11,7 +11,6 @@ from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Heading, Paragraph, Section, Table
 from vitral.figures.text import NONE, big, capital, nats, p_clause, p_text, signed
 from vitral.inspection.text_units import characters_per_token
-from vitral.model.counts import parameter_table
 from vitral.runs.config import RunConfig
 from vitral.studies.claims import LEVEL, Check, Note, Plain
 from vitral.studies.intervals import mean_interval
@@ -20,26 +19,28 @@ from vitral.studies.probe import Arms, Plot, RunProbe, Trained, View, with_losse
 from vitral.studies.results import StudyResult
 from vitral.studies.scaling import Estimate, contrast, cost_law, optimal_exponents, optimum, student
 from vitral.studies.scaling_grid import (
+    PREDICTED,
     PRODUCT,
     SUM,
+    TOO_WIDE,
     Law,
     Point,
+    block_parameters,
     by_arm,
     constants,
     exponents_by_seed,
+    grid_of,
     joint_laws,
     lack_of_fit,
+    loss_per_character,
     means,
+    place_of,
     same_places,
     single_laws,
     token_name,
 )
 from vitral.training.optimizer_cost import step_flops
 
-PREDICTED = ("ten-times", "more-tokens")
-"""Arms whose name begins with one of these are left out of the fits and predicted by them."""
-TOO_WIDE = 0.25
-"""A predicted interval wider than this share of the loss is no test of the law."""
 Rows = tuple[tuple[str, ...], ...]
 LOSS = N_("test loss (nats per character)")
 METHOD = N_(
@@ -67,9 +68,8 @@ def measure(trained: Trained) -> Plain:
     """The run as a point: "size" N, "amount" D, "compute" C in operations, "characters_per_token" of the test split."""
     dataset, config = trained.dataset, RunConfig.parse(trained.run.config, trained.arm)
     vocab_size = dataset.tokenizer.vocab_size
-    rows = parameter_table(config.model, vocab_size)
     return {
-        "size": sum(row.count for row in rows if row.part not in ("embedding", "head")),
+        "size": block_parameters(config.model, vocab_size),
         "amount": trained.num_tokens,
         "compute": config.training.steps * step_flops(config, vocab_size),
         "characters_per_token": characters_per_token(dataset.splits["test"], dataset.tokenizer),
@@ -79,7 +79,7 @@ def measure(trained: Trained) -> Plain:
 def view(result: StudyResult, arms: Arms) -> View:
     """Laws, residuals, the optimum, predictions of the larger models, and constants with other tokens."""
     points, tokens = _points(result, arms), token_name(result.base["corpus"]["tokenizer"])
-    grid = [point for point in points if point.tokens == tokens and not point.arm.startswith(PREDICTED)]
+    grid = grid_of(points, tokens)
     later = [point for point in points if point.tokens == tokens and point.arm.startswith(PREDICTED)]
     others = [point for point in points if point.tokens != tokens and not point.arm.startswith(PREDICTED)]
     if any(len({point.place[name] for point in grid}) < 2 for name in "ND"):
@@ -109,13 +109,12 @@ def view(result: StudyResult, arms: Arms) -> View:
 
 def _points(result: StudyResult, arms: Arms) -> list[Point]:
     """Every run, its loss in nats per character."""
-    points, in_bits = [], result.study.unit == "bits per character"
+    points = []
     for arm in with_losses(result, arms):
         tokens = token_name(arm.config["corpus"]["tokenizer"])
         for seed, run in arm.runs.items():
-            loss = run["loss"] * (math.log(2) if in_bits else 1 / run["characters_per_token"])
-            place = {"N": float(run["size"]), "D": float(run["amount"]), "C": float(run["compute"])}
-            points.append(Point(arm.name, arm.title, tokens, place, loss, seed))
+            loss = loss_per_character(run["loss"], result.study.unit, run)
+            points.append(Point(arm.name, arm.title, tokens, place_of(run), loss, seed))
     return points
 
 

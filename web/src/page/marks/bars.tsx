@@ -39,9 +39,10 @@ export function hangingScene(given: Pick<HangingProps, "tokens" | "columns" | "v
   const down = (value: number) => (Math.max(0, value) / most) * height;
   const right = columns.edges[tokens.length];
   const marks = ticks(most, 3).slice(1);
+  const names = marks.map((each, at) => number(each, each % 1 ? 1 : 0) + (at === marks.length - 1 ? ` ${unit}` : ""));
   const shapes: Shape[] = marks.flatMap((each, at): Shape[] => [
     { kind: "rect", x: 0, y: down(each), w: right, h: 1, fill: css(inks.hair) },
-    ...(down(each) > 9 ? [{ kind: "text", x: right + 6, y: down(each) + 4, text: number(each, each % 1 ? 1 : 0) + (at === marks.length - 1 ? ` ${unit}` : ""), size: 12, fill: css(inks.soft) } as Shape] : []),
+    ...(down(each) > 9 ? [{ kind: "text", x: right + 6, y: down(each) + 4, text: names[at], size: 12, fill: css(inks.soft) } as Shape] : []),
   ]);
   tokens.forEach((token, at) => {
     const w = widthOf(columns, at);
@@ -62,7 +63,7 @@ export function hangingScene(given: Pick<HangingProps, "tokens" | "columns" | "v
     const size = Math.min(12.5, (widthOf(columns, at) - 1) / (0.56 * [...text].length || 1));
     if (text && size >= 7.5) shapes.push({ kind: "text", x: centre(columns, at), y: height + 22 + index * NOTE, text, size, anchor: "middle", bold, fill: css(bold ? inks.ink : inks.soft) });
   }));
-  return { width: right + 44, height: height + 8 + notes.length * NOTE, shapes };
+  return { width: right + 10 + 7 * Math.max(...names.map((each) => each.length)), height: height + 8 + notes.length * NOTE, shapes };
 }
 
 export function Hanging(props: HangingProps) {

@@ -5,6 +5,7 @@ import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Grid, Lattice, Spot } from "./grid";
 import { elementOf, paint, Scene, Shape } from "./scene";
 import { fineness, theme } from "./theme";
+import { language } from "../words";
 
 export interface Common {
   /** A sentence that says what the mark shows. */
@@ -73,7 +74,7 @@ export function useWidth(at = 0): [{ current: HTMLDivElement | null }, number] {
   return [node, width];
 }
 
-/** A scene made anew only when what it shows or the theme has changed. */
+/** A scene made anew only when what it shows, the theme or the language, in which its numbers are written, has changed. */
 export function useScene<T>(make: () => T, given: readonly unknown[]): T {
-  return useMemo(make, [...given, theme.value]);
+  return useMemo(make, [...given, theme.value, language.value]);
 }

@@ -12,11 +12,10 @@ export type Face = "serif" | "sans" | "mono";
 
 export interface Scene { width: number; height: number; shapes: Shape[] }
 
-export const FACES: Record<Face, string> = {
-  serif: '"Iowan Old Style", "Palatino Linotype", Palatino, "URW Palladio L", P052, "TeX Gyre Pagella", "Noto Serif", "Liberation Serif", Georgia, serif',
-  sans: '-apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", Helvetica, Arial, sans-serif',
-  mono: 'ui-monospace, "SF Mono", Menlo, Consolas, "Noto Sans Mono", "Liberation Mono", monospace',
-};
+const fonts: Partial<Record<Face, string>> = {};
+/** The fonts that the page's style has for a face. */
+const fontsOf = (face: Face): string =>
+  (fonts[face] ??= (typeof document !== "undefined" && getComputedStyle(document.documentElement).getPropertyValue(`--${face}`)) || face);
 
 /** A colour as a pixel of ImageData, on a machine that counts bytes from the low end, as all that run browsers do. */
 export const pixel = (colour: Rgb): number =>
@@ -27,7 +26,7 @@ const around = (value: number) => Math.round(value * 100) / 100;
 // ---------------------------------------------------------------------------------------------------------------- canvas
 
 /** In halves of a pixel: a browser looks up every size of a font that it has not met. */
-const fontOf = (text: Text) => `${text.italic ? "italic " : ""}${text.bold ? "600 " : ""}${Math.round(text.size * 2) / 2}px ${FACES[text.face ?? "sans"]}`;
+const fontOf = (text: Text) => `${text.italic ? "italic " : ""}${text.bold ? "600 " : ""}${Math.round(text.size * 2) / 2}px ${fontsOf(text.face ?? "sans")}`;
 
 /** A canvas with one pixel for each cell, to be drawn enlarged; `on` is one to use again. */
 export function raster(pixels: Uint32Array, columns: number, rows: number, on?: HTMLCanvasElement): HTMLCanvasElement {
@@ -157,7 +156,7 @@ export function elementOf(shape: Exclude<Shape, Cells>): [string, Record<string,
   if (shape.kind === "text") {
     const { x, y, size, face = "sans", bold, italic, anchor } = shape;
     return ["text", {
-      x, y, fill, "font-size": size, "font-family": FACES[face], "font-weight": bold ? 600 : undefined,
+      x, y, fill, "font-size": size, "font-family": fontsOf(face), "font-weight": bold ? 600 : undefined,
       "font-style": italic ? "italic" : undefined, "text-anchor": anchor, opacity,
     }];
   }

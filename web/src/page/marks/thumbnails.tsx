@@ -55,11 +55,11 @@ function dimmed(given: Float32Array, side: number, row: number): Float32Array {
 /** A canvas of this size, empty, to be drawn on in whole cells. */
 function cleared(canvas: HTMLCanvasElement, width: number, height: number, scale: number): CanvasRenderingContext2D {
   const [wide, tall] = [Math.round(width * scale), Math.round(height * scale)];
-  if (canvas.width !== wide) canvas.width = wide;
-  if (canvas.height !== tall) canvas.height = tall;
   const context = canvas.getContext("2d")!;
   context.setTransform(1, 0, 0, 1, 0, 0);
-  context.clearRect(0, 0, wide, tall);
+  // A canvas of another size is empty. On paper, where it is that, what clears one canvas would hide those beneath.
+  if (canvas.width === wide && canvas.height === tall) context.clearRect(0, 0, wide, tall);
+  else [canvas.width, canvas.height] = [wide, tall];
   context.imageSmoothingEnabled = false;
   context.setTransform(scale, 0, 0, scale, 0, 0);
   return context;

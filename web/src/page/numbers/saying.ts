@@ -1,13 +1,13 @@
 // What a cell is, in words: its rule, the tokens it is about, the lines that print the same number.
 
 import { visible } from "../marks/colour";
-import { placeName, quoted } from "../panes/pieces";
-import { shown, source, text } from "../state";
-import { N, t } from "../words";
+import { command, placeName, quoted } from "../panes/pieces";
+import { shown, source } from "../state";
+import { N, Sentence, t } from "../words";
 import { NORM, streamOf } from "./opening";
 
 /** How each step of a block is computed, by the last part of its name. */
-const RULES: Record<string, string> = {
+const RULES: Record<string, Sentence> = {
   embed: N("embedding = the token's row of the table, plus that of its position where the model adds one"),
   resid_pre: N("residual stream before the block"),
   attn_norm: N("norm = (x − mean) / √(variance + ε), times a gain, plus a shift"),
@@ -103,13 +103,10 @@ export function pythonOf(name: string, index: readonly number[]): string {
   return isActivation(name) ? `run.trace(${quoted()}, ["${name}"])["${name}"][${place}]` : `run.model.state_dict()["${name}"][${place}]`;
 }
 
-/** A text for a shell. */
-const shell = (given: string): string => `'${given.replace(/'/g, `'\\''`)}'`;
-
 /** The command that prints the same arithmetic; empty where there is none. */
 export function commandOf(name: string, index: readonly number[]): string {
   if (!isActivation(name) || readOff(name) || stepOf(name).startsWith("recurrence")) return "";
-  const start = `vitral explain ${shell(source.value!.about.name)} --text ${shell(text.value)}`;
+  const start = command("explain");
   const layer = /^blocks\.(\d+)\./.exec(name)?.[1];
   if (layer === undefined) return name === "embed" ? `${start} --block --query ${index[1]} --column ${index[2]}` : `${start} --ending --query ${index[1]} --column ${index[2]}`;
   if (isMap(name)) return `${start} --layer ${layer} --head ${index[1]} --query ${index[2]} --key ${index[3]}`;

@@ -16,7 +16,7 @@ import { number, plural, rich, t } from "../words";
 import { Ahead, GoingOn } from "./Continuation";
 import { Figure } from "./Figure";
 import { gutter, narrow, width } from "./layout";
-import { Live, quoted, Token } from "./pieces";
+import { Live, Token, command } from "./pieces";
 import { counts } from "./Sentence";
 
 const MOST_ROWS = 8;
@@ -142,7 +142,7 @@ function generated(): string {
     topP.value === null ? "" : ` --top-p ${topP.value}`,
     minP.value === null ? "" : ` --min-p ${minP.value}`,
   ];
-  return `vitral generate ${source.value!.about.name} --prompt ${quoted()}${settings.join("")}`;
+  return command("generate", "--prompt") + settings.join("");
 }
 
 function Share({ probabilities, id }: { probabilities: Float64Array; id: number }) {

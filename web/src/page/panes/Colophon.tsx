@@ -2,16 +2,17 @@
 
 import { source } from "../state";
 import type { Part } from "../source";
-import { N, number, plural, t } from "../words";
+import { N, Sentence, isSentence, number, plural, t } from "../words";
 
-const LICENCES = [
+/** Licences that the data may name; here they are collected for their translations. */
+export const LICENCES = [
   N("public domain in the United States (Project Gutenberg {number})"),
   N("public domain"),
   N("CC0 1.0"),
 ];
 
 /** Of an edit's value, what it switches off. */
-const PARTS: Record<string, string> = {
+const PARTS: Record<string, Sentence> = {
   "attn.z": N("block {block}, head {head}"),
   "attn.out": N("block {block}, attention"),
   "recurrence.out": N("block {block}, LSTM"),
@@ -71,7 +72,7 @@ export function Colophon() {
           ? t("Trained on “{name}”, {characters} characters; licence of the text: {licence}.", {
               name: text.name,
               characters: text.characters,
-              licence: text.licence && LICENCES.includes(text.licence.sentence) ? t(text.licence.sentence, { number: text.licence.number ?? "" }) : t("not known to Vitral"),
+              licence: text.licence && isSentence(text.licence.sentence) ? t(text.licence.sentence, { number: text.licence.number ?? "" }) : t("not known to Vitral"),
             })
           : text.missing === "imported"
             ? t("The model was imported, without a text: nothing is counted, and no loss is known.")

@@ -2,7 +2,7 @@
 
 import { Line, Listed, Served, connection, newer } from "../served";
 import { fault, source } from "../state";
-import { learn, number, t } from "../words";
+import { Words, learn, number, t } from "../words";
 
 let line: Line | null = null;
 let listed: Listed[] = [];
@@ -12,7 +12,7 @@ export async function connect(token: string): Promise<Served> {
   line = new Line(token);
   listed = await line.ask("/runs", (answer) => answer.json() as Promise<Listed[]>);
   const opened = Served.open(line, listed[0].id);
-  learn(await line.ask("/words", (answer) => answer.json() as Promise<Record<string, Record<string, string>>>));
+  learn(await line.ask("/words", (answer) => answer.json() as Promise<Words>));
   return opened;
 }
 

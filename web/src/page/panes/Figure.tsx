@@ -20,6 +20,9 @@ interface Props {
   children: ComponentChildren;
 }
 
+/** Letters of a line of code that are shown. */
+const MOST_SHOWN = 400;
+
 /** The scenes of a figure's marks, at their places in it. */
 function sceneOf(figure: HTMLElement): Scene {
   const marks = [...figure.querySelectorAll<HTMLElement>(".mark")].filter((node) => scenes.has(node));
@@ -28,6 +31,9 @@ function sceneOf(figure: HTMLElement): Scene {
   const top = Math.min(...placed.map(({ box }) => box.top));
   return together(placed.map(({ scene, box }) => ({ scene, x: box.left - left + 12, y: box.top - top + 12 })));
 }
+
+/** A line of code as it is shown; the menu copies the whole. */
+export const abridged = (line: string): string => (line.length > MOST_SHOWN ? `${line.slice(0, MOST_SHOWN / 2)} … ${line.slice(-MOST_SHOWN / 2)}` : line);
 
 function save(blob: Blob, name: string): void {
   const link = document.createElement("a");
@@ -45,7 +51,7 @@ export function Figure({ id, label, caption, command, python, children }: Props)
       {children}
       <Menu id={id} label={label} command={command} python={python} scene={() => sceneOf(node.current!)} />
       {caption && <figcaption>{caption}</figcaption>}
-      {python && <p class="receipt">{python}</p>}
+      {python && <p class="receipt">{abridged(python)}</p>}
     </figure>
   );
 }

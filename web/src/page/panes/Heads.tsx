@@ -6,26 +6,26 @@ import { Arcs } from "../marks/arcs";
 import { visible } from "../marks/colour";
 import { Heat } from "../marks/heat";
 import { Thumbnail, Thumbnails } from "../marks/thumbnails";
-import { STEPS, block, chosen, head, isOff, position, shown, source, step, text, toggle } from "../state";
+import { STEPS, Step, block, chosen, head, isOff, position, shown, source, step, text, toggle } from "../state";
 import { anatomy, open } from "../numbers/opened";
 import { row } from "../rows";
 import { headOf, saidBy } from "../wanted";
-import { N, language, number, rich, t } from "../words";
+import { N, Sentence, language, number, rich, t } from "../words";
 import { Remote } from "../numbers/opening";
 import { BROUGHT, POOLED, Values } from "../source";
 import { Figure, Line } from "./Figure";
 import { columns, gutter, narrow, room, tokens } from "./layout";
 import { explained, Live, Token, traced } from "./pieces";
 
-const STEP_NAMES: Record<(typeof STEPS)[number], string> = { scores: N("scores"), scaled: N("scaled"), masked: N("masked"), weights: N("weights") };
-const STEP_SENTENCES: Record<(typeof STEPS)[number], string> = {
+const STEP_NAMES: Record<Step, Sentence> = { scores: N("scores"), scaled: N("scaled"), masked: N("masked"), weights: N("weights") };
+const STEP_SENTENCES: Record<Step, Sentence> = {
   scores: N("query times key, summed"),
   scaled: N("scores times the scale"),
   masked: N("later tokens cannot be looked at"),
   weights: N("softmax: each row sums to 1"),
 };
 /** What heads do, as `vitral.inspection` names it. */
-const KINDS: Record<string, string> = {
+const KINDS: Record<string, Sentence> = {
   itself: N("itself"), previous: N("previous"), near: N("near"), first: N("first"), same: N("same"), "after same": N("after same"), word: N("word"), line: N("line"), broad: N("broad"),
 };
 

@@ -11,7 +11,7 @@ import { about, blockOf, cellName, commandOf, isMap, positionsOf, pythonOf, rule
 import { Piece, besides, bySize, digitsOf, equation, leaves, mainSum, together } from "../numbers/telling";
 import { position } from "../state";
 import { language, number, plural, t } from "../words";
-import { Figure } from "./Figure";
+import { Figure, abridged } from "./Figure";
 import { gutter, tokens, width } from "./layout";
 
 /** Terms that a walk shows at first, and how many times more each time. */
@@ -199,7 +199,7 @@ function Terms({ opened, digits, open }: { opened: Opened; digits: number; open(
           onPoint={(at) => mark(at && at.row < places.length ? terms[places[at.row]] : null)} />
       )}
       {others.length > 0 && others.length <= 64 && <Others ways={others} spot={spot} digits={digits} open={open} value={value} />}
-      {commandOf(spot.name, spot.index) && <p class="receipt command">{commandOf(spot.name, spot.index)}</p>}
+      {commandOf(spot.name, spot.index) && <p class="receipt command">{abridged(commandOf(spot.name, spot.index))}</p>}
     </Figure>
   );
 }

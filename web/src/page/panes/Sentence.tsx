@@ -60,7 +60,7 @@ export function Sentence() {
   );
 }
 
-/** The panes of the sentence; they stay on the screen. */
+/** The panes of the sentence. */
 export function SentenceLine() {
   const { ids } = shown.value!;
   const panes = useMemo(() => tokens.value.map((token) => ({ token })), [tokens.value]);

@@ -107,7 +107,7 @@ function Rather() {
         <h3>{rich("Why {one} rather than {other}?", { one: named(one), other: named(other) })}</h3>
         <p>
           {made.kind === "parts" ? t("Each part of the stream pushes.") : t("In this model a norm lies between the parts and the stream, so these are the steps of the lens.")}{" "}
-          {rich("{part} says {one} by {value},", { part: <em>{terms[up].name}</em>, one: named(one), value: <Live value={made.terms[up].value} token={about.tokens[one]} /> })}{" "}
+          {made.terms[up].value > 0 && rich(made.terms[down].value < 0 ? "{part} says {one} by {value}," : "{part} says {one} by {value}.", { part: <em>{terms[up].name}</em>, one: named(one), value: <Live value={made.terms[up].value} token={about.tokens[one]} /> })}{" "}
           {made.terms[down].value < 0 && rich("{part} says {other} by {value}.", { part: <em>{terms[down].name}</em>, other: named(other), value: <Live value={-made.terms[down].value} token={about.tokens[other]} /> })}{" "}
           {rich("The sum is {total}: odds of {odds} to 1.", { total: <Live value={made.total} />, odds: <Live value={Math.exp(Math.abs(made.total))} token={about.tokens[made.total >= 0 ? one : other]} /> })}{" "}
           {before !== null && rich("With everything switched on it is {total}.", { total: <Live value={before} /> })}

@@ -3,7 +3,7 @@
 import { computed } from "@preact/signals";
 import { visible } from "../marks/colour";
 import { glass } from "../marks/theme";
-import { shown, source, text } from "../state";
+import { cropped, encoded, ids, shown, source, text } from "../state";
 import { number, t } from "../words";
 
 /** A token as a small pane in a sentence. */
@@ -41,15 +41,22 @@ export function contributionName(name: string): string {
   return part === "mlp" ? t("feed-forward {block}", places) : t("LSTM {block}", places);
 }
 
-const quoting = computed(() => JSON.stringify(text.value.slice(-200)).replace(/[\u007f-\uffff]/g, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`));
+/** The text that the page reads: without characters that the model has never seen, and without what does not fit. */
+const readText = computed(() => (cropped.value || encoded.value.unseen.length ? source.value!.decode(ids.value) : text.value));
+const quoting = computed(() => JSON.stringify(readText.value).replace(/[\u007f-\uffff]/g, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`));
 /** The sentence as a string of Python. */
 export const quoted = (): string => quoting.value;
+
+/** A text for a shell. */
+const shell = (given: string): string => `'${given.replace(/'/g, `'\\''`)}'`;
+/** The beginning of a command about the run, and the sentence after an option. */
+export const command = (name: string, option = "--text"): string => `vitral ${name} ${shell(source.value!.about.name)} ${option} ${shell(readText.value)}`;
 
 /** The line of Python that traces this name. */
 export const traced = (name: string, index: string): string => `run.trace(${quoted()}, ["${name}"])["${name}"][${index}]`;
 
 /** The command that explains the sentence. */
-export const explained = (): string => `vitral inspect ${source.value!.about.name} --text ${quoted()}`;
+export const explained = (): string => command("inspect");
 
 /** Whether parts are switched off, so that there is something to compare with. */
 export const hasBefore = (): boolean => Boolean(shown.value?.compared);
