@@ -90,10 +90,11 @@ def _seconds(config: Path, scratch: Path, environment: dict[str, str]) -> float:
     command = [sys.executable, "-m", "vitral", "train", str(config), "--ranks", str(RANKS), "--out", str(out)]
     subprocess.run(command, env=environment, check=True, capture_output=True)
     lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    plain = tomllib.loads(config.read_text(encoding="utf-8"))
+    tokens = plain["training"]["batch_size"] * plain["training"]["accumulation"] * plain["model"]["context_length"]
     before, seconds = 0, 0.0
     for event in map(json.loads, lines):
         if event["event"] == "step":  # its speed has no evaluation and no save in it
-            seconds += (event["step"] - before) / event["tokens_per_second"]
+            seconds += (event["step"] - before) * tokens / event["tokens_per_second"]
             before = event["step"]
-    plain = tomllib.loads(config.read_text(encoding="utf-8"))
-    return seconds * 4 * 4 * plain["model"]["context_length"]
+    return seconds
