@@ -25,7 +25,7 @@ from benchmarks.peers.nanogpt_training import (
 )
 from benchmarks.results import LOSS
 from benchmarks.rows import nanogpt_minute
-from benchmarks.rows.nanogpt_minute import Round, section
+from benchmarks.rows.nanogpt_minute import RACES, Round, section
 from vitral.data import BPEConfig, ByteConfig, Corpus, CorpusConfig, TokenizerConfig, prepare
 
 TEXT = "Não é só um anão; é o avô.\nO que há, há.\n" * 900
@@ -148,11 +148,12 @@ def test_a_folder_that_is_no_checkout_is_named(tmp_path: Path) -> None:
 def test_the_goals_are_on_the_medians() -> None:
     ours = [Round(58.0, 1.5, 400), Round(61.0, 1.4, 400), Round(59.0, 1.6, 380)]
     theirs = [Round(60.0, 1.8, 2000), Round(60.0, 1.8, 2000), Round(60.0, 1.8, 2000)]
-    found = section("text", 60.0, ours, theirs)
+    race = ("nanogpt-minute", RACES["nanogpt-minute"], "text", ours)
+    found = section(*race, theirs)
     assert found.ours.facts[LOSS] == 1.5
     lower, seconds = found.verdicts()
     assert (lower.peer, lower.reached, seconds.reached) == (NANOGPT, True, True)
-    assert not section("text", 60.0, ours, [Round(60.0, 1.74, 2000)] * 3).verdicts()[0].reached
+    assert not section(*race, [Round(60.0, 1.74, 2000)] * 3).verdicts()[0].reached
 
 
 @pytest.mark.skipif("VITRAL_NANOGPT" not in os.environ, reason="VITRAL_NANOGPT names no checkout of nanoGPT")
