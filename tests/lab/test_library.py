@@ -136,7 +136,7 @@ def test_a_text_may_be_given_as_a_table(tmp_path: Path) -> None:
 
 
 def test_minutes_may_be_an_override_but_not_beside_steps() -> None:
-    assert vitral.configure("sample", overrides=[{"training": {"minutes": 20.0}}]).model.context_length == 256
+    assert vitral.configure("sample", overrides=[{"training": {"minutes": 20.0}}]).model.context_length == 192
     with pytest.raises(UsageError, match="steps is given too"):
         vitral.configure("sample", minutes=1.0, overrides=[{"training": {"steps": 50}}])
 

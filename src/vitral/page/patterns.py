@@ -73,8 +73,9 @@ def for_browser(pattern: str) -> tuple[str, frozenset[str]]:
 
     A class stands in the result as `⟨name⟩`, inside brackets or in brackets of its own.
 
-    >>> for_browser(r" ?\p{L}+|[^\s\p{L}]|\S")
-    ('\\u{20}?[⟨\\p{L}⟩]+|[^⟨\\s⟩⟨\\p{L}⟩]|[^⟨\\s⟩]', frozenset({'\\p{L}', '\\s'}))
+    >>> pattern, classes = for_browser(r" ?\p{L}+|[^\s\p{L}]|\S")
+    >>> print(pattern, *sorted(classes))
+    \u{20}?[⟨\p{L}⟩]+|[^⟨\s⟩⟨\p{L}⟩]|[^⟨\s⟩] \p{L} \s
 
     Raises:
         Unwritable: it has a part that is not known here.
