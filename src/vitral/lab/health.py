@@ -195,7 +195,8 @@ def _onnx_finding() -> HealthCheck:
         found = N_("not installed: {packages}; pip install 'vitral[interop]'").format(packages=", ".join(missing))
         return HealthCheck("unknown", N_("export to ONNX"), found)
     numbers = tuple(int(number) for number in torch.__version__.split(".")[:2])
-    places = {"version": torch.__version__, "lowest": ".".join(map(str, LOWEST_TORCH))}
+    # Three parts: two are a decimal number, which Portuguese writes with a comma.
+    places = {"version": torch.__version__, "lowest": ".".join(map(str, (*LOWEST_TORCH, 0)))}
     if numbers < LOWEST_TORCH:
         found = N_("tested from PyTorch {lowest} on, here is {version}")
         return HealthCheck("unknown", N_("export to ONNX"), found.format(**places))
