@@ -228,12 +228,13 @@ def _decomposed(program: Any) -> Any:
     if not modes:
         return None
     interpreter: Any = torch.fx.Interpreter(program.graph_module)
+    table: Any = core_aten_decompositions()
 
     def run(*values: Any) -> Any:
         return interpreter.run(*values, enable_io_processing=False)
 
     with modes[0], enable_python_dispatcher():
-        graph = make_fx(run, decomposition_table=core_aten_decompositions())(*given).graph
+        graph = make_fx(run, decomposition_table=table)(*given).graph
     known = {*OPERATIONS, *NOTHING, *SAME}
     operations = {_operation(node) for node in graph.nodes if node.op == "call_function"}
     return graph if operations <= known and not any(node.op == "get_attr" for node in graph.nodes) else None
