@@ -13,7 +13,7 @@ from vitral.data.alphabet import character_counts, code_point, code_points, labe
 from vitral.data.batches import Split, count_windows, too_short
 from vitral.data.dataset import Dataset
 from vitral.data.duplicates import Duplicates, duplicates_across
-from vitral.data.long_texts import Text, in_lines, pieces
+from vitral.data.long_texts import Text, in_lines, pieces, text_counts
 from vitral.data.split import SPLITS, Blocks
 
 RARE = 10
@@ -114,7 +114,7 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: Count, batch_
         batch_size: windows per training batch.
     """
     blocks = dataset.blocks
-    counts = character_counts(pieces(text))
+    counts = text_counts([text])
     held_out = character_counts(
         text[run[0][0] : run[-1][1]] for split in ("validation", "test") for run in _in_memory(blocks[split])
     )
