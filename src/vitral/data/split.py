@@ -88,7 +88,8 @@ class Blocks(Sequence[tuple[int, int]]):
 
     def inside(self, begin: int, end: int) -> Int[np.ndarray, "blocks 2"]:
         """The parts of the blocks between two places of the text, (begin, end) per row."""
-        cut = np.clip(self._spans, begin, end)
+        first, last = np.searchsorted(self._spans[:, 1], begin, "right"), np.searchsorted(self._spans[:, 0], end)
+        cut = np.clip(self._spans[first:last], begin, end)
         return cut[cut[:, 0] < cut[:, 1]].astype(np.int64)
 
     def runs(self) -> "Iterator[Blocks]":
