@@ -240,15 +240,6 @@ def _lines(text: str, points: np.ndarray) -> tuple[tuple[int, int, int], int, in
     return (ends.size - num_crlf - num_cr, num_crlf, num_cr), int(ends[0]), last, longest
 
 
-def survey_lines(text: Text) -> LineStatistics:
-    r"""Count a text's lines and their endings; only `\n`, `\r\n` and a lone `\r` end a line.
-
-    >>> survey_lines("one\ntwo\r\nthree")
-    LineStatistics(num_lines=3, longest=5, endings={'\\n': 1, '\\r\\n': 1, '\\r': 0})
-    """
-    return _seen(text, {}, [Blocks(np.zeros((0, 2), dtype=np.int64))]).statistics
-
-
 def _counted(character: str, count: int) -> CharacterCount:
     name = unicodedata.name(character, "control character" if unicodedata.category(character) == "Cc" else "unnamed")
     return CharacterCount(label_text(character), code_point(character), name.lower(), count)
