@@ -20,12 +20,13 @@ test: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST)
 
 # The counts of a night: thousands of kills, 200,000 flipped bits, every safeguard taken away once, 10,000 sheets of
-# students.
+# students, every example of the tests that draw their examples.
 test-full: $(VENV)/.installed-dev
 	VITRAL_FULL=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) tests/reliability tests/training/test_ranks.py tests/cli/test_ranks.py \
-		tests/explanation/test_students.py \
-		tests/explanation/test_equations.py tests/interop tests/native tests/page/test_carried.py \
-		tests/studies/test_estimator_by_simulation.py
+		tests/explanation/test_students.py tests/explanation/test_checking.py tests/explanation/test_exercises.py \
+		tests/explanation/test_equations.py tests/inspection tests/interop tests/native tests/page/test_carried.py \
+		tests/page/test_numbers.py tests/page/test_steps.py tests/notebooks tests/studies/test_estimator_by_simulation.py
+	VITRAL_FULL=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m hypothesis
 
 # For a night: the tests with the oldest and with the newest versions that pyproject.toml admits, each in an environment
 # of its own. On Linux both bring PyTorch with CUDA, about 6 GB. Old libraries warn about their newer neighbours.

@@ -12,8 +12,9 @@ import pytest
 
 from vitral.core.language import set_language
 
-# A busy machine is no failure: nothing here is timed.
-hypothesis.settings.register_profile("untimed", deadline=None)
+# A busy machine is no failure: nothing here is timed. A night (`make test-full`) draws three times as many examples.
+EXAMPLES = 100 if os.environ.get("VITRAL_FULL") == "1" else 30
+hypothesis.settings.register_profile("untimed", deadline=None, max_examples=EXAMPLES)
 hypothesis.settings.load_profile("untimed")
 
 

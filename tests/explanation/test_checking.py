@@ -1,5 +1,6 @@
 """The checker finds what is wrong, says where first, and accuses nobody else."""
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from vitral.explanation.checks.report import first_wrong, rows, summary
 from vitral.lab.examples import find_example, gallery, preset_model
 
 SAY = phrases("en")
+FULL = os.environ.get("VITRAL_FULL") == "1"
+CASES = 500 if FULL else 120
+"""Correct examples made at random, and as many with a slip."""
 
 
 def checked(text: str) -> CheckReport:
@@ -163,8 +167,6 @@ def test_right_printed_numbers_may_be_carried_on_rounded() -> None:
 
 # Random examples by a generator of its own.
 
-CASES = 500
-
 
 @pytest.fixture(scope="module")
 def mutants() -> list[tuple[Case, CheckReport]]:
@@ -175,7 +177,7 @@ def test_no_correct_example_is_accused(mutants: list[tuple[Case, CheckReport]]) 
     correct = [report for case, report in mutants if case.slip is None]
     assert len(correct) == CASES
     accused = [report.counts() for report in correct if report.worst in (Verdict.follows, Verdict.wrong)]
-    assert len(accused) <= 0.005 * CASES
+    assert len(accused) <= max(1, 0.005 * CASES)
 
 
 def test_the_first_wrong_step_is_named(mutants: list[tuple[Case, CheckReport]]) -> None:
@@ -223,7 +225,7 @@ def test_what_only_follows_is_not_called_wrong_in_itself(mutants: list[tuple[Cas
     assert sum(alone) >= 0.95 * CASES
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(40 if FULL else 12))
 def test_whatever_is_claimed_is_answered_and_can_be_corrected(seed: int) -> None:
     given = make_given(seed)
     example = parse_example(given, preset_model)
@@ -247,7 +249,7 @@ def test_rounding_at_every_step_is_rounding_where_steps_are_not_printed() -> Non
 def test_the_corrected_example_is_right_and_the_rest_of_the_file_untouched(
     mutants: list[tuple[Case, CheckReport]],
 ) -> None:
-    for case, report in mutants[:80]:
+    for case, report in mutants[: 80 if FULL else 20]:
         fixed = corrected(report)
         assert checked(fixed).worst in (Verdict.right, Verdict.doubtful)
         assert fixed.split("[claimed]")[0] == case.text.split("[claimed]")[0]

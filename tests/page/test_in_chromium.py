@@ -355,3 +355,24 @@ def test_a_page_of_any_width(width: int, one: Made, window: Any) -> None:
         window.keyboard.press("Escape")
     finally:
         window.set_viewport_size(size)
+
+
+def test_on_paper_every_figure_lies_within_the_page(one: Made, window: Any) -> None:
+    """A browser fits the page's width to the paper's and cuts off the rest."""
+    beyond = """() => {
+      const across = document.body.getBoundingClientRect().right;
+      return [...document.querySelectorAll("main .mark")].filter((each) => each.getBoundingClientRect().right > across + 1).length;
+    }"""
+    window.set_viewport_size({"width": 1600, "height": 800})
+    try:
+        opened(window, one.file)
+        on_screen = window.evaluate("() => document.body.clientWidth")
+        window.evaluate("async () => { dispatchEvent(new Event('beforeprint')); await Promise.resolve(); }")
+        on_paper = window.evaluate("() => document.body.clientWidth")
+        assert on_paper < on_screen
+        assert window.evaluate("() => document.querySelectorAll('main .mark').length") > 5
+        assert window.evaluate(beyond) == 0
+        window.evaluate("() => { dispatchEvent(new Event('afterprint')); }")
+        assert window.evaluate("() => document.body.clientWidth") == on_screen
+    finally:
+        window.set_viewport_size({"width": 1100, "height": 800})

@@ -14,12 +14,13 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from browser import needs_chromium
+from browser import CHROMIUM, needs_chromium
 from tokenizers import Tokenizer as Engine
 from tokenizers import models, normalizers, pre_tokenizers
 from variants import TEXT, TOKENIZER, made
 
 import vitral
+from vitral import cli
 from vitral.core.errors import UsageError
 from vitral.data import FileTokenizer
 from vitral.interop.importing import Imported, write_run
@@ -42,10 +43,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_run(Imported(model.config, model.state_dict(), TOKENIZER, ORIGIN), folder).path
 
 
-@pytest.fixture
-def port() -> int:
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as free:
         return int(free.getsockname()[1])
+
+
+@pytest.fixture
+def port() -> int:
+    return free_port()
 
 
 @contextmanager
@@ -60,52 +65,63 @@ def serving(port: int, *runs: Path, token: str = SECRET) -> Iterator[str]:
         process.communicate()
 
 
-@pytest.fixture
-def windows() -> Iterator[Callable[[], object]]:
-    """Opens windows of one browser that may only speak to this machine."""
-    from browser import CHROMIUM
+@pytest.fixture(scope="module")
+def address(run: Path) -> Iterator[str]:
+    """Of a server that lives as long as the tests of this file."""
+    with serving(free_port(), run) as told:
+        yield told
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        context = browser.new_context()
-        context.set_default_timeout(120_000)
-
-        def opened() -> object:
-            page: Any = context.new_page()
-            page.requests = []
-            page.on("request", lambda request: page.requests.append(request.url))
-            return page
-
-        yield opened
-        browser.close()
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield launched
+        launched.close()
 
 
-def test_the_page_shows_the_run_s_numbers_and_hides_its_token(run: Path, port: int, windows) -> None:
-    with serving(port, run) as address:
-        page, other = windows(), windows()
-        page.goto(address)
-        field = page.locator("textarea, input[type=text]").first
-        field.wait_for()
-        assert SECRET not in page.url
-        field.fill(TEXT)
-        page.locator(f"h1:has-text({TEXT[-3:]!r})").wait_for()
-        found = page.evaluate(
-            """async ([secret, text]) => {
-              const answer = await fetch("/trace", {method: "POST", headers: {"x-vitral-token": secret},
-                body: JSON.stringify({text, names: ["logits"]})});
-              const {shape, data} = vitralPage.tensorsOf(await answer.arrayBuffer()).logits;
-              return [shape, Array.from(data)];
-            }""",
-            [SECRET, TEXT],
-        )
-        wanted = vitral.load(run).trace(TEXT, ["logits"])["logits"]
-        assert found == [list(wanted.shape), wanted.flatten().tolist()]
-        other.goto(address)
-        other.locator("textarea, input[type=text]").first.wait_for()
-        for each in (page, other):
-            assert all(url.startswith((f"http://127.0.0.1:{port}/", "data:")) for url in each.requests)
-            assert not any(SECRET in url.partition("#")[0] for url in each.requests)
+@pytest.fixture
+def windows(browser: Any) -> Iterator[Callable[[], object]]:
+    """Opens windows of a browser that remembers nothing of other tests."""
+    context = browser.new_context()
+    context.set_default_timeout(120_000)
+
+    def opened() -> object:
+        page: Any = context.new_page()
+        page.requests = []
+        page.on("request", lambda request: page.requests.append(request.url))
+        return page
+
+    yield opened
+    context.close()
+
+
+def test_the_page_shows_the_run_s_numbers_and_hides_its_token(run: Path, address: str, windows) -> None:
+    page, other = windows(), windows()
+    page.goto(address)
+    field = page.locator("textarea, input[type=text]").first
+    field.wait_for()
+    assert SECRET not in page.url
+    field.fill(TEXT)
+    page.locator(f"h1:has-text({TEXT[-3:]!r})").wait_for()
+    found = page.evaluate(
+        """async ([secret, text]) => {
+          const answer = await fetch("/trace", {method: "POST", headers: {"x-vitral-token": secret},
+            body: JSON.stringify({text, names: ["logits"]})});
+          const {shape, data} = vitralPage.tensorsOf(await answer.arrayBuffer()).logits;
+          return [shape, Array.from(data)];
+        }""",
+        [SECRET, TEXT],
+    )
+    wanted = vitral.load(run).trace(TEXT, ["logits"])["logits"]
+    assert found == [list(wanted.shape), wanted.flatten().tolist()]
+    other.goto(address)
+    other.locator("textarea, input[type=text]").first.wait_for()
+    for each in (page, other):
+        assert all(url.startswith((address.partition("#")[0], "data:")) for url in each.requests)
+        assert not any(SECRET in url.partition("#")[0] for url in each.requests)
 
 
 def test_a_page_that_is_reloaded_opens_again_and_no_other_tab_does(run: Path, port: int, windows) -> None:
@@ -176,75 +192,71 @@ OPENED = """() => ({
 })"""
 
 
-def test_any_number_opens_down_to_a_parameter_and_its_python_line_gives_it(run: Path, port: int, windows) -> None:
+def test_any_number_opens_down_to_a_parameter_and_its_python_line_gives_it(run: Path, address: str, windows) -> None:
     loaded = vitral.load(run)
-    with serving(port, run) as address:
-        page = windows()
-        page.goto(f"{address}&text={quote(TEXT[:3])}")
-        page.locator("#opened .equation .cell").first.wait_for()
-        for depth, wanted in enumerate(WAY):
-            page.locator(f'#opened .equation .cell[aria-label*="{wanted}["]').first.focus()
-            page.keyboard.press("Enter")
-            page.wait_for_function("(n) => document.querySelectorAll('#opened .trail li').length === n", arg=depth + 2)
-            page.locator(f'#opened .trail b:has-text("{wanted}[")').wait_for()
-            found = page.evaluate(OPENED)
-            value = float(eval(found["python"], {"run": loaded}))
-            assert found["value"] == pytest.approx(value, rel=1e-5, abs=1e-5), found["python"]
-        page.wait_for_url(re.compile(r"[#&]o=.*token_embedding"))
-        shown = page.locator("#opened .trail").text_content()
-        page.reload()
-        page.wait_for_function("(shown) => document.querySelector('#opened .trail')?.textContent === shown", arg=shown)
+    page = windows()
+    page.goto(f"{address}&text={quote(TEXT[:3])}")
+    page.locator("#opened .equation .cell").first.wait_for()
+    for depth, wanted in enumerate(WAY):
+        page.locator(f'#opened .equation .cell[aria-label*="{wanted}["]').first.focus()
+        page.keyboard.press("Enter")
+        page.wait_for_function("(n) => document.querySelectorAll('#opened .trail li').length === n", arg=depth + 2)
+        page.locator(f'#opened .trail b:has-text("{wanted}[")').wait_for()
+        found = page.evaluate(OPENED)
+        value = float(eval(found["python"], {"run": loaded}))
+        assert found["value"] == pytest.approx(value, rel=1e-5, abs=1e-5), found["python"]
+    page.wait_for_url(re.compile(r"[#&]o=.*token_embedding"))
+    shown = page.locator("#opened .trail").text_content()
+    page.reload()
+    page.wait_for_function("(shown) => document.querySelector('#opened .trail')?.textContent === shown", arg=shown)
 
 
 @pytest.mark.parametrize("cell", ["lens.blocks.0.resid_mid:0.1.4", "norm.blocks.0.resid_mid:0.1.4"])
-def test_a_cell_of_the_lens_opens_and_its_line_gives_the_number(cell: str, run: Path, port: int, windows) -> None:
-    with serving(port, run) as address:
-        page = windows()
-        page.goto(f"{address}&text={quote(TEXT[:3])}&o={cell}")
-        page.locator("#figure-numbers .receipt:has-text('final_norm')").first.wait_for()
-        page.locator("#opened .equation .cell").first.wait_for()
-        found = page.evaluate(OPENED)
-        value = eval(found["python"], {"run": vitral.load(run)})
-        assert found["value"] == pytest.approx(value.item(), rel=1e-5, abs=1e-5)
-        # From the picture: a cell of the chosen column opens, one of another column chooses it.
-        lens = page.get_by_role("grid", name=re.compile("^What the stream says"))
-        lens.focus()
-        for key in ("Control+Home", "Enter", "Enter"):
-            page.keyboard.press(key)
-        page.locator("#opened .trail, #opened .equation").first.wait_for()
-        page.wait_for_function(
-            "() => /run.trace.*embed.*clone/.test(document.querySelector('#figure-numbers .receipt').textContent)"
-        )
-        found = page.evaluate(OPENED)
-        assert found["value"] == pytest.approx(
-            eval(found["python"], {"run": vitral.load(run)}).item(), rel=1e-5, abs=1e-5
-        )
+def test_a_cell_of_the_lens_opens_and_its_line_gives_the_number(cell: str, run: Path, address: str, windows) -> None:
+    page = windows()
+    page.goto(f"{address}&text={quote(TEXT[:3])}&o={cell}")
+    page.locator("#figure-numbers .receipt:has-text('final_norm')").first.wait_for()
+    page.locator("#opened .equation .cell").first.wait_for()
+    found = page.evaluate(OPENED)
+    value = eval(found["python"], {"run": vitral.load(run)})
+    assert found["value"] == pytest.approx(value.item(), rel=1e-5, abs=1e-5)
+    # From the picture: a cell of the chosen column opens, one of another column chooses it.
+    lens = page.get_by_role("grid", name=re.compile("^What the stream says"))
+    lens.focus()
+    for key in ("Control+Home", "Enter", "Enter"):
+        page.keyboard.press(key)
+    page.locator("#opened .trail, #opened .equation").first.wait_for()
+    page.wait_for_function(
+        "() => /run.trace.*embed.*clone/.test(document.querySelector('#figure-numbers .receipt').textContent)"
+    )
+    found = page.evaluate(OPENED)
+    assert found["value"] == pytest.approx(eval(found["python"], {"run": vitral.load(run)}).item(), rel=1e-5, abs=1e-5)
 
 
 @pytest.mark.parametrize("cell", ["logits:0.2.5", "blocks.1.mlp.out:0.1.3", "blocks.0.attn.z:0.1.2.0"])
-def test_the_printed_lines_give_the_number_that_is_shown(cell: str, run: Path, port: int, windows) -> None:
+def test_the_printed_lines_give_the_number_that_is_shown(
+    cell: str, run: Path, address: str, windows, capsys: pytest.CaptureFixture[str]
+) -> None:
     name, _, index = cell.partition(":")
-    with serving(port, run) as address:
-        page = windows()
-        page.goto(f"{address}&text={quote(TEXT[:3])}&o={cell}")
-        page.locator(f"#figure-numbers .receipt:has-text('\"{name}\"')").first.wait_for()
-        page.locator("#opened .equation .cell").first.wait_for()
-        found = page.evaluate(OPENED)
-        told = page.locator("#opened .receipt.command").text_content()
+    page = windows()
+    page.goto(f"{address}&text={quote(TEXT[:3])}&o={cell}")
+    page.locator(f"#figure-numbers .receipt:has-text('\"{name}\"')").first.wait_for()
+    page.locator("#opened .equation .cell").first.wait_for()
+    found = page.evaluate(OPENED)
+    told = page.locator("#opened .receipt.command").text_content()
     value = vitral.load(run).trace(TEXT[:3], [name])[name][tuple(map(int, index.split(".")))]
     assert float(eval(found["python"], {"run": vitral.load(run)})) == value
     assert found["value"] == pytest.approx(float(value), rel=1e-6)
     command = [str(run) if each == run.name else each for each in shlex.split(told)]
-    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert f"{abs(float(value)):.3f}" in done.stdout
+    assert command[0] == "vitral"
+    assert cli.run(command[1:]) == 0
+    assert f"{abs(float(value)):.3f}" in capsys.readouterr().out
 
 
-def test_a_page_without_a_token_says_where_it_is(run: Path, port: int, windows) -> None:
-    with serving(port, run) as address:
-        page = windows()
-        page.goto(address.partition("#")[0])
-        page.get_by_text("Open the address that vitral open printed").first.wait_for()
+def test_a_page_without_a_token_says_where_it_is(address: str, windows) -> None:
+    page = windows()
+    page.goto(address.partition("#")[0])
+    page.get_by_text("Open the address that vitral open printed").first.wait_for()
 
 
 def test_the_page_says_that_its_server_is_gone_and_recovers(run: Path, port: int, windows) -> None:
@@ -311,16 +323,15 @@ def test_a_run_that_is_deleted_or_trained_on_while_it_is_open_is_said(
     assert faults == []
 
 
-def test_numbers_that_are_not_finite_leave_no_error(run: Path, port: int, windows) -> None:
+def test_numbers_that_are_not_finite_leave_no_error(address: str, windows) -> None:
     page = windows()
     faults: list[str] = []
     page.on("console", lambda message: message.type == "error" and faults.append(message.text))
     page.on("pageerror", lambda error: faults.append(str(error)))
     edits = quote('[{"at": "embed", "do": "scale", "factor": 1e300}]')
-    with serving(port, run) as address:
-        page.goto(f"{address}&text={quote(TEXT)}&e={edits}")
-        page.locator(".sentence-line").wait_for()
-        page.wait_for_function("() => vitralPage.shown.value?.edits.length === 1")
+    page.goto(f"{address}&text={quote(TEXT)}&e={edits}")
+    page.locator(".sentence-line").wait_for()
+    page.wait_for_function("() => vitralPage.shown.value?.edits.length === 1")
     assert [each for each in faults if "ERR_" not in each] == []
 
 

@@ -8,6 +8,7 @@ number.
 import hashlib
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,6 +43,9 @@ def ambient_stream(seed: Natural, purpose: str, *index: int | str) -> Generator[
     Dropout, inside and outside fused attention, always draws from the global generators.
     """
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    # torch.manual_seed seeds accelerators too, and notes the whole stack of calls for those that are not there.
+    accelerated = bool(devices) or torch.backends.mps.is_available()
+    seeded: Any = torch if accelerated else torch.default_generator
     with torch.random.fork_rng(devices):  # pyright: ignore[reportUnknownMemberType]
-        torch.manual_seed(key(seed, purpose, *index))  # pyright: ignore[reportUnknownMemberType]
+        seeded.manual_seed(key(seed, purpose, *index))
         yield

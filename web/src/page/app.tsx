@@ -1,6 +1,5 @@
 // The page: a heading that asks, and the panes.
 
-import { useLayoutEffect, useRef } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import { Choice } from "./panes/Choice";
 import { Colophon } from "./panes/Colophon";
@@ -12,13 +11,15 @@ import { Passages } from "./panes/Passages";
 import { Sentence, SentenceLine, Surprise } from "./panes/Sentence";
 import { Stream } from "./panes/Stream";
 import { isDark, listed } from "./keys";
+import { useMeasured } from "./marks/drawn";
 import { edits, fault, figure, language, shown, source, text, theme } from "./state";
 import { narrow, width } from "./panes/layout";
 import { LANGUAGES, number, plural, t } from "./words";
 
 export function App({ children }: { children?: ComponentChildren }) {
   const { about } = source.value!;
-  const page = useMeasured();
+  // Without width the page is hidden, or measured by a program: what it shows stays, and with it what was chosen there.
+  const page = useMeasured((across) => (width.value = across || width.value));
   const alone = figure.value !== "";
   return (
     <div class={`page${alone ? " alone" : ""}${narrow.value ? " narrow" : ""}`} ref={page}>
@@ -70,18 +71,4 @@ export function App({ children }: { children?: ComponentChildren }) {
       {alone && <p class="whole"><button onClick={() => (figure.value = "")}>{t("show the whole page")}</button></p>}
     </div>
   );
-}
-
-/** Measures the page, on whose width its one grid depends. */
-function useMeasured() {
-  const node = useRef<HTMLDivElement>(null);
-  useLayoutEffect(() => {
-    // Without width the page is hidden, or measured by a program: what it shows stays, and with it what was chosen there.
-    const measure = () => (width.value = Math.floor(node.current!.clientWidth) || width.value);
-    measure();
-    const observer = new ResizeObserver(measure);
-    observer.observe(node.current!);
-    return () => observer.disconnect();
-  }, []);
-  return node;
 }

@@ -5,6 +5,7 @@ import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from vitral.core.language import N_, _
@@ -151,6 +152,7 @@ def _choice(exercise: Exercise, random_: random.Random) -> Problem:
     return Problem(settings, {"logits": logits}, asked)
 
 
+@cache
 def _partitions() -> list[tuple[int, ...]]:
     """Shares of 20 for four or five words, the three largest distinct."""
     found = [
@@ -187,15 +189,16 @@ def _loss(exercise: Exercise, random_: random.Random) -> Problem:
     return Problem(settings, given, asked, steps)
 
 
+@cache
 def _multiples() -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Three shares of 10, and the factors that make them shares of 20."""
-    found = []
-    for shares in itertools.product(range(1, 9), repeat=3):
-        for factors in itertools.product(range(1, 10), repeat=3):
-            several = len(set(shares)) == 3 and len(set(factors)) > 1
-            if several and sum(shares) == 10 and sum(map(math.prod, zip(shares, factors, strict=True))) == SHARES:
-                found.append((shares, factors))
-    return found
+    parts = [each for each in itertools.product(range(1, 9), repeat=3) if sum(each) == 10 and len(set(each)) == 3]
+    factors = [each for each in itertools.product(range(1, 10), repeat=3) if len(set(each)) > 1]
+    return [
+        (shares, each)
+        for shares, each in itertools.product(parts, factors)
+        if sum(map(math.prod, zip(shares, each, strict=True))) == SHARES
+    ]
 
 
 def _cross_attention(exercise: Exercise, random_: random.Random) -> Problem:

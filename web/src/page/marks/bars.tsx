@@ -59,8 +59,11 @@ export function hangingScene(given: Pick<HangingProps, "tokens" | "columns" | "v
       shapes.push({ kind: "rect", x: x - over, y: y - 1, w: thick + 2 * over, h: 2, fill: css(inks.ink) });
     }
   });
+  const longest = notes.map((line) => line.reduce((most, { text }) => Math.max(most, text.length), 1));
+  const fitting = (at: number, letters: number) => Math.min(12.5, (widthOf(columns, at) - 1) / (0.56 * letters));
   notes.forEach((line, index) => line.forEach(({ text, bold }, at) => {
-    const size = Math.min(12.5, (widthOf(columns, at) - 1) / (0.56 * [...text].length || 1));
+    const common = fitting(at, longest[index]);
+    const size = common < 7.5 ? fitting(at, text.length) : common;
     if (text && size >= 7.5) shapes.push({ kind: "text", x: centre(columns, at), y: height + 22 + index * NOTE, text, size, anchor: "middle", bold, fill: css(bold ? inks.ink : inks.soft) });
   }));
   return { width: right + 10 + 7 * Math.max(...names.map((each) => each.length)), height: height + 8 + notes.length * NOTE, shapes };

@@ -60,18 +60,27 @@ export function Drawn({ scene, label, lattice, surface, picked, onPick, onPoint,
   );
 }
 
-/** The width that the element has, and the ref that measures it. */
-export function useWidth(at = 0): [{ current: HTMLDivElement | null }, number] {
+/** A ref to an element whose width is told: now, when it changes, and before it is printed, when no observer is asked. */
+export function useMeasured(tell: (width: number) => void): { current: HTMLDivElement | null } {
   const node = useRef<HTMLDivElement>(null);
-  const [width, setWidth] = useState(at);
   useLayoutEffect(() => {
-    const measure = () => setWidth(Math.floor(node.current!.clientWidth));
+    const measure = () => tell(Math.floor(node.current!.clientWidth));
     measure();
     const observer = new ResizeObserver(measure);
     observer.observe(node.current!);
-    return () => observer.disconnect();
+    addEventListener("beforeprint", measure);
+    return () => {
+      observer.disconnect();
+      removeEventListener("beforeprint", measure);
+    };
   }, []);
-  return [node, width];
+  return node;
+}
+
+/** The width that the element has, and the ref that measures it. */
+export function useWidth(at = 0): [{ current: HTMLDivElement | null }, number] {
+  const [width, setWidth] = useState(at);
+  return [useMeasured(setWidth), width];
 }
 
 /** A scene made anew only when what it shows, the theme or the language, in which its numbers are written, has changed. */

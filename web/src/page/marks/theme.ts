@@ -42,6 +42,10 @@ if (typeof document !== "undefined") {
   addEventListener("beforeprint", () => {
     theme.value = "light";
     fineness.value = ON_PAPER;
+    document.documentElement.dataset.paper = "";
   });
-  addEventListener("afterprint", look);
+  addEventListener("afterprint", () => {
+    delete document.documentElement.dataset.paper;
+    look();
+  });
 }

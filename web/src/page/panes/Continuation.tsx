@@ -46,7 +46,7 @@ export function GoingOn() {
           </select>
         </label>
       </p>
-      {edits.value.some((each) => each.do === "patch") && <p class="remark">{t("A patch counts at the positions that both sentences have; tokens that are written behind them are computed without it.")}</p>}
+      {edits.value.some((each) => each.do === "patch") && <p class="remark">{t("A patch changes the positions that both sentences have. Tokens that are generated after them are computed without it.")}</p>}
       {fault.value && <p role="alert">{t("The numbers could not be computed: {reason}", { reason: fault.value })}</p>}
       {tokens.length > 0 && (
         <>

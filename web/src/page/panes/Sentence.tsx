@@ -10,7 +10,7 @@ import { CountsData, Ngrams } from "../ngrams";
 import { marked } from "../numbers/opened";
 import { chosen, cropped, encoded, ids, position, shown, source, text } from "../state";
 import { ratings } from "../wanted";
-import { language, number, plural, rich, t } from "../words";
+import { number, plural, rich, t } from "../words";
 import { Figure, Line } from "./Figure";
 import { columns, narrow, tokens } from "./layout";
 import { explained, Live, Token, traced } from "./pieces";
@@ -75,8 +75,6 @@ export function SentenceLine() {
   );
 }
 
-const ordinal = (rank: number): string => (language.value === "pt" ? `${rank}º` : `${rank}${rank % 100 > 10 && rank % 100 < 14 ? "th" : ["th", "st", "nd", "rd"][rank % 10] ?? "th"}`);
-
 export function Surprise() {
   useCounts();
   const { ids, values, compared } = shown.value!;
@@ -85,9 +83,9 @@ export function Surprise() {
   const counted = useMemo(() => counts.value && surprisals(counts.value.probabilities(ids)), [counts.value, ids]);
   const lines = before ?? counted ?? undefined;
   const notes = useMemo(() => narrow.value ? [] : [
-    Array.from(own.ranks, (rank) => ({ text: rank ? ordinal(rank) : "", bold: rank > 1 })),
+    Array.from(own.ranks, (rank) => ({ text: rank ? String(rank) : "", bold: rank > 1 })),
     ids.map((id) => ({ text: String(id) })),
-  ], [own, ids, language.value, narrow.value]);
+  ], [own, ids, narrow.value]);
   if (ids.length < 2) return null;
   const worst = own.losses.reduce((best, each, place) => (place && !(each <= own.losses[best]) ? place : best), 1);
   const name = source.value!.about.tokens[ids[worst]];
