@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import BinaryIO, Protocol, runtime_checkable
 
@@ -188,7 +188,7 @@ class JoinedText:
         held, size = list[str](), 0
         for number in range(len(self._parts)):
             last = number + 1 == len(self._parts)
-            for piece in (*pieces(self._part(number)), *([] if last else [self._separator])):
+            for piece in chain(pieces(self._part(number)), [] if last else [self._separator]):
                 held += [piece] if piece else []
                 size += len(piece)
                 if size >= PIECE and not held[-1].endswith("\r"):

@@ -6,8 +6,8 @@ byte's offset, and so is a file in another format than plain text. A leading byt
 Nothing else changes, and every change is recorded in a note. NUL and other control characters are kept.
 
 A UTF-8 file of more than LONG bytes stays on disk and is read piece by piece; its licence is not stripped. A field of
-JSON lines is read into memory. Of a folder with more than LONG bytes of text, the rest
-is read again file by file whenever it is needed.
+JSON lines is read into memory. A folder with more than LONG bytes of text stays on disk too: its files are read
+again whenever they are needed, those of some megabytes piece by piece.
 """
 
 import hashlib
@@ -35,6 +35,8 @@ from vitral.data.records import SUFFIXES, field_of_lines, text_fields
 
 LONG = 1 << 28
 """Maximum size in bytes of a file that is read into memory."""
+STREAMED = 1 << 22
+"""Maximum size in bytes of a file of a large folder that is read into memory when it is needed."""
 
 # The 32-bit marks come first, since the little-endian one starts with the 16-bit one.
 _MARKS = {
@@ -44,6 +46,7 @@ _MARKS = {
     BOM_UTF16_BE: "utf-16",
     BOM_UTF8: "utf-8",
 }
+_MARKED = "*** START OF TH"
 _LICENCE_BEFORE = re.compile(r"^\*\*\* START OF TH[^\r\n]*(?:\r\n|\r|\n)", re.MULTILINE)
 _LICENCE_AFTER = re.compile(r"^\*\*\* END OF TH", re.MULTILINE)
 
@@ -157,6 +160,31 @@ def read_long(file: BinaryIO, path: Path, reading: Reading = AS_UTF8) -> Documen
     _refuse_other_formats(file.read(SAMPLE), shown(path), reading)
     file.seek(0)
     return _survey(file, path, reading.newlines)
+
+
+def read_streamed(file: BinaryIO, path: Path, reading: Reading = AS_UTF8) -> Document:
+    """Read a file of a large folder, one of some megabytes as `read_long` does; the text is that of `read_file`.
+
+    Raises:
+        UsageError: as `read_file`.
+        OSError: the file cannot be read.
+    """
+    if os.fstat(file.fileno()).st_size > STREAMED and reading.encoding is None and reading.field is None:
+        document = read_long(file, path, reading)
+        if not _is_marked(document.text):
+            return document
+        file.seek(0)
+    return read_file(file, path, reading)
+
+
+def _is_marked(text: Text) -> bool:
+    """Whether Project Gutenberg's licence may be in a text."""
+    before = ""
+    for piece in pieces(text):
+        if _MARKED in before + piece:
+            return True
+        before = (before + piece)[-len(_MARKED) :]
+    return False
 
 
 def on_disk(document: Document, path: Path, reading: Reading, stamp: tuple[int, int]) -> Document:
