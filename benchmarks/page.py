@@ -21,7 +21,12 @@ from vitral.page.words import words
 ROUNDS = 30
 TOKENS = 50
 FRAMES = """
-const drawn = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))));
+const after = new MessageChannel();
+const drawn = () => new Promise((done) => requestAnimationFrame(() => {
+  after.port1.onmessage = done;
+  after.port2.postMessage(0);
+}));
+const settled = async () => { await drawn(); await drawn(); };
 const field = document.querySelector("main input[type=text], main textarea");
 const type = (text) => { field.value = text; field.dispatchEvent(new Event("input", { bubbles: true })); };
 const { about } = vitralPage.source.value;
@@ -31,7 +36,7 @@ KEYSTROKES = f"""async ([rounds, tokens]) => {{{FRAMES}
   const times = [];
   for (let place = 0; place < rounds; place++) {{
     type(letters.slice(place, place + tokens - 1));
-    await drawn();
+    await settled();
     const start = performance.now();
     type(letters.slice(place, place + tokens));
     await drawn();
@@ -41,13 +46,14 @@ KEYSTROKES = f"""async ([rounds, tokens]) => {{{FRAMES}
 }}"""
 SWITCHES = f"""async ([rounds, tokens]) => {{{FRAMES}
   type(letters.slice(0, tokens));
-  await drawn();
+  await settled();
   const times = [];
   for (let place = 0; place < rounds; place++) {{
     const start = performance.now();
     vitralPage.toggle("blocks.0.attn.z", place % 2);
     await drawn();
     times.push(performance.now() - start);
+    await settled();
   }}
   return times;
 }}"""

@@ -15,6 +15,8 @@ function current(): Theme {
 export const theme = signal<Theme>(current());
 
 const ON_PAPER = 3;
+/** The page's width in print, which a browser fits to the paper's. */
+const PAPER = "1040px";
 const pixels = () => (typeof devicePixelRatio === "number" ? Math.max(asked("print") ? ON_PAPER : 1, devicePixelRatio) : 1);
 
 /** Pixels of a canvas for a pixel of the page: those of the screen, and more on paper. */
@@ -42,10 +44,10 @@ if (typeof document !== "undefined") {
   addEventListener("beforeprint", () => {
     theme.value = "light";
     fineness.value = ON_PAPER;
-    document.documentElement.dataset.paper = "";
+    document.body.style.width = PAPER;
   });
   addEventListener("afterprint", () => {
-    delete document.documentElement.dataset.paper;
+    document.body.style.width = "";
     look();
   });
 }

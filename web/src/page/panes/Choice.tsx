@@ -1,6 +1,6 @@
 // What comes next: logits, the filters one by one, the draw, and a text that goes on.
 
-import { useEffect, useMemo } from "preact/hooks";
+import { useLayoutEffect, useMemo } from "preact/hooks";
 import { BarList, Listed } from "../marks/bars";
 import { Rod } from "../marks/rod";
 import { Sieve } from "../marks/sieve";
@@ -34,7 +34,7 @@ export function Choice() {
   const logits = rowOf(values, "logits", at);
   const steps = useMemo(() => filtered(logits, sampling.value, about.specials), [values, at, sampling.value, about]);
   const others = useMemo(() => compared && filtered(rowOf(compared, "logits", at), sampling.value, about.specials), [compared, at, sampling.value, about]);
-  useEffect(() => keepFor(text.value, at, edits.value, sampling.value, seed.value, ownNumber.value));
+  useLayoutEffect(() => keepFor(text.value, at, edits.value, sampling.value, seed.value, ownNumber.value));
   const last = steps[steps.length - 1];
   const u = nextNumber();
   const drawn = choose(last.probabilities, u);
