@@ -14,7 +14,7 @@ from vitral.explanation import Example, parse_example
 from vitral.lab.examples import preset_model
 
 FULL = os.environ.get("VITRAL_FULL") == "1"
-SHEETS = 2000 if FULL else 30
+SHEETS = 2000 if FULL else 16
 SEED = int(os.environ.get("VITRAL_SEED", "1"))
 HONEST = [student_sheet(seed) for seed in range(120)]
 WRONG = [student_sheet(seed, slip=slip, kinds=tuple(PROBLEMS)) for seed, slip in enumerate(SLIPS)]

@@ -104,7 +104,7 @@ def test_memory_of_one_of_several(tmp_path: Path) -> None:
     model = {
         "context_length": 23,
         "d_model": 40,
-        "num_layers": 3,
+        "num_layers": 1,
         "num_heads": 5,
         "positions": "rotary",
         "tie_head": True,

@@ -21,6 +21,8 @@ from vitral.training import Event
 MODEL = {"d_model": 12, "num_layers": 2, "num_heads": 3, "context_length": 13}
 TRAINING = {"steps": 4, "evaluate_every": 2, "batch_size": 5}
 SMALL: dict[str, Any] = {"model": MODEL, "training": TRAINING}
+SMALLER: dict[str, Any] = {"model": {**MODEL, "num_layers": 1}, "training": TRAINING}
+"""Of studies and demonstrations, which train several."""
 
 
 class Notebook:
@@ -156,7 +158,7 @@ def test_an_interrupted_study_goes_on_with_the_same_call(tmp_path: Path, noteboo
     design = 'name = "small"\ntitle = "Small"\nquestion = "?"\nbase = "demo"\nseeds = [1, 2]\n'
     arms = '[[arms]]\nname = "a"\ntitle = "A"\n[[arms]]\nname = "b"\ntitle = "B"\nchanges.model.norm = "post"\n'
     (tmp_path / "small.toml").write_text(design + arms, encoding="utf-8")
-    call = {"name": tmp_path / "small.toml", "out": tmp_path / "study", **SMALL}
+    call = {"name": tmp_path / "small.toml", "out": tmp_path / "study", **SMALLER}
     with pytest.raises(Interrupted, match="same call"):
         vitral.study(callback=stop_at(2), **call)
     done = vitral.study(**call)
@@ -168,9 +170,9 @@ def test_an_interrupted_study_goes_on_with_the_same_call(tmp_path: Path, noteboo
 
 def test_an_interrupted_demonstration_goes_on_with_the_same_call(tmp_path: Path, notebook: Notebook) -> None:
     with pytest.raises(Interrupted, match="same call"):
-        vitral.demo(tmp_path / "demo", callback=stop_at(2), **SMALL)
+        vitral.demo(tmp_path / "demo", callback=stop_at(2), **SMALLER)
     with symbolic_lengths():
-        shown = vitral.demo(tmp_path / "demo", **SMALL)
+        shown = vitral.demo(tmp_path / "demo", **SMALLER)
     assert shown.plain()["verdicts"] == list(shown.verdicts)
     assert shown.html.is_file()
     assert vitral.load(shown.run).step
@@ -179,7 +181,7 @@ def test_an_interrupted_demonstration_goes_on_with_the_same_call(tmp_path: Path,
 
 def test_the_verdicts_of_a_demonstration_are_told_and_as_data_english(tmp_path: Path) -> None:
     with in_language("pt"), symbolic_lengths():
-        shown = vitral.demo(tmp_path / "demo", **SMALL)
+        shown = vitral.demo(tmp_path / "demo", **SMALLER)
         english = shown.plain()["verdicts"]
         assert set(english).isdisjoint(shown.verdicts)
         assert all(re.search(r"\d\.\d{3}", verdict) and not re.search(r"\d,\d", verdict) for verdict in english)

@@ -361,7 +361,8 @@ def test_on_paper_every_figure_lies_within_the_page(one: Made, window: Any) -> N
     """A browser fits the page's width to the paper's and cuts off the rest."""
     beyond = """() => {
       const across = document.body.getBoundingClientRect().right;
-      return [...document.querySelectorAll("main .mark")].filter((each) => each.getBoundingClientRect().right > across + 1).length;
+      const marks = [...document.querySelectorAll("main .mark")];
+      return marks.filter((each) => each.getBoundingClientRect().right > across + 1).length;
     }"""
     window.set_viewport_size({"width": 1600, "height": 800})
     try:

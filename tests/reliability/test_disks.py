@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import random
 import resource
 import shutil
 import warnings
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.reliability.conftest import STEPS, Tally, last_bytes, measured
+from tests.reliability.conftest import STEPS, Tally, last_bytes, measured, scaled
 from vitral.core.errors import StorageError
 from vitral.core.files import replace_durably
 from vitral.data import prepare
@@ -20,7 +21,7 @@ from vitral.runs import RunFolder
 from vitral.runs.checkpoint import load_checkpoint
 from vitral.training import RunConfig, resume, train
 
-SIZES = 40
+SIZES = scaled(12, 40)
 ERRORS = {"ENOSPC": errno.ENOSPC, "EDQUOT": errno.EDQUOT, "EIO": errno.EIO}
 CALLS = ("fsync", "rename", "replace", "mkdir", "write")
 
@@ -195,7 +196,8 @@ def test_too_little_room_is_said_before_anything_is_written(
 
 
 def test_a_run_that_cannot_be_made_leaves_nothing(config: RunConfig, tmp_path: Path) -> None:
-    for number in range(1, 30):
+    step = scaled(3, 1)
+    for number in range(1 + random.SystemRandom().randrange(step), 30, step):
         with pytest.MonkeyPatch.context() as patch:
             reached = failing(patch, "fsync", number, errno.ENOSPC)
             with contextlib.suppress(StorageError):

@@ -24,7 +24,7 @@ from vitral.training import Event, RunConfig, train
 
 pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full, and sh")
 
-STEPS = 60
+STEPS = 20
 SHELL = 'exec "$@"'
 """The program in a shell, which closes streams and sets limits before it starts."""
 FULL, CLOSED, MUTE = f"{SHELL} >/dev/full", f"{SHELL} >&-", f"{SHELL} 2>&-"
@@ -126,7 +126,7 @@ def scene(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a configuration, its whole run, and the same run stopped halfway."""
     folder = tmp_path_factory.mktemp("scene")
     plain = config.plain()
-    plain["training"] |= {"steps": STEPS, "checkpoint_every": 20, "evaluate_every": 30, "sample_every": 4}
+    plain["training"] |= {"steps": STEPS, "checkpoint_every": 7, "evaluate_every": 10, "sample_every": 4}
     (folder / "run.toml").write_text(tomli_w.dumps(plain), encoding="utf-8")
 
     def stop(event: Event) -> None:

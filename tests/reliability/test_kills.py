@@ -29,9 +29,9 @@ from vitral.training.trainer import Planner, Trainer
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux's process descriptors")
 
-KILLS = scaled(100, 3000)
-FINE_TUNING_KILLS = scaled(30, 300)
-DECISION_KILLS = scaled(20, 300)
+KILLS = scaled(40, 3000)
+FINE_TUNING_KILLS = scaled(12, 300)
+DECISION_KILLS = scaled(8, 300)
 LONGEST = 0.12
 """Seconds after which a session is killed at the latest; a whole run takes about three times as long."""
 DECISIONS: dict[int, dict[str, Any]] = {
@@ -346,6 +346,8 @@ def test_a_callback_that_fails_loses_no_step(config: RunConfig, straight: RunFol
 
 
 PROGRAM = [sys.executable, "-m", "vitral"]
+SLOWER = 150
+"""Steps of a run of some seconds, which a signal in its first half second always interrupts."""
 SIGNALS = {"SIGKILL": -signal.SIGKILL, "SIGTERM": 0, "SIGINT": 0, "SIGSTOP": 0}
 
 
@@ -354,7 +356,7 @@ def slower(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple
     """A run of some seconds, as a file, and the same without a stop."""
     folder = tmp_path_factory.mktemp("slower")
     plain = config.plain()
-    plain["training"] |= {"steps": 600, "checkpoint_every": 7, "evaluate_every": 300, "watch": True}
+    plain["training"] |= {"steps": SLOWER, "checkpoint_every": 7, "evaluate_every": SLOWER // 2, "watch": True}
     (folder / "run.toml").write_text(tomli_w.dumps(plain), encoding="utf-8")
     return folder / "run.toml", train(RunConfig.parse(plain), folder / "straight")
 
@@ -393,7 +395,7 @@ def test_through_the_command_line(
         )
         assert done.returncode == 0, done.stderr
     folder = RunFolder.open(path)
-    assert last_bytes(folder, 600) == last_bytes(whole, 600)
+    assert last_bytes(folder, SLOWER) == last_bytes(whole, SLOWER)
     assert_nothing_is_left(folder)
     assert folder.metrics("evaluation") == whole.metrics("evaluation")
     tally(f"{name} through the command line, bit-equal after resume", 1)

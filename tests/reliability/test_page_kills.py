@@ -26,7 +26,7 @@ from vitral.runs import RunFolder
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux's process descriptors")
 
 CALLS = ("open", "write", "fsync", "rename", "replace", "link", "mkdir", "unlink")
-DEMO_KILLS = scaled(5, 50)
+DEMO_KILLS = scaled(2, 50)
 SMALL = (
     "model.d_model=12",
     "model.num_layers=1",
@@ -76,7 +76,7 @@ def deaths(work: Callable[[Path], object], fresh: Callable[[Path], object], tmp_
     fresh(tmp_path / "new")
     work(tmp_path / "new")
     new = contents(tmp_path / "new")
-    step = scaled(5, 1)
+    step = scaled(11, 1)
     for count, call in enumerate(itertools.count(random.SystemRandom().randrange(step), step)):
         path = tmp_path / f"at-{call}"
         fresh(path)
@@ -120,7 +120,7 @@ def test_the_report_of_a_run_is_finished_by_the_same_call(straight: RunFolder, t
     made = Path(shutil.copytree(straight.path, tmp_path / "run"))
     write_run_report(made)
     whole = contents(made / "report")
-    count, step = 0, scaled(7, 1)
+    count, step = 0, scaled(17, 1)
     for call in itertools.count(random.SystemRandom().randrange(step), step):
         shutil.rmtree(made)
         shutil.copytree(straight.path, made)

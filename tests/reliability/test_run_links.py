@@ -25,9 +25,9 @@ from vitral.training import Event, RunConfig, all_of, train
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux's process descriptors")
 
-CASES = scaled(30, 1000)
+CASES = scaled(15, 1000)
 COMMANDS_EACH = scaled(1, 3)
-LONGEST = 10
+LONGEST = 60
 """Seconds; a command that takes longer hangs."""
 SECRET = b"Rosebud-1941"
 STEP = "steps/step-00000009"

@@ -17,8 +17,8 @@ from vitral.studies.measures import check_measures
 from vitral.studies.record import read_record
 from vitral.training import RunConfig
 
-DAMAGES = scaled(600, 8000)
-COMMANDS = scaled(4, 60)
+DAMAGES = scaled(200, 8000)
+COMMANDS = scaled(2, 60)
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from vitral.training import RunConfig
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux's process descriptors")
 
-CASES = scaled(15, 1000)
+CASES = scaled(6, 1000)
 LONGEST = 120
 """Seconds; a command that takes longer hangs."""
 STUDY = Study.parse(

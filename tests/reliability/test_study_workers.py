@@ -14,6 +14,7 @@ import pytest
 from tests.reliability.conftest import Tally, scaled
 from tests.reliability.test_kills import forked
 from tests.reliability.test_study_kills import STUDY, numbers
+from vitral.core.files import temporary_name
 from vitral.lab.study_health import examine_study
 from vitral.reports.study import write_report
 from vitral.runs.leases import Lease, Watcher
@@ -24,7 +25,7 @@ from vitral.training import RunConfig
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux's process descriptors")
 
-KILLS = scaled(5, 200)
+KILLS = scaled(3, 200)
 SEEDS = tuple(range(1, 13))
 MANY = STUDY.model_copy(update={"seeds": SEEDS, "probes": ()})
 """24 runs."""
@@ -98,6 +99,17 @@ def test_killed_again_and_again_two_workers_are_one(short: RunConfig, tmp_path: 
         assert not list(out.glob("jobs/*/*/*/run-*"))
         assert examine_study(out).healthy
     tally("kills of a worker of a study", kills)
+
+
+def test_what_a_killed_claim_of_the_page_left_is_removed(short: RunConfig, tmp_path: Path) -> None:
+    out = tmp_path / "study"
+    run_study(FEW, short, out, budget="quick")
+    room = out / "jobs" / "page"
+    child = forked(lambda: (room / temporary_name("claim-000009.json")).write_bytes(b"{"))
+    assert ended(child) == 0
+    assert len(list(room.glob(".*.tmp"))) == 1
+    run_study(FEW, short, out, budget="quick")
+    assert list(out.rglob("*.tmp")) == []
 
 
 class Skipping:

@@ -44,7 +44,7 @@ def probed(tiny: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> StudyRe
     """A tiny study with two arms and probes."""
     study = study_named("no-attention")
     study = study.model_copy(update={"arms": study.arms[:2], "probes": PROBES})
-    return run_study(study, tiny, tmp_path_factory.mktemp("probed"), seeds=[1, 2, 3], budget="quick")
+    return run_study(study, tiny, tmp_path_factory.mktemp("probed"), seeds=[1, 2], budget="quick")
 
 
 class Written(NamedTuple):

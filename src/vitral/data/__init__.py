@@ -5,8 +5,9 @@ from vitral.data.batches import Batches, ShuffledBatches, Split, count_windows, 
 from vitral.data.byte_pairs import BPETokenizer
 from vitral.data.config import BPEConfig, ByteConfig, CharConfig, CorpusConfig, FileConfig, TokenizerConfig
 from vitral.data.corpora import Corpus, corpus_names, load_corpus
-from vitral.data.dataset import Dataset, encode_splits, prepare, prepare_recorded
+from vitral.data.dataset import Dataset, prepare, prepare_recorded
 from vitral.data.duplicates import Duplicates
+from vitral.data.encoded import encode_splits
 from vitral.data.file_tokenizer import FileTokenizer
 from vitral.data.long_texts import LongText, Text
 from vitral.data.recorded import RecordedText, without_folders

@@ -3,6 +3,7 @@
 import operator
 import unicodedata
 from collections.abc import Iterable, Iterator
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.language import _
+from vitral.data.in_order import in_order
 
 PAD = "<PAD>"
 """Token 0 of the character tokenizer: not a character, never generated, the mask token of masked training."""
@@ -69,25 +71,51 @@ def character_counts(texts: Iterable[str]) -> dict[str, int]:
     >>> character_counts(["abba!"])
     {'!': 1, 'a': 2, 'b': 2}
     """
-    counts = np.zeros(0, dtype=np.int64)
-    # Counting takes eight bytes per character, so long texts are counted piece by piece.
-    for text in _gathered(texts):
-        for begin in range(0, len(text), _CHUNK):
-            part = np.bincount(code_points(text[begin : begin + _CHUNK]), minlength=counts.size)
-            part[: counts.size] += counts
-            counts = part
+    found = in_order(lambda text: code_point_counts(text.encode("utf-8", "surrogatepass")), _gathered(texts))
+    return by_character(reduce(summed, found))
+
+
+def code_point_counts(raw: bytes) -> np.ndarray:
+    """The number of occurrences of each code point in valid UTF-8 (or with surrogates), 1-d int64."""
+    counts = _byte_counts(raw)[:128]
+    if raw.isascii():
+        return counts
+    data = np.frombuffer(raw, dtype=np.uint8)
+    # Without the ASCII characters the rest is UTF-8 still.
+    others = np.bincount(code_points(data[data > 127].tobytes().decode("utf-8", "surrogatepass")))
+    others[:128] = counts
+    return others
+
+
+def _byte_counts(raw: bytes) -> np.ndarray:
+    """How often each byte occurs; pairs are counted, since that takes half the time."""
+    even = len(raw) // 2 * 2
+    pairs = np.bincount(np.frombuffer(raw, dtype=np.uint16, count=even // 2), minlength=1 << 16).reshape(256, 256)
+    return pairs.sum(axis=0) + pairs.sum(axis=1) + np.bincount(np.frombuffer(raw[even:], np.uint8), minlength=256)
+
+
+def summed(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """The sum of two `code_point_counts`; the longer one is reused."""
+    longer, shorter = (one, other) if one.size > other.size else (other, one)
+    longer[: shorter.size] += shorter
+    return longer
+
+
+def by_character(counts: np.ndarray) -> dict[str, int]:
+    """`code_point_counts` without zeros, by character."""
     return {chr(point): int(counts[point]) for point in np.flatnonzero(counts)}
 
 
 def _gathered(texts: Iterable[str]) -> Iterator[str]:
-    """The texts joined into pieces of at least `_CHUNK` characters, to count fewer pieces."""
+    """The texts in pieces of about `_CHUNK` characters, short ones joined and long ones cut."""
     held, size = list[str](), 0
     for text in texts:
-        held.append(text)
-        size += len(text)
-        if size >= _CHUNK:
-            yield "".join(held)
-            held, size = [], 0
+        for begin in range(0, len(text), _CHUNK):
+            held.append(text[begin : begin + _CHUNK])
+            size += len(held[-1])
+            if size >= _CHUNK:
+                yield "".join(held)
+                held, size = [], 0
     yield "".join(held)
 
 

@@ -21,7 +21,17 @@ from vitral.data.opening import opened, shown, stamp_of
 from vitral.data.shards import Shards, ShardText, is_sharded
 from vitral.data.sources import SOURCES, Source, cache_folder, fetch
 from vitral.data.tasks import TASKS, Task, task_text
-from vitral.data.texts import LONG, Document, Reading, decode_document, on_disk, read_document, read_file, reading_notes
+from vitral.data.texts import (
+    LONG,
+    Document,
+    Reading,
+    decode_document,
+    on_disk,
+    read_document,
+    read_file,
+    read_streamed,
+    reading_notes,
+)
 
 BUNDLED = {"sample": "the-window-of-aldermere.txt", "sample-pt": "dom-casmurro.txt"}
 """The files of the bundled texts, under `data/texts`; its README has their sources and licences."""
@@ -324,7 +334,8 @@ def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing, rea
     documents: list[tuple[str, Document]] = []
     skipped: list[tuple[str, str]] = []
     total = 0
-    for relative, size, document in _documents(root, listing.files, reading):
+    may_be_long = sum(path.stat().st_size for path in listing.files if path.is_file()) > LONG
+    for relative, size, document in _documents(root, listing.files, reading, on_the_disk=may_be_long):
         total += size
         if isinstance(document, str) or not document.text:
             skipped.append((relative, document if isinstance(document, str) else ""))
@@ -340,6 +351,8 @@ def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing, rea
             why=why,
         )
     read = [document for _, document in documents]
+    if may_be_long and sum(document.num_bytes for document in read) <= LONG:  # the others are images and the like
+        read = [replace(document, text="".join(pieces(document.text))) for document in read]
     listed = "".join(f"{document.sha256}  {relative}\n" for relative, document in documents)
     notes = [
         N_("{files:,} files were joined with {separator!r} between them.").format(
@@ -368,15 +381,16 @@ def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing, rea
     )
 
 
-def _documents(root: Path, files: list[Path], reading: Reading) -> Iterator[tuple[str, int, Document | str]]:
+def _documents(
+    root: Path, files: list[Path], reading: Reading, *, on_the_disk: bool
+) -> Iterator[tuple[str, int, Document | str]]:
     """The relative path, size in bytes and text of each file; for a file that is not text, the reason or nothing.
 
-    After the first LONG bytes of text, what is yielded does not hold its characters.
+    With `on_the_disk`, what is yielded does not hold its characters.
 
     Raises:
         UsageError: a file cannot be read, has the suffix of a text file but is none, or has no such field.
     """
-    in_memory = 0
     for path in files:
         relative = path.relative_to(root).as_posix()
         if not path.is_file():
@@ -385,7 +399,7 @@ def _documents(root: Path, files: list[Path], reading: Reading) -> Iterator[tupl
         with opened(path) as file:
             size, _ = stamp = stamp_of(file.fileno())
             try:
-                document = read_file(file, path, reading)
+                document = read_streamed(file, path, reading) if on_the_disk else read_file(file, path, reading)
             except UsageError as error:
                 if is_surely_text(path) or reading.field is not None:
                     raise
@@ -395,5 +409,4 @@ def _documents(root: Path, files: list[Path], reading: Reading) -> Iterator[tupl
         if not is_surely_text(path) and any("\0" in piece for piece in pieces(document.text)):
             yield relative, size, ""
             continue
-        in_memory += size
-        yield relative, size, document if in_memory <= LONG else on_disk(document, path, reading, stamp)
+        yield relative, size, on_disk(document, path, reading, stamp) if on_the_disk else document

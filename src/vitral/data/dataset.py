@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import chain
@@ -15,19 +15,20 @@ from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.core.renamed import renamed
-from vitral.data.alphabet import UnseenCharacter, label_text
+from vitral.data.alphabet import label_text
 from vitral.data.batches import Split
 from vitral.data.config import BPEConfig, CorpusConfig
 from vitral.data.corpora import Corpus, downloads, load_corpus
+from vitral.data.encoded import encode_splits
 from vitral.data.growth import grown, growth_notes
 from vitral.data.long_texts import Text, hash_text
 from vitral.data.opening import read_bytes, shown
 from vitral.data.recorded import RecordedText, Search
 from vitral.data.shards import Shards, refuse_choices
 from vitral.data.sources import cache_folder
-from vitral.data.special_tokens import alphabet_counts, outside_special_tokens
+from vitral.data.special_tokens import alphabet_counts
 from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks
-from vitral.data.token_store import scratch, stored, sweep, token_dtype, write_and_open, write_atomically
+from vitral.data.token_store import scratch, stored, sweep, write_and_open, write_atomically
 from vitral.data.tokenizers import (
     CharTokenizer,
     Tokenizer,
@@ -48,10 +49,8 @@ from vitral.data.works import (
     titles_by_split,
 )
 
-_Blocks = Mapping[str, Blocks]
 _Cut = tuple[Text, Blocks]
 
-_BUFFER = 1 << 20
 LEARN_FROM = 1 << 24
 """Characters of a long text from which byte-pair merges are learned, in evenly spaced training blocks."""
 
@@ -323,72 +322,6 @@ def _tokenized(
         works=titles_by_split(config, works),
         remarks=tuple(remarks),
     )
-
-
-@checked(first=True)
-def encode_splits(
-    text: Text,
-    blocks: _Blocks,
-    tokenizer: Tokenizer,
-    scratch: Path | None = None,
-    others: Sequence[_Cut] = (),
-    replacement: str | None = None,
-) -> dict[str, Split]:
-    """Encode each block separately and concatenate the blocks of each split.
-
-    A border of a block that lies inside a special token is moved to the end of this token, in both blocks.
-
-    Args:
-        text: the whole text.
-        blocks: split -> its blocks, from `split_corpus`.
-        tokenizer: the tokenizer.
-        scratch: a folder for tokens too large for memory; None keeps them in memory.
-        others: further texts and their blocks, which follow in the training split.
-        replacement: replaces characters without a token.
-
-    Raises:
-        UsageError: the tokenizer has no token for a character; its position in the text is named.
-    """
-    dtype = token_dtype(tokenizer.vocab_size)
-    splits = {}
-    for split, spans in blocks.items():
-        lengths: list[int] = []
-        sources = [(text, spans), *(others if split == "train" else ())]
-        encoded = chain.from_iterable(_encoded(*source, tokenizer, dtype, lengths, replacement) for source in sources)
-        tokens = np.concatenate(list(encoded)) if scratch is None else _on_disk(scratch / split, encoded, dtype)
-        ends = np.cumsum([0, *lengths])
-        splits[split] = Split(tokens, np.stack([ends[:-1], ends[1:]], axis=1).astype(np.int64))
-    return splits
-
-
-def _encoded(
-    text: Text, spans: Blocks, tokenizer: Tokenizer, dtype: np.dtype, lengths: list[int], replacement: str | None
-) -> Iterator[np.ndarray]:
-    """The tokens of each block; appends the number of tokens of each run of adjacent blocks to `lengths`."""
-    specials = special_tokens(tokenizer)
-    for run in spans.runs():
-        lengths.append(0)
-        for borders in run:
-            block = tuple(outside_special_tokens(text, border, specials) for border in borders)
-            tokens = _encode_block(text, block, tokenizer, replacement).astype(dtype)
-            lengths[-1] += tokens.size
-            yield tokens
-
-
-def _on_disk(path: Path, pieces: Iterator[np.ndarray], dtype: np.dtype) -> np.ndarray:
-    """Write the tokens to a file and memory-map it."""
-    with path.open("wb", buffering=_BUFFER) as file:
-        for piece in pieces:
-            file.write(piece.data)
-    return np.memmap(path, dtype=dtype, mode="r")
-
-
-def _encode_block(text: Text, block: tuple[int, ...], tokenizer: Tokenizer, replacement: str | None) -> np.ndarray:
-    begin, end = block
-    try:
-        return tokenizer.encode(text[begin:end], replacement=replacement)
-    except UnseenCharacter as unseen:
-        raise unseen.moved(begin) from None
 
 
 def _make_tokenizer(config: CorpusConfig, texts: Sequence[_Cut], text_key: list[Any], folder: Path) -> Tokenizer:

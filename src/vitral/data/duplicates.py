@@ -1,16 +1,14 @@
 """How much of the test split also occurs in the training split, found by hashes of windows."""
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Int, UInt64
 
-from vitral.core.machine import cores
 from vitral.data.alphabet import code_points
+from vitral.data.in_order import in_order
 from vitral.data.long_texts import Text
 from vitral.data.split import Blocks
 
@@ -27,8 +25,11 @@ _BEGINNING = 16
 """Characters of a window that decide whether it is compared, by a hash of 32 bits."""
 _CACHED = 1 << 16
 """Characters whose hashes stay in a core's cache."""
+_AT_ONCE = 1 << 13
+"""Chosen windows whose characters are held at once."""
 
 Found = TypeVar("Found")
+Starts = Int[np.ndarray, " windows"]
 Hashes = UInt64[np.ndarray, " windows"]
 
 
@@ -84,32 +85,45 @@ class _Windows:
         self.runs = [(run[0][0], run[-1][1]) for run in blocks.runs()]
         self.total = sum(max(0, end - begin - length + 1) for begin, end in self.runs)
 
-    def below(self, bound: int) -> tuple[Int[np.ndarray, " windows"], Hashes]:
+    def below(self, bound: int) -> tuple[Starts, Hashes]:
         """Offsets and hashes of the windows whose beginning has a hash of at most this."""
-        chosen = list(self.each(lambda text: window_hashes_below(bound, text, self.length)))
-        starts = [begin + places for begin, (places, _) in chosen]
-        return _in_order(starts, np.int64), _in_order([hashes for _, (_, hashes) in chosen], np.uint64)
+        chosen = list(self.each(bound, lambda starts, hashes: (starts, hashes)))
+        return _joint([starts for starts, _ in chosen], np.int64), _joint([hashes for _, hashes in chosen], np.uint64)
 
-    def spaced(self, stride: int) -> tuple[Int[np.ndarray, " windows"], Hashes]:
+    def spaced(self, stride: int) -> tuple[Starts, Hashes]:
         """Offsets and hashes of evenly spaced windows."""
         starts, chosen, passed = list[np.ndarray](), list[np.ndarray](), 0
-        for begin, hashes in self.each(lambda text: window_hashes(text, self.length)):
+        for begins, hashes in self.each(_LARGEST, lambda starts, hashes: (starts, hashes)):
             first = -passed % stride
-            starts.append(np.arange(begin + first, begin + hashes.size, stride))
+            starts.append(begins[first::stride])
             chosen.append(hashes[first::stride])
             passed += hashes.size
-        return _in_order(starts, np.int64), _in_order(chosen, np.uint64)
+        return _joint(starts, np.int64), _joint(chosen, np.uint64)
 
-    def each(self, look: Callable[[str], Found]) -> Iterator[tuple[int, Found]]:
-        """What `look` finds in each chunk, in order, with the chunk's offset; all cores look, one thread reads."""
-        waiting = deque[tuple[int, Future[Found]]]()
-        with ThreadPoolExecutor(threads := cores()) as pool:
-            for begin, end in _chunks(self.runs, self.length):
-                waiting.append((begin, pool.submit(look, self.text[begin:end])))
-                if len(waiting) > 2 * threads:
-                    at, found = waiting.popleft()
-                    yield at, found.result()
-            yield from ((at, found.result()) for at, found in waiting)
+    def each(self, bound: int, look: Callable[[Starts, Hashes], Found]) -> Iterator[Found]:
+        """What `look` finds among the windows as of `below`, some chunks of the text at a time, in order."""
+
+        def looked(chunks: list[tuple[int, str]]) -> Found:
+            ends = np.cumsum([len(text) for _, text in chunks])
+            moved = np.array([begin for begin, _ in chunks]) - ends + [len(text) for _, text in chunks]
+            places, hashes = window_hashes_below(bound, "".join(text for _, text in chunks), self.length)
+            chunk = np.searchsorted(ends, places, side="right")
+            whole = places + self.length <= ends[chunk]  # the others begin in one chunk and end in the next
+            return look((places + moved[chunk])[whole], hashes[whole])
+
+        return in_order(looked, self._chunks())
+
+    def _chunks(self) -> Iterator[list[tuple[int, str]]]:
+        """Chunks of the runs with their offsets, about `_CHUNK` characters of them together."""
+        chunks, size = list[tuple[int, str]](), 0
+        for begin, end in _chunks(self.runs, self.length):
+            chunks.append((begin, self.text[begin:end]))
+            size += end - begin
+            if size >= _CHUNK:
+                yield chunks
+                chunks, size = [], 0
+        if chunks:
+            yield chunks
 
 
 def _occurring(distinct: Hashes, train: _Windows, bound: int) -> Bool[np.ndarray, " windows"]:
@@ -117,14 +131,13 @@ def _occurring(distinct: Hashes, train: _Windows, bound: int) -> Bool[np.ndarray
     maybe = np.zeros(1 << _FILTER_BITS, dtype=bool)
     maybe[_filter_index(distinct)] = True
 
-    def found_in(text: str) -> Int[np.ndarray, " found"]:
-        hashes = window_hashes_below(bound, text, train.length)[1]
+    def found_among(_starts: Starts, hashes: Hashes) -> Int[np.ndarray, " found"]:
         hashes = hashes[maybe[_filter_index(hashes)]]  # the table rejects most; only the rest are searched for
         place = np.minimum(np.searchsorted(distinct, hashes), max(distinct.size - 1, 0))
         return place[distinct[place] == hashes]
 
     found = np.zeros(distinct.size, dtype=bool)
-    for _, places in train.each(found_in):
+    for places in train.each(bound, found_among):
         found[places] = True
     return found
 
@@ -149,43 +162,49 @@ def window_hashes_below(bound: int, text: str, length: int) -> tuple[Int[np.ndar
         hashes = window_hashes(text, length)
         return np.arange(hashes.size), hashes
     points, size = code_points(text), min(length, _BEGINNING)
-    windows, most = max(0, len(text) - length + 1), np.uint32(bound >> 32)
-    cuts = ((begin, min(begin + _CACHED, windows)) for begin in range(0, windows, _CACHED))
+    places = _places_below(np.uint32(bound >> 32), points[: max(0, points.size - length + size)], size)
+    powers = np.array([pow(_BASES[np.uint64][0], power, 1 << 64) for power in reversed(range(length))], dtype=np.uint64)
+    some = (places[at : at + _AT_ONCE, None] + np.arange(length) for at in range(0, places.size, _AT_ONCE))
+    return places, _joint([_mixed(points[windows], np.uint64) @ powers for windows in some], np.uint64)
+
+
+def _places_below(most: np.uint32, points: np.ndarray, size: int) -> Int[np.ndarray, " chosen"]:
+    """Where the windows begin whose hash of 32 bits is at most this."""
+    cuts = (range(begin, min(begin + _CACHED + size - 1, points.size)) for begin in range(0, points.size, _CACHED))
     chosen = [
-        begin + np.flatnonzero(_hashes(points[begin : end + size - 1], size, np.uint32) <= most) for begin, end in cuts
+        cut.start + np.flatnonzero(_hashes(points[cut.start : cut.stop], size, np.uint32) <= most) for cut in cuts
     ]
-    places = _in_order(chosen, np.int64)
-    hashes = np.zeros(places.size, dtype=np.uint64)
-    for each in range(length):
-        hashes *= np.uint64(_BASES[np.uint64][0])
-        hashes += _mixed(points[places + each], np.uint64)
-    return places, hashes
+    return _joint(chosen, np.int64)
 
 
 def _hashes(points: np.ndarray, length: int, width: type[np.unsignedinteger[Any]]) -> np.ndarray:
     """The polynomial hash of every window, from those of pieces whose lengths are powers of two."""
-    piece = _mixed(points, width)
-    size, whole, done = 1, np.zeros(piece.size + 1, dtype=width), 0
-    while size <= length:
+    piece, size = _mixed(points, width), 1
+    whole, done = piece[:0], 0
+    while True:
         if length & size:
-            whole, done = _joined(whole, done, piece, size), done + size
-        piece, size = _joined(piece, size, piece, size), 2 * size
-    return whole
+            whole, done = _joined(whole, piece[done:], size) if done else piece, done + size
+        if done == length:
+            return whole[: max(0, points.size - length + 1)]
+        piece, size = _joined(piece, piece[size:], size), 2 * size
 
 
 def _mixed(points: np.ndarray, width: type[np.unsignedinteger[Any]]) -> np.ndarray:
     """One number for each character."""
     base, shift = _BASES[width]
-    values = (points.astype(width) + width(1)) * width(base)
-    return values ^ (values >> width(shift))
+    values = points.astype(width)
+    values += width(1)
+    values *= width(base)
+    values ^= values >> width(shift)
+    return values
 
 
-def _joined(left: np.ndarray, left_size: int, right: np.ndarray, right_size: int) -> np.ndarray:
-    """Hashes of windows that consist of a left and a right piece."""
-    count = max(min(left.size, right.size - left_size), 0)
-    width = left.dtype.type
-    shift = width(pow(_BASES[width][0], right_size, 1 << 8 * left.itemsize))
-    return left[:count] * shift + right[left_size : left_size + count]
+def _joined(left: np.ndarray, right: np.ndarray, right_size: int) -> np.ndarray:
+    """Hashes of windows that consist of a left piece and the right piece after it."""
+    count, width = min(left.size, right.size), left.dtype.type
+    joined = left[:count] * width(pow(_BASES[width][0], right_size, 1 << 8 * left.itemsize))
+    joined += right[:count]
+    return joined
 
 
 def _filter_index(hashes: np.ndarray) -> np.ndarray:
@@ -197,5 +216,5 @@ def _chunks(runs: list[tuple[int, int]], length: int) -> list[tuple[int, int]]:
     return [(at, min(at + _CHUNK + length - 1, end)) for begin, end in runs for at in range(begin, end, _CHUNK)]
 
 
-def _in_order(arrays: list[np.ndarray], dtype: type[np.generic]) -> np.ndarray:
+def _joint(arrays: list[np.ndarray], dtype: type[np.generic]) -> np.ndarray:
     return np.concatenate(arrays) if arrays else np.zeros(0, dtype=dtype)

@@ -2,15 +2,17 @@
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import BinaryIO, Protocol, runtime_checkable
 
 from vitral.core.checked import checked
 from vitral.core.language import N_
-from vitral.data.alphabet import utf8
+from vitral.data.alphabet import character_counts, utf8
 from vitral.data.opening import changed, opened, stamp_of
 
 PIECE = 1 << 20
@@ -27,16 +29,28 @@ class LongText:
     `\r\n`. It supports `len(text)` and `text[begin:end]`; each access reads from the file, which must not change.
     """
 
-    def __init__(self, path: Path, marks: list[tuple[int, int]], *, newlines: str, stamp: tuple[int, int]) -> None:
-        """Use the piece borders found by a pass over the file.
+    def __init__(
+        self,
+        path: Path,
+        marks: list[tuple[int, int]],
+        *,
+        newlines: str,
+        stamp: tuple[int, int],
+        sha256: str | None = None,
+        counts: dict[str, int] | None = None,
+    ) -> None:
+        """Use what a pass over the file has found.
 
         Args:
             path: the file.
             marks: (byte, character) offsets at which each piece begins, and at which the last ends.
             newlines: `"lf"` or `"keep"`.
             stamp: size and modification time of the file during that pass.
+            sha256: of the text's UTF-8, if that pass has hashed it.
+            counts: of its characters, if that pass has counted them.
         """
         self._path, self._newlines, self._stamp = path, newlines, stamp
+        self._sha256, self._counts = sha256, counts
         self._bytes, self._characters = [byte for byte, _ in marks], [character for _, character in marks]
         self._recent: dict[int, str] = {}
 
@@ -59,6 +73,30 @@ class LongText:
         together = "".join(self._piece(number) for number in range(first, last + 1))
         return together[begin - self._characters[first] : end - self._characters[first]]
 
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the text's UTF-8, in hexadecimal.
+
+        Raises:
+            UsageError: the file has changed, or can no longer be read.
+        """
+        if self._sha256 is None:
+            self._sha256 = _hash(self.pieces())
+        with self._opened():
+            return self._sha256
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of occurrences of each character, sorted by code point.
+
+        Raises:
+            UsageError: the file has changed, or can no longer be read.
+        """
+        if self._counts is None:
+            self._counts = character_counts(self.pieces())
+        with self._opened():
+            return self._counts
+
     def pieces(self) -> Iterator[str]:
         """The whole text in order, about a million characters at a time."""
         return (self._piece(number) for number in range(len(self._bytes) - 1))
@@ -72,11 +110,16 @@ class LongText:
 
     def _read(self, number: int) -> bytes:
         begin, end = self._bytes[number], self._bytes[number + 1]
+        with self._opened() as file:
+            file.seek(begin)
+            return file.read(end - begin)
+
+    @contextmanager
+    def _opened(self) -> Generator[BinaryIO]:
         with opened(self._path, N_("{path}: can no longer be read ({reason})")) as file:
             if stamp_of(file.fileno()) != self._stamp:
                 raise changed(self._path)
-            file.seek(begin)
-            return file.read(end - begin)
+            yield file
 
 
 @dataclass(frozen=True)
@@ -113,10 +156,18 @@ class JoinedText:
         self._parts, self._separator = parts, separator
         self._begins = [0, *accumulate(len(part) + len(separator) for part in parts)]
         self._recent: dict[int, Text] = {}
+        self._counts: dict[str, int] | None = None
 
     def __len__(self) -> int:
         """Number of characters."""
         return self._begins[-1] - len(self._separator)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of occurrences of each character, sorted by code point; counted once."""
+        if self._counts is None:
+            self._counts = character_counts(self.pieces())
+        return self._counts
 
     def __getitem__(self, where: slice) -> str:
         """A slice of characters, with step 1.
@@ -137,10 +188,10 @@ class JoinedText:
         held, size = list[str](), 0
         for number in range(len(self._parts)):
             last = number + 1 == len(self._parts)
-            for piece in (*pieces(self._part(number)), *([] if last else [self._separator])):
-                held.append(piece)
+            for piece in chain(pieces(self._part(number)), [] if last else [self._separator]):
+                held += [piece] if piece else []
                 size += len(piece)
-                if size >= PIECE and not piece.endswith("\r"):
+                if size >= PIECE and not held[-1].endswith("\r"):
                     yield "".join(held)
                     held, size = [], 0
         if held:
@@ -206,13 +257,35 @@ def in_lines(text: str, newlines: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n") if newlines == "lf" and "\r" in text else text
 
 
+def bytes_in_lines(raw: bytes, newlines: str) -> bytes:
+    """The same for UTF-8; `raw` itself if nothing changes."""
+    return raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if newlines == "lf" and b"\r" in raw else raw
+
+
 def hash_text(text: Text) -> str:
     """SHA-256 of the text's UTF-8, in hexadecimal.
 
     >>> hash_text("") == hashlib.sha256().hexdigest()
     True
     """
+    return text.sha256 if isinstance(text, LongText) else _hash(pieces(text))
+
+
+def _hash(pieces: Iterable[str]) -> str:
     digest = hashlib.sha256()
-    for piece in pieces(text):
+    for piece in pieces:
         digest.update(utf8(piece))
     return digest.hexdigest()
+
+
+def text_counts(texts: Iterable[Text]) -> dict[str, int]:
+    """The number of occurrences of each character in all texts together, sorted by code point.
+
+    >>> text_counts(["ab", "b"])
+    {'a': 1, 'b': 2}
+    """
+    together = Counter[str]()
+    for text in texts:
+        known = isinstance(text, LongText | JoinedText)
+        together.update(text.counts if known else character_counts(pieces(text)))
+    return dict(sorted(together.items()))

@@ -1,19 +1,21 @@
 """A report on a text before training: its numbers, and the problems it will cause."""
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from vitral.core.checked import Count, checked
 from vitral.core.language import N_, in_language
-from vitral.data.alphabet import character_counts, code_point, code_points, label_text
+from vitral.data.alphabet import by_character, code_point, code_points, label_text, summed
 from vitral.data.batches import Split, count_windows, too_short
 from vitral.data.dataset import Dataset
 from vitral.data.duplicates import Duplicates, duplicates_across
-from vitral.data.long_texts import Text, in_lines, pieces
+from vitral.data.in_order import in_order
+from vitral.data.long_texts import Text, in_lines, pieces, text_counts
 from vitral.data.split import SPLITS, Blocks
 
 RARE = 10
@@ -22,7 +24,6 @@ RARE = 10
 _CHUNK = 1 << 20
 _LONG_LINE = 5_000
 _FEW_BATCHES = 20
-_MOST_BLOCKS = 200
 _FEW_TEST_TOKENS = 10_000
 _DUPLICATE_SHARE = 0.02
 _MANGLED = (b"\xc3\x82\xc2", b"\xc3\x83\xc2", "â€".encode())
@@ -114,16 +115,15 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: Count, batch_
         batch_size: windows per training batch.
     """
     blocks = dataset.blocks
-    counts = character_counts(pieces(text))
-    held_out = character_counts(
-        text[run[0][0] : run[-1][1]] for split in ("validation", "test") for run in _in_memory(blocks[split])
-    )
+    counts = text_counts([text])
+    seen = _seen(text, counts, [blocks["validation"], blocks["test"]])
+    held_out = by_character(seen.held_out)
     alphabet = tuple(_counted(character, count) for character, count in counts.items())
     rare = tuple(sorted((entry for entry in alphabet if entry.count < RARE), key=lambda entry: entry.count))
     unlearnable = tuple(
         _counted(character, count) for character, count in counts.items() if held_out.get(character) == count
     )
-    lines = survey_lines(text)
+    lines = seen.statistics
     duplicates = duplicates_across(text, blocks)
     train = dataset.splits["train"]
     batches_per_pass = train.tokens.size / (context_length * batch_size)
@@ -132,7 +132,7 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: Count, batch_
         *([] if num_windows else [_nothing_to_train_on(train, context_length)]),
         *_size_problems(dataset, batches_per_pass, context_length, batch_size),
         *_alphabet_problems(alphabet, rare, unlearnable),
-        *_character_problems(text, counts),
+        *_character_problems(seen, counts),
         *([] if dataset.config.task else _line_problems(lines)),  # a task has no lines
         *_duplicate_problems(duplicates),
     ]
@@ -162,34 +162,82 @@ def _nothing_to_train_on(train: Split, context_length: int) -> str:
         return N_("There is nothing to train on: {reason}.").format(reason=too_short(train, context_length))
 
 
-def _in_memory(blocks: Blocks) -> Iterator[Blocks]:
-    """Runs of adjacent blocks, long runs cut into several."""
-    for run in blocks.runs():
-        yield from (run[begin : begin + _MOST_BLOCKS] for begin in range(0, len(run), _MOST_BLOCKS))
+@dataclass(frozen=True)
+class _Seen:
+    r"""What one pass over a text, or over a piece of it, finds.
 
-
-def survey_lines(text: Text) -> LineStatistics:
-    r"""Count a text's lines and their endings; only `\n`, `\r\n` and a lone `\r` end a line.
-
-    >>> survey_lines("one\ntwo\r\nthree")
-    LineStatistics(num_lines=3, longest=5, endings={'\\n': 1, '\\r\\n': 1, '\\r': 0})
+    Attributes:
+        endings: number of `\n`, `\r\n` and lone `\r`.
+        first: characters before the first end of a line.
+        last: characters after the last one, the same as `first` if there is none.
+        longest: characters of the longest line between.
+        held_out: `code_point_counts` of the blocks that are not for training.
+        num_mangled: see `_mangled`.
+        num_decomposed: characters that the normal form NFC would save.
     """
-    num_lf = num_crlf = num_cr = unfinished = longest = 0
-    for piece in pieces(text):
-        crlf = piece.count("\r\n")
-        num_lf, num_crlf, num_cr = num_lf + piece.count("\n") - crlf, num_crlf + crlf, num_cr + piece.count("\r") - crlf
-        lines = in_lines(piece, "lf")
-        for begin in range(0, len(lines), _CHUNK):
-            points = code_points(lines[begin : begin + _CHUNK])
-            ends = np.flatnonzero(points == ord("\n"))
-            if ends.size:
-                longest = max(longest, unfinished + int(ends[0]), int(np.diff(ends).max(initial=1)) - 1)
-                unfinished = points.size - int(ends[-1]) - 1
-            else:
-                unfinished += points.size
-    longest = max(longest, unfinished)
-    endings = {"\\n": num_lf, "\\r\\n": num_crlf, "\\r": num_cr}
-    return LineStatistics(sum(endings.values()) + (unfinished > 0), longest, endings)
+
+    endings: tuple[int, int, int]
+    first: int
+    last: int
+    longest: int
+    held_out: np.ndarray
+    num_mangled: int
+    num_decomposed: int
+
+    def followed_by(self, other: "_Seen") -> "_Seen":
+        """What both show together."""
+        one_line, one_more = not sum(self.endings), not sum(other.endings)
+        joint = self.last + other.first
+        return _Seen(
+            endings=(
+                self.endings[0] + other.endings[0],
+                self.endings[1] + other.endings[1],
+                self.endings[2] + other.endings[2],
+            ),
+            first=joint if one_line else self.first,
+            last=joint if one_more else other.last,
+            longest=max(self.longest, other.longest, 0 if one_line or one_more else joint),
+            held_out=summed(self.held_out, other.held_out),
+            num_mangled=self.num_mangled + other.num_mangled,
+            num_decomposed=self.num_decomposed + other.num_decomposed,
+        )
+
+    @property
+    def statistics(self) -> LineStatistics:
+        """The lines of the whole text."""
+        num_lines = sum(self.endings) + (self.last > 0)
+        longest = max(self.first, self.longest, self.last)
+        return LineStatistics(num_lines, longest, dict(zip(("\\n", "\\r\\n", "\\r"), self.endings, strict=True)))
+
+
+def _seen(text: Text, counts: Mapping[str, int], held_out: Sequence[Blocks]) -> _Seen:
+    """What one pass over the text finds; `counts` says what need not be looked for."""
+    may_be_mangled, is_ascii = any(map(counts.get, "ÂÃâ")), all(map(str.isascii, counts))
+
+    def look(piece: tuple[int, str]) -> _Seen:
+        offset, text = piece
+        points = code_points(text)
+        spans = np.concatenate([blocks.inside(offset, offset + len(text)) for blocks in held_out]) - offset
+        there = np.concatenate([points[:0], *(points[begin:end] for begin, end in spans.tolist())])
+        num_decomposed = 0 if is_ascii else len(text) - len(unicodedata.normalize("NFC", text))
+        num_mangled = _mangled(text) if may_be_mangled else 0
+        return _Seen(*_lines(text, points), np.bincount(there), num_mangled, num_decomposed)
+
+    return reduce(_Seen.followed_by, in_order(look, _whole_letters(text)))
+
+
+def _lines(text: str, points: np.ndarray) -> tuple[tuple[int, int, int], int, int, int]:
+    """Of a piece of text: the ends of its lines, the characters before the first and after the last, the longest."""
+    num_crlf = num_cr = 0
+    if "\r" in text:
+        num_crlf = text.count("\r\n")
+        num_cr = text.count("\r") - num_crlf
+        points = code_points(in_lines(text, "lf"))
+    ends = np.flatnonzero(points == ord("\n"))
+    if not ends.size:
+        return (0, 0, 0), points.size, points.size, 0
+    last, longest = points.size - int(ends[-1]) - 1, int(np.diff(ends).max(initial=1)) - 1
+    return (ends.size - num_crlf - num_cr, num_crlf, num_cr), int(ends[0]), last, longest
 
 
 def _counted(character: str, count: int) -> CharacterCount:
@@ -265,7 +313,7 @@ def _alphabet_problems(
     return problems
 
 
-def _character_problems(text: Text, counts: dict[str, int]) -> list[str]:
+def _character_problems(seen: _Seen, counts: dict[str, int]) -> list[str]:
     problems = []
     control = tuple(_counted(character, count) for character, count in counts.items() if _is_control(character))
     if control:
@@ -290,25 +338,20 @@ def _character_problems(text: Text, counts: dict[str, int]) -> list[str]:
                 "learn to write it: use the original file."
             ).format(number=num_lost)
         )
-    num_mangled = _mangled(text) if any(map(counts.get, "ÂÃâ")) else 0
-    if num_mangled >= _FEW_MANGLED:
+    if seen.num_mangled >= _FEW_MANGLED:
         problems.append(
             N_(
                 "In {number:,} places the text looks like UTF-8 that was decoded as Latin-1 (Ã© for é). Each such "
                 "letter becomes two characters: convert the original file again."
-            ).format(number=num_mangled)
+            ).format(number=seen.num_mangled)
         )
-    return problems + _normal_form_problems(text, counts)
+    return problems + _normal_form_problems(seen.num_decomposed, counts)
 
 
-def _mangled(text: Text) -> int:
+def _mangled(text: str) -> int:
     """Places that look like UTF-8 decoded as Latin-1: “Â” or “Ã” before U+0080 to U+00BF, or “â€”."""
-    number, before = 0, b""
-    for piece in pieces(text):
-        data = before + piece.encode("utf-8", "surrogatepass")
-        number += sum(map(data.count, _MANGLED))
-        before = piece[-1:].encode("utf-8", "surrogatepass")
-    return number
+    data = text.encode("utf-8", "surrogatepass")
+    return sum(map(data.count, _MANGLED))
 
 
 def _is_control(character: str) -> bool:
@@ -320,10 +363,7 @@ def _is_unusual_space(character: str) -> bool:
     return character not in " \u3000" and unicodedata.category(character) in {"Zs", "Zl", "Zp"}
 
 
-def _normal_form_problems(text: Text, counts: dict[str, int]) -> list[str]:
-    if all(map(str.isascii, counts)):
-        return []
-    num_decomposed = sum(len(piece) - len(unicodedata.normalize("NFC", piece)) for piece in _whole_letters(text))
+def _normal_form_problems(num_decomposed: int, counts: dict[str, int]) -> list[str]:
     if num_decomposed <= 0:
         return []
     num_composed = sum(count for character, count in counts.items() if _is_composed(character))
@@ -343,15 +383,21 @@ def _normal_form_problems(text: Text, counts: dict[str, int]) -> list[str]:
     ]
 
 
-def _whole_letters(text: Text) -> Iterator[str]:
-    """The text in pieces that start with an ASCII character, so that no accent is separated from its letter."""
-    held = ""
+def _whole_letters(text: Text) -> Iterator[tuple[int, str]]:
+    r"""The text in pieces with their offsets.
+
+    Each starts with an ASCII character, so that no accent is separated from its letter, and none between `\r` and `\n`.
+    """
+    held, offset = "", 0
     for piece in pieces(text):
-        held += piece
-        cut = next((place for place in range(len(held) - 1, 0, -1) if held[place].isascii()), 0)
-        yield held[:cut]
-        held = held[cut:]
-    yield held
+        for begin in range(0, len(piece), _CHUNK):
+            held += piece[begin : begin + _CHUNK]
+            places = range(len(held) - 1, 0, -1)
+            cut = next((place for place in places if held[place].isascii() and held[place - 1] != "\r"), 0)
+            if cut:
+                yield offset, held[:cut]
+                held, offset = held[cut:], offset + cut
+    yield offset, held
 
 
 def _is_composed(character: str) -> bool:

@@ -3,10 +3,9 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain
 
 from vitral.data.alphabet import character_counts
-from vitral.data.long_texts import Text, pieces
+from vitral.data.long_texts import Text, pieces, text_counts
 
 
 @lru_cache(maxsize=64)
@@ -47,7 +46,7 @@ def alphabet_counts(texts: Iterable[Text], specials: Sequence[str]) -> dict[str,
     may be left between two blocks.
     """
     if not specials or any(_overlap(one, other) for one in specials for other in specials):
-        return character_counts(chain.from_iterable(map(pieces, texts)))
+        return text_counts(texts)
     return character_counts(part for text in texts for part in _without_special_tokens(text, tuple(specials)))
 
 

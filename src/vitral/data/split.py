@@ -72,9 +72,24 @@ class Blocks(Sequence[tuple[int, int]]):
         """Total number of characters."""
         return int((self._spans[:, 1] - self._spans[:, 0]).sum())
 
+    @property
+    def spans(self) -> Int[np.ndarray, "blocks 2"]:
+        """Begin and end of each, per row."""
+        return self._spans
+
+    def run_numbers(self) -> Int[np.ndarray, " blocks"]:
+        """For each block, which of `runs` it belongs to.
+
+        >>> Blocks(np.array([[0, 5], [5, 10], [15, 20]])).run_numbers().tolist()
+        [0, 0, 1]
+        """
+        is_first = self.apart | (self._spans[1:, 0] != self._spans[:-1, 1])
+        return np.cumsum(np.concatenate([[False], is_first]))[: len(self)]
+
     def inside(self, begin: int, end: int) -> Int[np.ndarray, "blocks 2"]:
         """The parts of the blocks between two places of the text, (begin, end) per row."""
-        cut = np.clip(self._spans, begin, end)
+        first, last = np.searchsorted(self._spans[:, 1], begin, "right"), np.searchsorted(self._spans[:, 0], end)
+        cut = np.clip(self._spans[first:last], begin, end)
         return cut[cut[:, 0] < cut[:, 1]].astype(np.int64)
 
     def runs(self) -> "Iterator[Blocks]":

@@ -6,8 +6,8 @@ byte's offset, and so is a file in another format than plain text. A leading byt
 Nothing else changes, and every change is recorded in a note. NUL and other control characters are kept.
 
 A UTF-8 file of more than LONG bytes stays on disk and is read piece by piece; its licence is not stripped. A field of
-JSON lines is read into memory. Of a folder with more than LONG bytes of text, the rest
-is read again file by file whenever it is needed.
+JSON lines is read into memory. A folder with more than LONG bytes of text stays on disk too: its files are read
+again whenever they are needed, those of some megabytes piece by piece.
 """
 
 import hashlib
@@ -18,19 +18,25 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
 
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
+from vitral.data.alphabet import by_character, code_point_counts, summed
 from vitral.data.config import CorpusConfig
 from vitral.data.encodings import SAMPLE, guess, is_utf8, sample_around, unmarked_utf
 from vitral.data.formats import foreign_format
-from vitral.data.long_texts import PIECE, FileText, LongText, Text, in_lines, pieces
+from vitral.data.in_order import in_order
+from vitral.data.long_texts import PIECE, FileText, LongText, Text, bytes_in_lines, in_lines, pieces
 from vitral.data.opening import all_of, changed, opened, shown, stamp_of
 from vitral.data.records import SUFFIXES, field_of_lines, text_fields
 
 LONG = 1 << 28
 """Maximum size in bytes of a file that is read into memory."""
+STREAMED = 1 << 22
+"""Maximum size in bytes of a file of a large folder that is read into memory when it is needed."""
 
 # The 32-bit marks come first, since the little-endian one starts with the 16-bit one.
 _MARKS = {
@@ -40,6 +46,7 @@ _MARKS = {
     BOM_UTF16_BE: "utf-16",
     BOM_UTF8: "utf-8",
 }
+_MARKED = "*** START OF TH"
 _LICENCE_BEFORE = re.compile(r"^\*\*\* START OF TH[^\r\n]*(?:\r\n|\r|\n)", re.MULTILINE)
 _LICENCE_AFTER = re.compile(r"^\*\*\* END OF TH", re.MULTILINE)
 
@@ -155,6 +162,31 @@ def read_long(file: BinaryIO, path: Path, reading: Reading = AS_UTF8) -> Documen
     return _survey(file, path, reading.newlines)
 
 
+def read_streamed(file: BinaryIO, path: Path, reading: Reading = AS_UTF8) -> Document:
+    """Read a file of a large folder, one of some megabytes as `read_long` does; the text is that of `read_file`.
+
+    Raises:
+        UsageError: as `read_file`.
+        OSError: the file cannot be read.
+    """
+    if os.fstat(file.fileno()).st_size > STREAMED and reading.encoding is None and reading.field is None:
+        document = read_long(file, path, reading)
+        if not _is_marked(document.text):
+            return document
+        file.seek(0)
+    return read_file(file, path, reading)
+
+
+def _is_marked(text: Text) -> bool:
+    """Whether Project Gutenberg's licence may be in a text."""
+    before = ""
+    for piece in pieces(text):
+        if _MARKED in before + piece:
+            return True
+        before = (before + piece)[-len(_MARKED) :]
+    return False
+
+
 def on_disk(document: Document, path: Path, reading: Reading, stamp: tuple[int, int]) -> Document:
     """A file's text without its characters in memory: they are read again whenever they are needed.
 
@@ -175,34 +207,75 @@ def on_disk(document: Document, path: Path, reading: Reading, stamp: tuple[int, 
 
 
 def _survey(file: BinaryIO, path: Path, newlines: str) -> Document:
-    """Read a long file once, and record where its pieces begin."""
-    digest, marks, num_lines, num_crlf, num_cr = hashlib.sha256(), [(0, 0)], 0, 0, 0
-    stamp, held = stamp_of(file.fileno()), b""
-    while read := file.read(PIECE):
-        digest.update(read)
-        raw = held + read
-        if marks == [(0, 0)]:
-            marks = [(len(BOM_UTF8), 0)] if raw.startswith(BOM_UTF8) else marks
-            raw = raw.removeprefix(BOM_UTF8)
+    """Read a long file once: where its pieces begin, its hashes and its characters."""
+    stamp, num_crlf, num_cr, counts = stamp_of(file.fileno()), 0, 0, np.zeros(0, dtype=np.int64)
+    read = _Pieces(file, stamp[0], newlines)
+    marks = [(read.mark, 0)]
+    for piece in in_order(_counted, read):
         begin, characters = marks[-1]
-        end = len(raw) if begin + len(raw) == stamp[0] else _end_of_whole_characters(raw)
-        if begin + len(raw) > stamp[0]:
+        if piece.counts is None:
+            num_lines = int(counts[ord("\n") : ord("\n") + 1].sum()) - num_cr
+            _decoded(piece.raw, shown(path), file, offset=begin, line=1 + num_lines)
             break
-        raw, held = raw[:end], raw[end:]
-        text = _decoded(raw, shown(path), file, offset=begin, line=num_lines + 1)
-        crlf = text.count("\r\n")
-        num_crlf, num_cr, num_lines = (
-            num_crlf + crlf,
-            num_cr + text.count("\r") - crlf,
-            num_lines + text.count("\n"),
-        )
-        marks.append((begin + end, characters + len(in_lines(text, newlines))))
+        marks.append((begin + len(piece.raw), characters + int(piece.counts.sum())))
+        num_crlf, num_cr, counts = num_crlf + piece.num_crlf, num_cr + piece.num_cr, summed(counts, piece.counts)
     if marks[-1][0] != stamp[0]:
         raise changed(path)
-    returns = (num_crlf, num_cr) if newlines == "lf" else (0, 0)
-    text = LongText(path, marks, newlines=newlines, stamp=stamp)
+    text_hash, found = read.text_digest.hexdigest(), by_character(counts)
+    text = LongText(path, marks, newlines=newlines, stamp=stamp, sha256=text_hash, counts=found)
     fields = _fields(shown(path), text)
-    return Document(text, stamp[0], digest.hexdigest(), marks[0][0] > 0, *returns, fields=fields)
+    return Document(text, stamp[0], read.digest.hexdigest(), read.mark > 0, num_crlf, num_cr, fields=fields)
+
+
+class _Pieces:
+    """The pieces of a file, each as it is and as it becomes part of the text; hashes both meanwhile."""
+
+    def __init__(self, file: BinaryIO, size: int, newlines: str) -> None:
+        self._file, self._size, self._newlines = file, size, newlines
+        head = file.read(len(BOM_UTF8))
+        self.mark = len(BOM_UTF8) if head == BOM_UTF8 else 0
+        file.seek(self.mark)
+        self.text_digest = hashlib.sha256()
+        self.digest = hashlib.sha256(head) if self.mark else self.text_digest
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        place, held = self.mark, b""
+        while read := self._file.read(PIECE):
+            raw = held + read
+            if place + len(raw) > self._size:  # the file has grown
+                return
+            end = len(raw) if place + len(raw) == self._size else _end_of_whole_characters(raw)
+            raw, held, place = raw[:end], raw[end:], place + end
+            text = bytes_in_lines(raw, self._newlines)
+            self._hash(raw, text)
+            yield raw, text
+
+    def _hash(self, raw: bytes, text: bytes) -> None:
+        if self.digest is self.text_digest and text is not raw:
+            self.text_digest = self.digest.copy()
+        self.digest.update(raw)
+        if self.digest is not self.text_digest:
+            self.text_digest.update(text)
+
+
+class _Piece(NamedTuple):
+    """A piece of a file: its bytes, the characters of its text (None if it is not UTF-8), and the newlines changed."""
+
+    raw: bytes
+    counts: np.ndarray | None
+    num_crlf: int = 0
+    num_cr: int = 0
+
+
+def _counted(piece: tuple[bytes, bytes]) -> _Piece:
+    raw, text = piece
+    if not raw.isascii():
+        try:
+            raw.decode("utf-8")
+        except UnicodeDecodeError:
+            return _Piece(raw, None)
+    num_crlf = len(raw) - len(text)
+    return _Piece(raw, code_point_counts(text), num_crlf, 0 if text is raw else raw.count(b"\r") - num_crlf)
 
 
 def _end_of_whole_characters(raw: bytes) -> int:

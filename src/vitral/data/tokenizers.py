@@ -134,14 +134,18 @@ class CharTokenizer:
             UnseenCharacter: a character is not in the alphabet, and there is no replacement.
             UsageError: the replacement is not a character of the alphabet.
         """
+        return self.encode_as(text, np.dtype(np.int64), replacement)
+
+    def encode_as(self, text: str, dtype: np.dtype, replacement: str | None = None) -> np.ndarray:
+        """The same ids in a dtype that has them all."""
         if replacement is not None and (len(replacement) != 1 or replacement not in self.alphabet):
             raise UsageError(
                 "replacement {replacement!a} is not a character of the tokenizer's alphabet", replacement=replacement
             )
-        ids = np.empty(len(text), dtype=np.int64)
+        table, ids = self._ids.astype(dtype), np.empty(len(text), dtype=dtype)
         for begin in range(0, len(text), _CHUNK):  # small enough for the processor's cache
             chunk = ids[begin : begin + _CHUNK]
-            np.take(self._ids, code_points(text[begin : begin + _CHUNK]), mode="clip", out=chunk)
+            np.take(table, code_points(text[begin : begin + _CHUNK]), mode="clip", out=chunk)
             if chunk.all():
                 continue
             unseen = chunk == 0
@@ -149,7 +153,7 @@ class CharTokenizer:
                 position = begin + int(unseen.argmax())
                 alphabet = _("the tokenizer's alphabet of {number:,} characters", number=len(self.alphabet))
                 raise UnseenCharacter(text[position], position, alphabet)
-            chunk[unseen] = self._ids[ord(replacement)]
+            chunk[unseen] = table[ord(replacement)]
         return ids
 
     def decode(self, ids: Iterable[Any]) -> str:
@@ -357,6 +361,20 @@ class DeclaringTokenizer:
     def plain(self) -> dict[str, Any]:
         """The data of `base`, and the id of each special token."""
         return {**self.base.plain(), "special_tokens": dict(self.declared)}
+
+
+def encode_each(
+    tokenizer: Tokenizer, texts: Sequence[str], dtype: np.dtype, replacement: str | None = None
+) -> list[np.ndarray]:
+    """The tokens of each text, see `Tokenizer.encode`; characters of all of them are encoded at once.
+
+    Raises:
+        UsageError: one cannot be encoded.
+    """
+    if not isinstance(tokenizer, CharTokenizer):
+        return [tokenizer.encode(text, replacement=replacement).astype(dtype) for text in texts]
+    ids = tokenizer.encode_as("".join(texts), dtype, replacement)
+    return np.split(ids, np.cumsum([len(text) for text in texts])[:-1])
 
 
 def special_tokens(tokenizer: Tokenizer) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from vitral.studies.jobs import Job, longer_of, require_own, require_room
 from vitral.studies.losses import baseline_arm, failed_seeds
 from vitral.studies.measures import Datasets, beside_ngrams, final_losses, final_split, measure
 from vitral.studies.outside import tokenizers_of
-from vitral.studies.plan import Known, Plan, read_plan
+from vitral.studies.plan import PAGE, Known, Plan, read_plan
 from vitral.studies.probes import probe_named
 from vitral.studies.record import (
     ARMS,
@@ -370,7 +370,7 @@ def _sweep(folder: GuardedFolder, jobs: Sequence[Job]) -> None:
         UsageError: a link or a device stands where a folder of the study is expected; or somebody trains one of its
             runs.
     """
-    for name in ("", ARMS, MEASURES, REPORT, f"{REPORT}/figures"):
+    for name in ("", ARMS, MEASURES, REPORT, f"{REPORT}/figures", PAGE):
         folder.sweep(name)
     for name in folder.names(MEASURES):
         if folder.kind(f"{MEASURES}/{name}") != "file":
