@@ -290,7 +290,7 @@ def test_evaluations_score_no_more_than_the_time_allows(
 
 def test_a_run_says_what_was_measured(configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     timed(monkeypatch, {FLOAT: 10.0})
-    monkeypatch.setattr(plans, "most_epochs", lambda config: 1)
+    monkeypatch.setattr(plans, "most_passes", lambda dropout: 1)
     said: list[Event] = []
     folder = train(configured(training={"minutes": 12.0}), tmp_path / "run", callback=said.append)
     environment = folder.document("environment")

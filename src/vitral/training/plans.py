@@ -369,7 +369,7 @@ def steps_in(
     enough = most_steps(config, num_tokens)
     if enough < steps:
         sentence = N_("plan: {steps:,} steps see each token of this text {times} times, which is enough")
-        notes.append(sentence.format(steps=enough, times=most_epochs(config)))
+        notes.append(sentence.format(steps=enough, times=most_passes(config.model.dropout)))
         steps = enough
     warmup = min(training.schedule.warmup_steps, steps // 10)
     return {
@@ -393,13 +393,8 @@ def in_minutes(minutes: float) -> str:
 
 def most_steps(config: RunConfig, num_tokens: int) -> int:
     """The number of steps after which more would only memorize the text; those of a parent do not count."""
-    enough = max(2 * EVALUATIONS, math.ceil(most_epochs(config) * num_tokens / config.tokens_per_step))
+    enough = max(2 * EVALUATIONS, math.ceil(most_passes(config.model.dropout) * num_tokens / config.tokens_per_step))
     return (config.training.schedule.begin or 0) + enough
-
-
-def most_epochs(config: RunConfig) -> int:
-    """The number of passes over the text after which more would only memorize it."""
-    return most_passes(config.model.dropout)
 
 
 def compiled(model: Transformer, warn: Callable[[str], None]) -> Callable[[Tensor], Tensor]:

@@ -47,7 +47,7 @@ class Regularisation:
 
 TABLE = (
     Regularisation(0, {}, 0.0, 8),
-    Regularisation(8, {"embedding": 0.1, "attention": 0.1, "feed_forward": 0.1}, 0.0, 16),
+    Regularisation(7, {"embedding": 0.1, "attention": 0.1, "feed_forward": 0.1}, 0.0, 16),
     Regularisation(16, {"embedding": 0.1, "attention": 0.2, "feed_forward": 0.2}, 0.05, 40),
 )
 """From a text that is seen rarely to one that is seen often."""
