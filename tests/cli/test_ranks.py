@@ -71,6 +71,41 @@ def test_stopped_by_ctrl_c_and_resumed_alone(config: Path) -> None:
     assert last_bytes(RunFolder.open(out)) == straight(config)
 
 
+DYING = """
+import os, signal, sys
+import torch
+from vitral.cli import run
+
+passes, backward = 0, torch.Tensor.backward
+
+def dying(*args, **kwargs):
+    global passes
+    passes += 1
+    if passes == 13 - 4 * attempt:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return backward(*args, **kwargs)
+
+attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+if attempt < int(os.environ["DEATHS"]) and os.environ["RANK"] == str(1 - attempt):
+    torch.Tensor.backward = dying
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def test_a_rank_that_dies_is_started_anew_by_torchrun(config: Path) -> None:
+    """After a checkpoint, in the full tier both ranks one after the other; the end is that of a straight run."""
+    deaths = 2 if FULL else 1
+    script, out = config.with_name("dying.py"), config.with_name("out")
+    script.write_text(DYING, encoding="utf-8")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=2"]
+    command = [*launcher, str(script), "train", str(config), "--out", str(out)]
+    environment = {**os.environ, "DEATHS": str(deaths)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("exitcode: -9") >= deaths
+    assert last_bytes(RunFolder.open(out)) == straight(config)
+
+
 def test_what_cannot_be_shared_is_one_line(config: Path) -> None:
     command = [
         sys.executable,

@@ -161,7 +161,9 @@ class Ranks(Team):
         self._follow = follow
         if torch.cuda.is_available():
             torch.cuda.set_device(int(environment.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
-        dist.init_process_group("gloo", timeout=LONGEST_WAIT)
+        # After torchrun's restart PyTorch may read an address of the ranks before from its own store.
+        shared = {"store": _store(LONGEST_WAIT)} if environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True" else {}
+        dist.init_process_group("gloo", timeout=LONGEST_WAIT, rank=self.rank, world_size=self.size, **shared)
         silence = float(environment.get(HEARTBEAT) or SILENCE)
         self.heart = Heart(self.rank, self.size, [_store(), _store()], silence)
 
@@ -457,10 +459,9 @@ class SharedSum(StepSum):
         return nn.functional.pad(flat, (0, -flat.numel() % self._team.size))
 
 
-def _store() -> dist.Store:  # pyright: ignore[reportPrivateImportUsage]
-    """A connection to the launcher's store."""
+def _store(limit: timedelta = timedelta(seconds=SILENCE)) -> dist.Store:  # pyright: ignore[reportPrivateImportUsage]
+    """A connection to the launcher's store, to keys of this start of the ranks; none waits longer than the limit."""
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    limit = timedelta(seconds=SILENCE)
     store = dist.TCPStore(host, port, None, False, limit, False)  # pyright: ignore[reportPrivateImportUsage]
     prefix = f"vitral/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
     return dist.PrefixStore(prefix, store)  # pyright: ignore[reportPrivateImportUsage]
