@@ -213,9 +213,9 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
         STREAMS,
     ),
     "the border between two parts": (
-        "data/dataset.py",
-        "        lengths.append(0)\n",
-        "        lengths or lengths.append(0)\n",
+        "data/encoded.py",
+        "        runs.append(numbers + before)\n",
+        "        runs.append(0 * numbers + before)\n",
         f"{NUMBERS} -k no_window",
     ),
     "the run and step of a measure": (

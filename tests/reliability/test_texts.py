@@ -131,14 +131,14 @@ def test_a_file_that_grows_while_it_is_read(tmp_path: Path, monkeypatch: pytest.
     path.write_text("a line\n" * 1000)
     monkeypatch.setattr(texts, "LONG", 0)
     monkeypatch.setattr(texts, "PIECE", 1000)
-    original = texts._decoded
+    original = texts._counted
 
-    def growing(raw: bytes, where: str, *rest: Any, **options: int) -> str:
+    def growing(piece: Any) -> Any:
         with path.open("a") as file:
             file.write("more\n")
-        return original(raw, where, *rest, **options)
+        return original(piece)
 
-    monkeypatch.setattr(texts, "_decoded", growing)
+    monkeypatch.setattr(texts, "_counted", growing)
     complaint = outcome(path, "char")
     assert complaint is not None
     assert "has changed while it was read" in complaint
