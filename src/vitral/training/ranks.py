@@ -162,7 +162,9 @@ class Ranks(Team):
         if torch.cuda.is_available():
             torch.cuda.set_device(int(environment.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
         # After torchrun's restart PyTorch may read an address of the ranks before from its own store.
-        shared = {"store": _store(LONGEST_WAIT)} if environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True" else {}
+        shared: Any = (
+            {"store": _store(LONGEST_WAIT)} if environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True" else {}
+        )
         dist.init_process_group("gloo", timeout=LONGEST_WAIT, rank=self.rank, world_size=self.size, **shared)
         silence = float(environment.get(HEARTBEAT) or SILENCE)
         self.heart = Heart(self.rank, self.size, [_store(), _store()], silence)
