@@ -346,7 +346,7 @@ def test_a_callback_that_fails_loses_no_step(config: RunConfig, straight: RunFol
 
 
 PROGRAM = [sys.executable, "-m", "vitral"]
-SLOWER = 150
+SLOWER = 300
 """Steps of a run of some seconds, which a signal in its first half second always interrupts."""
 SIGNALS = {"SIGKILL": -signal.SIGKILL, "SIGTERM": 0, "SIGINT": 0, "SIGSTOP": 0}
 
