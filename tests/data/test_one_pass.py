@@ -137,7 +137,7 @@ def test_tokens_are_those_of_each_block_alone(
 def test_the_hash_and_the_characters_of_a_file_are_those_of_its_text(
     tmp_path: Path, text: str, has_mark: bool, newlines: str
 ) -> None:
-    raw = text.removeprefix("\ufeff").encode()
+    raw = text.lstrip("\ufeff").encode()
     (tmp_path / "x.txt").write_bytes(b"\xef\xbb\xbf" * has_mark + raw)
     found = read_document(tmp_path / "x.txt", Reading(newlines)).text
     plain = re.sub("\r\n?", "\n", raw.decode()) if newlines == "lf" else raw.decode()
@@ -158,7 +158,7 @@ def test_characters_are_counted(written: list[str]) -> None:
 @NOT_NEW_EACH_TIME
 @given(WRITTEN, st.sampled_from(["lf", "keep"]), st.booleans())
 def test_the_report_says_what_a_plain_look_finds(tmp_path: Path, text: str, newlines: str, is_long: bool) -> None:
-    text = text.removeprefix("\ufeff") + "abc" * 7 + "\n" * (len(text) % 2)
+    text = text.lstrip("\ufeff") + "abc" * 7 + "\n" * (len(text) % 2)
     (tmp_path / "x.txt").write_bytes(text.encode())
     config = CorpusConfig.parse({"source": str(tmp_path / "x.txt"), "split": "tail", "newlines": newlines})
     with pytest.MonkeyPatch.context() as patch:

@@ -36,8 +36,8 @@ class LongText:
         *,
         newlines: str,
         stamp: tuple[int, int],
-        sha256: str | None = None,
-        counts: dict[str, int] | None = None,
+        sha256: str,
+        counts: dict[str, int],
     ) -> None:
         """Use what a pass over the file has found.
 
@@ -46,8 +46,8 @@ class LongText:
             marks: (byte, character) offsets at which each piece begins, and at which the last ends.
             newlines: `"lf"` or `"keep"`.
             stamp: size and modification time of the file during that pass.
-            sha256: of the text's UTF-8, if that pass has hashed it.
-            counts: of its characters, if that pass has counted them.
+            sha256: of the text's UTF-8, in hexadecimal.
+            counts: the number of occurrences of each character, sorted by code point.
         """
         self._path, self._newlines, self._stamp = path, newlines, stamp
         self._sha256, self._counts = sha256, counts
@@ -80,8 +80,6 @@ class LongText:
         Raises:
             UsageError: the file has changed, or can no longer be read.
         """
-        if self._sha256 is None:
-            self._sha256 = _hash(self.pieces())
         with self._opened():
             return self._sha256
 
@@ -92,8 +90,6 @@ class LongText:
         Raises:
             UsageError: the file has changed, or can no longer be read.
         """
-        if self._counts is None:
-            self._counts = character_counts(self.pieces())
         with self._opened():
             return self._counts
 
@@ -268,12 +264,10 @@ def hash_text(text: Text) -> str:
     >>> hash_text("") == hashlib.sha256().hexdigest()
     True
     """
-    return text.sha256 if isinstance(text, LongText) else _hash(pieces(text))
-
-
-def _hash(pieces: Iterable[str]) -> str:
+    if isinstance(text, LongText):
+        return text.sha256
     digest = hashlib.sha256()
-    for piece in pieces:
+    for piece in pieces(text):
         digest.update(utf8(piece))
     return digest.hexdigest()
 
