@@ -135,7 +135,7 @@ Expression = Name | Number | Words | Product | Sum | Difference | Fraction | Roo
 
 def renamed(part: Any, names: Mapping[str, Name]) -> Any:
     """An expression, or a tuple of them, in which these names have the letters and the superscripts of others."""
-    if not names:
+    if not names or isinstance(part, Number | Words | str):
         return part
     if isinstance(part, Name):
         other = names.get(part.letters)
