@@ -1,11 +1,12 @@
 """One thread a test process: several processes share the cores, and threads that wait for one another are slow."""
 
+import gc
 import os
 
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["VITRAL_LANG"] = "en"  # whatever the system speaks
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import hypothesis
 import pytest
@@ -16,6 +17,17 @@ from vitral.core.language import set_language
 EXAMPLES = 100 if os.environ.get("VITRAL_FULL") == "1" else 30
 hypothesis.settings.register_profile("untimed", deadline=None, max_examples=EXAMPLES)
 hypothesis.settings.load_profile("untimed")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What collection makes stays to the end: Python need not look through it for garbage, then or during the tests."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -144,7 +144,8 @@ def anonymous():
     return int(fields["RssAnon"].split()[0]) / 1024
 
 model = {"d_model": 12, "num_heads": 2, "num_layers": 1, "context_length": 128}  # the text is asked, not the model
-config = vitral.configure("fast", corpus=sys.argv[1], overrides=[{"model": model, "training": {"steps": 3}}])
+training = {"steps": 3, "evaluation_tokens": 10_000}
+config = vitral.configure("fast", corpus=sys.argv[1], overrides=[{"model": model, "training": training}])
 before, peak, done = anonymous(), 0.0, threading.Event()
 
 def watch():

@@ -26,7 +26,7 @@ from vitral.training import RunConfig
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux's process descriptors")
 
-TRIALS = scaled(40, 2000)
+TRIALS = scaled(17, 2000)
 SECONDS = 5
 """Of processor time."""
 LONGEST = 60

@@ -33,8 +33,8 @@ from vitral.runs.loading import load_checkpoint_of
 from vitral.studies import run_study
 from vitral.training import Event, RunConfig, resume, train
 
-TRIALS = scaled(300, 17_000)
-STUDY_TRIALS = scaled(60, 3000)
+TRIALS = scaled(100, 17_000)
+STUDY_TRIALS = scaled(24, 3000)
 AGAIN = 0.08
 """Share of the trials of a study in which its command is given again."""
 STOP = 10

@@ -17,7 +17,7 @@ from vitral.studies.measures import check_measures
 from vitral.studies.record import read_record
 from vitral.training import RunConfig
 
-DAMAGES = scaled(200, 8000)
+DAMAGES = scaled(80, 8000)
 COMMANDS = scaled(2, 60)
 
 
