@@ -4,6 +4,7 @@ import json
 import os
 import select
 import signal
+import time
 import traceback
 import warnings
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from vitral.training.joining import together
 ENDED = "ended"
 """Prefix of the files in which each rank that failed leaves its message, its exit code and whether it speaks."""
 PATIENCE = 300.0
-"""Seconds after which a rank is taken for one that would never end."""
+"""Seconds after which ranks are taken for some that would never end."""
 
 
 class Forked:
@@ -51,7 +52,11 @@ class Forked:
             **environment,
         }
         ranks = ({"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(size))
+        # The store's thread is idle until all are forked: a child would wait for ever for a lock that it holds.
+        self._gate = os.pipe()
         self.children = [self._forked(work, shared | rank) for rank in ranks]
+        for end in self._gate:
+            os.close(end)
 
     def is_there(self, seconds: float, rank: int = 0) -> bool:
         """Whether a rank is still there after so many seconds at most."""
@@ -67,8 +72,9 @@ class Forked:
 
     def wait(self) -> list[int]:
         """Wait until all have ended, and kill what goes on for minutes; the exit codes, negative for signals."""
+        until = time.monotonic() + PATIENCE
         for rank in range(len(self.children)):
-            if self.is_there(PATIENCE, rank):
+            if self.is_there(max(0.0, until - time.monotonic()), rank):
                 self.signal(rank, signal.SIGKILL)
         return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in self.children]
 
@@ -86,6 +92,9 @@ class Forked:
         code = 70
         try:
             os.environ |= environment
+            begin, held = self._gate
+            os.close(held)
+            os.read(begin, 1)  # returns when no process holds the other end any more
             with together():
                 work()
             code = 0

@@ -206,6 +206,16 @@ def test_a_rank_that_hangs_is_named(shared: Configured, tmp_path: Path) -> None:
     assert newest_step(tmp_path / "run") == 2
 
 
+def test_a_rank_that_never_starts_is_named(shared: Configured, tmp_path: Path) -> None:
+    heartbeat = {ranks.HEARTBEAT: "0.3"}
+    several = Forked(2, partial(train, shared(), tmp_path / "run"), tmp_path, WORLD_SIZE="3", **heartbeat)
+    assert several.wait() == [4, 4]
+    [(line, code)] = several.said()
+    assert "rank 2" in line
+    assert code == 4
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_signal_to_one_rank_stops_all_after_the_step(
     rank: int, shared: Configured, alone: Alone, bytes_of: BytesOf, tmp_path: Path

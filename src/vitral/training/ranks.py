@@ -49,6 +49,8 @@ SILENCE = 60.0
 """These seconds if the variable is not set."""
 LONGEST_WAIT = timedelta(days=7)
 """A last limit of the connections themselves, should the heartbeats go on although nothing else does."""
+COMING = 10
+"""Heartbeats, of the longest silence each, within which every rank must have started."""
 _joined: list["Ranks"] = []
 """The ranks that this process is one of: it connects to them once."""
 Follow = Callable[["Ranks", str | None], RunFolder]
@@ -161,12 +163,13 @@ class Ranks(Team):
         self._follow = follow
         if torch.cuda.is_available():
             torch.cuda.set_device(int(environment.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
-        # After torchrun's restart PyTorch may read an address of the ranks before from its own store.
-        shared: Any = (
-            {"store": _store(LONGEST_WAIT)} if environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True" else {}
-        )
-        dist.init_process_group("gloo", timeout=LONGEST_WAIT, rank=self.rank, world_size=self.size, **shared)
         silence = float(environment.get(HEARTBEAT) or SILENCE)
+        shared: dict[str, Any] = {}
+        if environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+            # After torchrun's restart PyTorch may read an address of the ranks before from its own store.
+            shared["store"] = _store(LONGEST_WAIT)
+            _await_all(shared["store"], self.rank, self.size, COMING * silence)
+        dist.init_process_group("gloo", timeout=LONGEST_WAIT, rank=self.rank, world_size=self.size, **shared)
         self.heart = Heart(self.rank, self.size, [_store(), _store()], silence)
 
     def greet(self) -> None:
@@ -467,6 +470,33 @@ def _store(limit: timedelta = timedelta(seconds=SILENCE)) -> dist.Store:  # pyri
     store = dist.TCPStore(host, port, None, False, limit, False)  # pyright: ignore[reportPrivateImportUsage]
     prefix = f"vitral/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
     return dist.PrefixStore(prefix, store)  # pyright: ignore[reportPrivateImportUsage]
+
+
+def _await_all(
+    store: dist.Store,  # pyright: ignore[reportPrivateImportUsage]
+    rank: int,
+    size: int,
+    seconds: float,
+) -> None:
+    """Wait until every rank has started; connecting to one that has not would have no end.
+
+    Raises:
+        RankLost: one has not started in time.
+    """
+    keys = [f"here/{other}" for other in range(size)]
+    try:
+        store.set(keys[rank], "1")
+        store.wait(keys, timedelta(seconds=seconds))
+    except RuntimeError:
+        try:
+            is_here = [store.check([key]) for key in keys]
+        except RuntimeError:
+            raise RankLost("the launcher of the ranks has ended") from None
+        if all(is_here):
+            return
+        lost = RankLost("rank {rank} has not started within {seconds:g} s", rank=is_here.index(False), seconds=seconds)
+        lost.is_said = rank != is_here.index(True)
+        raise lost from None
 
 
 def _json(content: Mapping[str, Any]) -> bytes:
