@@ -13,8 +13,8 @@ import pytest
 
 from vitral.core.language import set_language
 
-# A busy machine is no failure: nothing here is timed. A night (`make test-full`) draws three times as many examples.
-EXAMPLES = 100 if os.environ.get("VITRAL_FULL") == "1" else 30
+# A busy machine is no failure: nothing here is timed. A night (`make test-full`) draws five times as many examples.
+EXAMPLES = 100 if os.environ.get("VITRAL_FULL") == "1" else 20
 hypothesis.settings.register_profile("untimed", deadline=None, max_examples=EXAMPLES)
 hypothesis.settings.load_profile("untimed")
 

@@ -43,15 +43,16 @@ class Sentence:
 
 
 @cache
+def trees() -> tuple[tuple[Path, ast.Module], ...]:
+    """The files of the code, parsed."""
+    return tuple((file, ast.parse(file.read_text(encoding="utf-8"))) for file in sorted(SOURCE.rglob("*.py")))
+
+
+@cache
 def errors() -> frozenset[str]:
     """Names of the classes of errors for users: they take a sentence and its places."""
     found, before = {"VitralError"}, 0
-    classes = [
-        node
-        for file in SOURCE.rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef)
-    ]
+    classes = [node for _, tree in trees() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     while len(found) > before:
         before = len(found)
         found |= {c.name for c in classes if any(isinstance(base, ast.Name) and base.id in found for base in c.bases)}
@@ -61,14 +62,14 @@ def errors() -> frozenset[str]:
 def marked() -> Iterator[Sentence]:
     """Sentences in calls of `_`, `N_`, `ngettext` and of errors."""
     callables = FUNCTIONS | errors() | {"__init__"}
-    for file in sorted(SOURCE.rglob("*.py")):
+    for file, tree in trees():
         room = file.relative_to(SOURCE).parts[0].removesuffix(".py")
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree):
             if not isinstance(node, ast.Call) or not node.args:
                 continue
-            name = getattr(node.func, "id", None) or (
-                "__init__" if ast.unparse(node.func) == "super().__init__" else None
-            )
+            name = getattr(node.func, "id", None)
+            if getattr(node.func, "attr", None) == "__init__" and ast.unparse(node.func) == "super().__init__":
+                name = "__init__"
             texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
             if name not in callables or not texts or not isinstance(node.args[0], ast.Constant):
                 continue
