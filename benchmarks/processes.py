@@ -40,7 +40,8 @@ def environment(options: Options, scratch: Path, *, own_threads: bool = False) -
     """
     corpora = os.environ.get("VITRAL_CORPORA") or str(cache_folder() / "corpora")
     texts = {"VITRAL_CORPORA": str(Path(corpora).resolve())} if Path(corpora).is_dir() else {}
-    inherited = {name: value for name, value in os.environ.items() if name not in THREADS}
+    left_out = (*THREADS, "PYTHONDONTWRITEBYTECODE")  # an installed Vitral has its bytecode
+    inherited = {name: value for name, value in os.environ.items() if name not in left_out}
     return {
         **inherited,
         **texts,

@@ -17,7 +17,7 @@ from vitral.training.joining import together
 
 ENDED = "ended"
 """Prefix of the files in which each rank that failed leaves its message, its exit code and whether it speaks."""
-PATIENCE = 300.0
+PATIENCE = 900.0
 """Seconds after which ranks are taken for some that would never end."""
 
 

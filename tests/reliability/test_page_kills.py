@@ -26,7 +26,7 @@ from vitral.runs import RunFolder
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux's process descriptors")
 
 CALLS = ("open", "write", "fsync", "rename", "replace", "link", "mkdir", "unlink")
-DEMO_KILLS = scaled(1, 50)
+DEMO_KILLS = scaled(2, 50)
 SMALL = (
     "model.d_model=12",
     "model.num_layers=1",

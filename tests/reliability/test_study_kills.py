@@ -18,7 +18,7 @@ from vitral.training import RunConfig
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux's process descriptors")
 
-KILLS = scaled(4, 300)
+KILLS = scaled(6, 300)
 LONGEST = 0.35
 """Seconds after which a session is killed at the latest; a whole study takes several times as long."""
 STUDY = Study.parse(

@@ -25,7 +25,7 @@ from vitral.training import RunConfig
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux's process descriptors")
 
-KILLS = scaled(2, 200)
+KILLS = scaled(3, 200)
 SEEDS = tuple(range(1, 13))
 MANY = STUDY.model_copy(update={"seeds": SEEDS, "probes": ()})
 """24 runs."""

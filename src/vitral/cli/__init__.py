@@ -1,6 +1,7 @@
 """The command line: parses, prints, exits. One file for each command; everything heavy is imported inside them."""
 
 import functools
+import gc
 import logging
 import os
 import sys
@@ -44,6 +45,9 @@ from vitral.cli.ranks import be_silent, leave
 from vitral.cli.streams import OutputLost, guard, settle
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import _, retold
+
+ALLOCATIONS = 50_000
+"""Objects after which Python looks for unreachable cycles, not 700: imports make very many, and no garbage."""
 
 app = typer.Typer(
     name="vitral",
@@ -147,6 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     finite, 4 reading or writing failed (a full disk, a closed standard output), 70 a fault of Vitral, 130 interrupted
     before there was anything to save. With VITRAL_TRACEBACK=1 an error also shows where it comes from.
     """
+    gc.set_threshold(ALLOCATIONS)
     guard()
     threading.excepthook = _thread_failed
     _ignore_matplotlib_settings()
