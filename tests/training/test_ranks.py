@@ -335,6 +335,33 @@ class TestSharded:
         assert "rank 1: " in ended(Forked(2, work, tmp_path), [4, 4])
         assert not list((tmp_path / "other").iterdir())
 
+    @pytest.mark.parametrize("victim", [0, 1])
+    def test_killed_while_the_folder_is_tried(
+        self, victim: int, shared: Configured, alone: Alone, bytes_of: BytesOf, tmp_path: Path
+    ) -> None:
+        """Its file stays there, and prevents nothing."""
+        path, config = tmp_path / "run", shared(sharding="sharded")
+
+        def written(self: GuardedFolder, name: str, content: bytes) -> None:
+            whole(self, name, content)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        whole = GuardedFolder.write_new
+
+        def work() -> None:
+            if current().rank == victim:
+                GuardedFolder.write_new = written
+            train(config, path)
+
+        def held() -> list[Path]:
+            return list((path / "steps").glob(".*"))
+
+        assert set(Forked(2, work, tmp_path).wait()) == {4, -signal.SIGKILL}
+        assert held()
+        assert Forked(2, partial(go_on, config, path), tmp_path).wait() == [0, 0]
+        assert not held()
+        assert bytes_of(RunFolder.open(path), STEPS) == bytes_of(alone("adamw"), STEPS)
+
     def test_a_rank_that_cannot_write_its_part(self, shared: Configured, tmp_path: Path) -> None:
         def full(*_: Any) -> dict[str, Any]:
             raise StorageError("the disk is full")

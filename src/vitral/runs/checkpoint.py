@@ -352,7 +352,7 @@ def set_aside(steps: GuardedFolder, name: str) -> None:
 
 
 def sweep(steps: GuardedFolder | Path) -> None:
-    """Remove the leftovers of an interrupted save, and restore a checkpoint that was not yet replaced."""
+    """Remove what interrupted saves and ended processes left, and restore a checkpoint that was not yet replaced."""
     guarded = _guarded(steps)
     for old in guarded.names():
         target = old.removeprefix(".old-")
@@ -363,6 +363,7 @@ def sweep(steps: GuardedFolder | Path) -> None:
     for leftover in guarded.names():
         if LEFTOVER.fullmatch(leftover):
             _remove(guarded, leftover)
+    guarded.sweep()
 
 
 def prune(steps: GuardedFolder | Path, *, keep: int, also: set[str]) -> None:

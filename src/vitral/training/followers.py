@@ -66,7 +66,7 @@ def _obey(trainer: Trainer, team: Ranks, order: Mapping[str, Any]) -> None:
             assert writer is not None
             writer.write(GuardedFolder(order["folder"]), optimizer_tensors(trainer.held, trainer.optimizer))
         case "try":
-            trainer.held.try_folder(GuardedFolder(order["folder"]))
+            trainer.held.try_folder(GuardedFolder(order["folder"]), order["shown"])
         case _:
             trainer.held.complete()
 

@@ -57,8 +57,12 @@ class Holding:
         """What writes a checkpoint's tensors, where each rank has some; None: one rank has all."""
         return None
 
-    def try_folder(self, steps: GuardedFolder) -> None:
+    def try_folder(self, steps: GuardedFolder, shown: str = "") -> None:
         """Find out whether every rank that will write into the folder of checkpoints can.
+
+        Args:
+            steps: the folder.
+            shown: name of a file in it that rank 0 has written, for the others.
 
         Raises:
             RankLost: one cannot.

@@ -20,6 +20,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from vitral.core.errors import StorageError, UsageError
+from vitral.core.files import temporary_name
 from vitral.core.guarded import GuardedFolder
 from vitral.model import Transformer
 from vitral.runs.checkpoint import write_part
@@ -220,28 +221,34 @@ class Shards(Holding):
         found, shape = self.team.collected(self.padded(parameter, part), rank), self.shapes[parameter]
         return None if found is None else found[: math.prod(shape)].view(shape)
 
-    def try_folder(self, steps: GuardedFolder) -> None:
-        """Find out whether every rank can write into the folder of checkpoints, and sees what rank 0 writes there.
+    def try_folder(self, steps: GuardedFolder, shown: str = "") -> None:
+        """Find out whether every rank can write into the folder of checkpoints, and sees the file that rank 0 writes.
+
+        Args:
+            steps: the folder.
+            shown: name of the file of rank 0, on the others.
 
         Raises:
             RankLost: one cannot.
         """
-        mark = f".trial-{self.team.rank}.tmp"
+        mine = temporary_name(f"trial-{self.team.rank}")  # one that was killed may have left its own
+        steps.remove(mine)
         if self.team.leads:
-            steps.write_new(mark, b"")
-        self.order("try", folder=str(steps.path.absolute()))
+            shown = mine
+            steps.write_new(mine, b"")
         try:
+            self.order("try", folder=str(steps.path.absolute()), shown=shown)
             with self.team.answering():
-                if steps.kind(".trial-0.tmp") is None:
+                if steps.kind(shown) is None:
                     raise StorageError(
                         "{path}: not the folder that rank 0 writes to; ranks that share the weights out write to one "
                         "folder, which all of them see",
                         path=steps.path,
                     )
                 if not self.team.leads:
-                    steps.write_new(mark, b"")
+                    steps.write_new(mine, b"")
         finally:
-            steps.remove(mark)
+            steps.remove(mine)
 
 
 class Gathering:
