@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vitral.attention.masks import Mask
+from vitral.core.allocation import keep_freed_memory
 from vitral.core.checked import Count, Natural, checked
 from vitral.core.errors import UsageError
 from vitral.core.language import _
@@ -161,6 +162,7 @@ class Transformer(CheckedModule):
         """
         if names is not None:
             require_known(names, self.config.num_layers, self._absent_steps())
+        keep_freed_memory()
         recorder = Recorder(names)
         with torch.inference_mode():
             self(tokens, tap=recorder if tap is None else InTurn(tap, recorder))
