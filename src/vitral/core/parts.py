@@ -88,7 +88,7 @@ class OwnPart(Config):
 
     name: Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
     settings: dict[str, Any]
-    file: Annotated[str, Field(pattern=r"^[\w.-]{1,120}$")]
+    file: Annotated[str, Field(max_length=120, pattern=r"^[\w.-]+$")]  # a counted \w takes 50 ms to compile
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
     def __hash__(self) -> int:

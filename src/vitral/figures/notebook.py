@@ -11,9 +11,6 @@ from typing import ClassVar
 
 from markupsafe import Markup, escape
 
-from vitral.figures.html import page
-from vitral.figures.plain import WIDTH
-from vitral.figures.sections import Preformatted
 from vitral.figures.text import visible
 
 HEIGHT = 620
@@ -29,7 +26,7 @@ FRAME = (
 @singledispatch
 def page_of(result: object) -> str:
     """The page of a result, a whole HTML document; rooms register their own for their classes."""
-    return page(type(result).__name__, [Preformatted(str(result))])
+    return _text_page(result)
 
 
 def written_page(file: Path, result: object) -> str:
@@ -37,7 +34,15 @@ def written_page(file: Path, result: object) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, ValueError):
-        return page(type(result).__name__, [Preformatted(str(result))])
+        return _text_page(result)
+
+
+def _text_page(result: object) -> str:
+    """A page of the result as text."""
+    from vitral.figures.html import page
+    from vitral.figures.sections import Preformatted
+
+    return page(type(result).__name__, [Preformatted(str(result))])
 
 
 class Shown:
@@ -52,6 +57,8 @@ class Shown:
 
     def _repr_html_(self) -> str:
         """The page in a sandboxed frame."""
+        from vitral.figures.plain import WIDTH
+
         text = str(self)
         lines = sum(1 + len(line) // WIDTH for line in text.splitlines())
         height = min(HEIGHT, AROUND + LINE * lines) if self._is_only_text else HEIGHT
