@@ -5,7 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := -m pip --disable-pip-version-check --quiet
-PYTEST := -m pytest -q -n 2 --dist loadfile
+# More processes than the two cores of a laptop: many tests wait for processes that they have started.
+PYTEST := -m pytest -q -n 3 --dist loadfile
 PYTHONS := 3.11 3.12 3.13 3.14
 # The lower bounds of the dependencies, as constraints.
 LOWEST := 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
