@@ -272,6 +272,23 @@ def test_the_size_fits_the_speed(
     assert found.training.steps >= next(size.least_steps for size in LADDER if size.model["d_model"] == width) * 0.9
 
 
+def test_the_size_that_fits_is_found_by_time_not_by_operations(
+    configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every step takes 0.15 s, so all sizes have some 4,000 steps; operations would foretell 500 for 128 x 4."""
+    tried: list[tuple[int, int]] = []
+
+    def answer(config: RunConfig, build: Any, plan: ExecutionPlan, **how: Any) -> StepTime:
+        tried.append((config.model.d_model, config.model.num_layers))
+        return StepTime(0.15, 0.15)
+
+    monkeypatch.setattr(plans, "time_steps", answer)
+    config = configured(training={"minutes": 10, "plan": "fit", "threads": 1})
+    found = resolve_plan(config, build, 10**9).config
+    assert (found.model.d_model, found.model.num_layers) == (128, 4)
+    assert tried[-2:] == [(128, 2), (128, 4)]
+
+
 def test_a_size_fits_only_a_time(configured: Configured) -> None:
     with pytest.raises(UsageError, match=r"training\.minutes"):
         resolve_plan(configured(training={"plan": "fit"}), build, 10**6)

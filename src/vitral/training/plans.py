@@ -291,16 +291,31 @@ def _fastest(trials: _Trials) -> tuple[ExecutionPlan, float]:
 def _fitting_size(
     trials: _Trials, sizes: Sequence[RunConfig], plan: ExecutionPlan, seconds: float, allowed: float
 ) -> tuple[RunConfig, float]:
-    """The largest size with enough steps in the time, and its seconds per step."""
+    """The largest size with enough steps in the time, and its seconds per step.
+
+    Operations foretell too long a step of a larger size, since a processor does those of a small one more slowly; so
+    the size that they propose is timed, and then the next one if it may fit.
+    """
     work = [cost(config.model, 1).forward_flops for config in sizes]
-    fits = [0, *(n for n in range(1, len(sizes)) if allowed / (seconds * work[n] / work[0]) >= LADDER[n].least_steps)]
-    place, chosen = fits[-1], seconds
-    while place > 0:
-        trials.config = sizes[place]
-        chosen = trials.time(plan, PRECISION_SHARE, trials=1).steady
-        if allowed / chosen >= LADDER[place].least_steps:
+    timed = {0: seconds}
+
+    def has_enough(place: int, a_step: float) -> bool:
+        return place == 0 or allowed / a_step >= LADDER[place].least_steps
+
+    def fits(place: int) -> bool:
+        if place not in timed:
+            trials.config = sizes[place]
+            timed[place] = trials.time(plan, PRECISION_SHARE, trials=1).steady
+        return has_enough(place, timed[place])
+
+    place = max(n for n in range(len(sizes)) if has_enough(n, seconds * work[n] / work[0]))
+    while not fits(place):
+        place -= 1
+    for larger in range(place + 1, len(sizes)):
+        if larger in timed or not has_enough(larger, timed[place] * work[larger] / work[place]) or not fits(larger):
             break
-        place, chosen = place - 1, seconds
+        place = larger
+    chosen = timed[place]
     config = trials.config = sizes[place]
     model = config.model
     sentence = N_(
