@@ -17,6 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
+from vitral.core.files import temporary_name
+from vitral.core.guarded import GuardedFolder
 from vitral.data import (
     Batches,
     CorpusConfig,
@@ -60,6 +62,29 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "5.txt").write_bytes(words(5, 701).replace("\n", "\r\n").encode())
     (folder / "6.bin").write_bytes(b"\x00\x01\xff")
     return folder
+
+
+@pytest.mark.parametrize("last", ["tokenizer.json", "unfinished.json"])
+def test_killed_while_it_is_planned(last: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before there is a plan; what somebody else has put there is refused as before."""
+    out, whole = tmp_path / "out", GuardedFolder.write
+
+    def write(folder: GuardedFolder, name: str, content: bytes) -> None:
+        if name == last:
+            (out / temporary_name(name).replace(f"-{os.getpid()}-", "-999999999-")).write_bytes(content[:7])
+            raise KeyboardInterrupt
+        whole(folder, name, content)
+
+    monkeypatch.setattr(GuardedFolder, "write", write)
+    with pytest.raises(KeyboardInterrupt):
+        make_shards(config(text, "char"), out, piece_bytes=PIECE, shard_pieces=PIECES)
+    monkeypatch.undo()
+    (out / "notes.txt").write_bytes(b"mine")
+    with pytest.raises(UsageError, match="not empty"):
+        make_shards(config(text, "char"), out, piece_bytes=PIECE, shard_pieces=PIECES)
+    (out / "notes.txt").unlink()
+    make_shards(config(text, "char"), out, piece_bytes=PIECE, shard_pieces=PIECES)
+    assert digests(out) == digests(made(text, "char").path)
 
 
 @functools.cache

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from vitral.core.errors import StorageError, UsageError
+from vitral.core.files import temporary_name
 from vitral.core.guarded import GuardedFolder
 from vitral.core.seals import sealed_json
 from vitral.runs.checkpoint import (
@@ -241,6 +242,7 @@ def test_what_a_kill_left_behind_is_swept(tmp_path: Path, checkpoint: Made) -> N
     kept, leftover = save_checkpoint(tmp_path, checkpoint(3)), tmp_path / ".tmp-77-step-00000200"
     leftover.mkdir()
     (leftover / FILES[0]).write_bytes(b"half")
+    (leftover / temporary_name(FILES[1])).write_bytes(b"half a copy")
     sweep(tmp_path)
     assert list(tmp_path.iterdir()) == [kept]
 

@@ -147,6 +147,11 @@ def temporary_name(name: str) -> str:
     return f".{name}.{_machine()}-{os.getpid()}-{threading.get_ident()}.tmp"
 
 
+def is_temporary(name: str) -> bool:
+    """Whether a file or folder of this name is one of `temporary_name`, of whatever process."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
 def is_left_behind(name: str) -> bool:
     """Whether a file or folder of this name is one of `temporary_name`, of a process of this machine that has ended.
 

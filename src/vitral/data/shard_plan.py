@@ -87,7 +87,7 @@ def plan_shards(
         if folder.kind(begun) is not None:
             _require_same(out, begun, config, cut, files)
             return
-    if folder.names():
+    if folder.names() and not _is_barely_begun(folder):
         raise UsageError("{path}: is there already, and not empty; give a new folder", path=shown(out))
     read, texts, notes = _survey(files, config)
     stream = Stream(
@@ -137,6 +137,17 @@ def plan_shards(
     folder.make("shards")
     folder.write(TOKENIZER, described)
     folder.write(UNFINISHED, sealed_json({**plain, "here": here}))
+
+
+def _is_barely_begun(folder: GuardedFolder) -> bool:
+    """Whether a folder has no more than the beginning of a plan, whose process was killed."""
+    folder.sweep()
+    names = set(folder.names())
+    return (
+        names in ({"shards"}, {"shards", TOKENIZER})
+        and folder.kind("shards") == "folder"
+        and not folder.names("shards")
+    )
 
 
 def _refuse_unused(config: CorpusConfig) -> None:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import safetensors
 
 from vitral.core.errors import StorageError, UsageError
-from vitral.core.files import as_json, storage
+from vitral.core.files import as_json, is_temporary, storage
 from vitral.core.guarded import GuardedFolder
 from vitral.core.language import _
 from vitral.core.seals import listing, sealed_json
@@ -389,8 +389,9 @@ def _guarded(folder: GuardedFolder | Path) -> GuardedFolder:
 
 
 def _remove(steps: GuardedFolder, name: str) -> bool:
-    """Remove a folder that contains nothing but files of a checkpoint."""
-    return steps.remove_folder(name, lambda file: file in {*FILES, MANIFEST} or PART.fullmatch(file) is not None)
+    """Remove a folder that contains nothing but files of a checkpoint, and what a killed process was copying."""
+    own = {*FILES, MANIFEST}
+    return steps.remove_folder(name, lambda file: file in own or PART.fullmatch(file) is not None or is_temporary(file))
 
 
 def as_tensors(tensors: "Mapping[str, Tensor]") -> bytes:
