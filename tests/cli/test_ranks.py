@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tomllib
@@ -103,6 +104,29 @@ def test_a_rank_that_dies_is_started_anew_by_torchrun(config: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("exitcode: -9") >= deaths
+    assert last_bytes(RunFolder.open(out)) == straight(config)
+
+
+@pytest.mark.skipif(not FULL, reason="half a minute; the full tier")
+@pytest.mark.parametrize("victim", [0, 1])
+def test_one_of_two_machines_whose_rank_dies(victim: int, config: Path) -> None:
+    """torchrun counts the death on one of them only; the ranks meet all the same."""
+    script, out = config.with_name("dying.py"), config.with_name("out")
+    script.write_text(DYING.replace("str(1 - attempt)", f"str({victim})"), encoding="utf-8")
+    with socket.socket() as found:
+        found.bind(("localhost", 0))
+        port = found.getsockname()[1]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", "--max-restarts=1"]
+    meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{port}", "--rdzv-id=7", "--local-addr=localhost"]
+    command = [*launcher, *meeting, str(script), "train", str(config), "--out", str(out)]
+    environment = {**os.environ, "DEATHS": "1"}
+    machines = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        for _ in range(2)
+    ]
+    said = [machine.communicate()[1] for machine in machines]
+    assert [machine.returncode for machine in machines] == [0, 0], "\n".join(said)
+    assert "exitcode: -9" in "".join(said)
     assert last_bytes(RunFolder.open(out)) == straight(config)
 
 

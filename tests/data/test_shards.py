@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ from vitral.data import (
     ShuffledBatches,
     Split,
     load_corpus,
+    making_shards,
     prepare,
+    shard_plan,
     windows,
 )
 from vitral.data.long_texts import pieces
@@ -210,6 +213,61 @@ def test_what_was_begun_is_gone_on_with(text: Path, tmp_path: Path) -> None:
     assert (out / "shards/000001.bin").stat() == there
     assert digests(out) == digests(made(text, "bpe:300").path)
     assert make_shards(config(text), out, **begun).sha256 == made(text, "bpe:300").sha256
+
+
+WAYS = {
+    "make_shards": "plan_of _missing _record",
+    "seal": "plan_of _missing _record",
+    "make_shard": "plan_of",
+    "share": "plan_of",
+}
+
+
+@pytest.mark.parametrize(("way", "moment"), [(way, moment) for way in WAYS for moment in WAYS[way]])
+def test_another_process_finishes_the_same_shards(
+    way: str, moment: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two looks at the folder: the plan and the records are gone then, and nothing is amiss."""
+    out, whole = tmp_path / "out", getattr(making_shards, moment)
+    begun: dict[str, Any] = {"piece_bytes": PIECE, "shard_pieces": PIECES}
+    plan_shards(config(text, "char"), out, **begun)
+    share(str(out), 0, 2)
+    if way == "seal":
+        share(str(out), 1, 2)
+
+    def late(*given: Any) -> Any:
+        monkeypatch.undo()
+        make_shards(config(text, "char"), out, **begun)
+        return whole(*given)
+
+    monkeypatch.setattr(making_shards, moment, late)
+    last = len(made(text, "char").shards) - 1
+    ways: dict[str, Callable[[], object]] = {
+        "make_shards": lambda: make_shards(config(text, "char"), out, **begun),
+        "seal": lambda: seal(out),
+        "make_shard": lambda: make_shard(out, last - (last % 2 == 0)),
+        "share": lambda: share(str(out), 1, 2),
+    }
+    ways[way]()
+    seal(out)
+    assert digests(out) == digests(made(text, "char").path)
+
+
+def test_another_process_finishes_the_shards_that_are_planned_again(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    begun: dict[str, Any] = {"piece_bytes": PIECE, "shard_pieces": PIECES}
+    plan_shards(config(text, "char"), out, **begun)
+
+    def late(raw: bytes) -> Any:
+        monkeypatch.undo()
+        make_shards(config(text, "char"), out, **begun)
+        raise ValueError("not whole")
+
+    monkeypatch.setattr(shard_plan, "unsealed_json", late)
+    make_shards(config(text, "char"), out, **begun)
+    assert digests(out) == digests(made(text, "char").path)
 
 
 def test_other_texts_and_other_choices_are_refused(text: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,19 @@ def test_a_worker_of_this_machine_that_has_ended_is_known_at_once(tmp_path: Path
     assert Watcher().is_free(room)
     os.waitpid(child, 0)
     assert Watcher().is_free(room)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's list of processes")
+def test_a_worker_whom_the_system_hides_may_live(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of another user, where /proc shows only one's own (hidepid): a signal is refused, so there is such a process."""
+    owner = replace(Owner.me(), process=os.getpid() + 2**22)
+    assert owner.has_ended()
+
+    def refuse(process: int, number: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", refuse)
+    assert not owner.has_ended()
 
 
 def test_damaged_files_of_a_claim_are_no_free_job(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import tomllib
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +22,7 @@ from vitral.core.guarded import GuardedFolder
 from vitral.runs import RunFolder
 from vitral.runs.loading import load_run
 from vitral.training import RunConfig, followers, loop, ranks, resume, sharding, train
-from vitral.training.team import current
+from vitral.training.team import RankLost, current
 from vitral.training.trainer import Trainer
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux's process descriptors")
@@ -216,6 +217,32 @@ def test_a_rank_that_never_starts_is_named(shared: Configured, tmp_path: Path) -
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("victim", [None, 0, 1])
+def test_ranks_whose_launcher_serves_no_store(
+    victim: int | None, shared: Configured, alone: Alone, bytes_of: BytesOf, tmp_path: Path
+) -> None:
+    """As srun and mpirun start them: rank 0 serves it; where one is killed, one of the others says so."""
+
+    def work() -> None:
+        if current().rank == victim:
+            before_step(3, lambda trainer: os.kill(os.getpid(), signal.SIGKILL))
+        train(shared(), tmp_path / "run")
+
+    with socket.socket() as found:
+        found.bind(("localhost", 0))
+        port = str(found.getsockname()[1])
+    several = Forked(2, work, tmp_path, TORCHELASTIC_USE_AGENT_STORE="False", MASTER_PORT=port)
+    if victim is None:
+        assert several.wait() == [0, 0]
+        assert bytes_of(RunFolder.open(tmp_path / "run"), STEPS) == bytes_of(alone("adamw"), STEPS)
+        return
+    codes = [4, 4]
+    codes[victim] = -signal.SIGKILL
+    assert several.wait() == codes
+    assert len(several.said()) == 1
+    assert newest_step(tmp_path / "run") == 2
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_signal_to_one_rank_stops_all_after_the_step(
     rank: int, shared: Configured, alone: Alone, bytes_of: BytesOf, tmp_path: Path
@@ -228,6 +255,19 @@ def test_a_signal_to_one_rank_stops_all_after_the_step(
     assert Forked(2, work, tmp_path).wait() == [0, 0]
     assert newest_step(tmp_path / "run") == 3
     assert bytes_of(resume(tmp_path / "run"), STEPS) == bytes_of(alone("adamw"), STEPS)
+
+
+def test_a_rank_lost_while_the_planner_decides_is_no_failure_of_the_planner(shared: Configured, tmp_path: Path) -> None:
+    def plan(step: int, seconds: float) -> dict[str, Any]:
+        if step == 2:
+            raise RankLost("rank {rank} has ended", rank=1)
+        return {}
+
+    with pytest.raises(RankLost):
+        train(shared(), tmp_path / "run", planner=plan)
+    (stopped,) = RunFolder.open(tmp_path / "run").metrics("stopped")
+    assert "rank 1 " in str(stopped)
+    assert newest_step(tmp_path / "run") == 2
 
 
 def test_a_rank_that_fails_says_why(shared: Configured, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ from vitral.cli.ranks import be_silent, leave
 from vitral.cli.streams import OutputLost, guard, settle
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import _, retold
+from vitral.core.launching import launched
 
 ALLOCATIONS = 50_000
 """Objects after which Python looks for unreachable cycles, not 700: imports make very many, and no garbage."""
@@ -155,6 +156,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     guard()
     threading.excepthook = _thread_failed
     _ignore_matplotlib_settings()
+    if launched():
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else PyTorch tells the user of lost connections too
     given = sys.argv[1:] if arguments is None else [*arguments]
     with speaking(given):
         code = _run(given)

@@ -11,6 +11,7 @@ import typer
 
 from vitral.cli import session
 from vitral.core.errors import UsageError
+from vitral.core.launching import launched
 
 if TYPE_CHECKING:
     from vitral.training import Callback
@@ -80,7 +81,7 @@ def leave(code: int) -> NoReturn:
 
     One of several ranks ends at once: a connection to a rank that is lost would keep it.
     """
-    if "TORCHELASTIC_RUN_ID" not in os.environ:
+    if not launched():
         sys.exit(code)
     if TOLD in os.environ and not _silent and (code or os.environ.get("RANK") == "0"):
         Path(os.environ[TOLD]).write_text(str(code), encoding="ascii")

@@ -6,7 +6,9 @@ from functools import cache
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc's malloc.h
 KEPT = 256 << 20
+"""Bytes of freed memory that are kept."""
 LARGEST = 32 << 20
+"""Bytes of the largest tensor whose memory is kept."""
 
 
 @cache

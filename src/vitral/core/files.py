@@ -11,6 +11,7 @@ import threading
 import zlib
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from functools import cache
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -162,9 +163,18 @@ def is_left_behind(name: str) -> bool:
     return found is not None and found[1] in (None, _machine()) and not _is_alive(int(found[2]))
 
 
+@cache
 def _machine() -> str:
-    """A number of this machine: on a shared disk, the processes of other machines may be running."""
-    return f"{zlib.crc32(platform.node().encode()):08x}"
+    """A number of this machine, or of this container: on a shared disk, processes that cannot be seen may be running.
+
+    It stays the same when the machine starts anew. The numbering of processes tells containers of one name apart.
+    """
+    known = [platform.node()]
+    with suppress(OSError, ValueError):
+        known.append(Path("/etc/machine-id").read_text(encoding="ascii").strip())
+    with suppress(OSError):
+        known.append(os.readlink("/proc/self/ns/pid"))
+    return f"{zlib.crc32(' '.join(known).encode()):08x}"
 
 
 def _is_alive(process: int) -> bool:

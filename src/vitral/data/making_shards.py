@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from vitral.core.errors import StorageError, UsageError
+from vitral.core.errors import StorageError, UsageError, VitralError, reason
 from vitral.core.files import sha256
 from vitral.core.guarded import GuardedFolder
 from vitral.core.seals import sealed_json, unsealed_json
@@ -73,6 +73,13 @@ def make_shards(
         StorageError: a shard cannot be written, or workers are killed again and again.
     """
     plan_shards(config, out, piece_bytes=piece_bytes, shard_pieces=shard_pieces)
+    with _unless_sealed(out):
+        _make_all(out, workers, tick)
+    return seal(out)
+
+
+def _make_all(out: Path, workers: int, tick: Tick) -> None:
+    """Make the shards that are missing, again if a worker is killed."""
     deaths, number = 0, 0 if _is_sealed(out) else plan_of(out).num_shards
 
     def told(left: int) -> None:
@@ -91,7 +98,6 @@ def make_shards(
                     path=shown(out),
                     times=deaths,
                 ) from None
-    return seal(out)
 
 
 def make_shard(out: str | Path, number: int) -> None:
@@ -104,7 +110,12 @@ def make_shard(out: str | Path, number: int) -> None:
     folder, name = GuardedFolder(out), shard_name(number)
     if folder.kind(name + _RECORD_ENDS) is not None or _is_sealed(out):
         return
-    made = plan_of(Path(out))
+    with _unless_sealed(out):
+        _make_shard(folder, number)
+
+
+def _make_shard(folder: GuardedFolder, number: int) -> None:
+    made, name = plan_of(folder.path), shard_name(number)
     dtype = np.dtype(DTYPES[made.plain["dtype"]])
     splits = held_out(made.stream.num_pieces)
     tokens, spans = list[np.ndarray](), list[tuple[str, int, int, int, int]]()
@@ -133,8 +144,9 @@ def share(out: str, rank: int, world_size: int) -> None:
     machine or a cluster.
     """
     if not _is_sealed(out):
-        for number in range(rank, plan_of(Path(out)).num_shards, world_size):
-            make_shard(out, number)
+        with _unless_sealed(out):
+            for number in range(rank, plan_of(Path(out)).num_shards, world_size):
+                make_shard(out, number)
 
 
 def run_share(out: str, data: Any, rank: int = 0, world_size: int = 1) -> Any:
@@ -152,31 +164,36 @@ def seal(out: str | Path) -> Shards:
     """
     folder = GuardedFolder(out)
     if not _is_sealed(out):
-        made = plan_of(Path(out))
-        if missing := _missing(Path(out)):
-            raise UsageError(
-                "{path}: {number:,} shards are still to be made, the first is {first}",
-                path=shown(out),
-                number=len(missing),
-                first=shard_name(missing[0]),
-            )
-        shards = [_record(folder, number) for number in range(made.num_shards)]
-        plain = {key: value for key, value in made.plain.items() if key != "here"}
-        cut_words = sum(shard.cut_words for shard in shards)
-        if cut_words and isinstance(CorpusConfig.parse(plain["config"]).tokenizer, BPEConfig):
-            noted = CUT_WORDS.format(number=cut_words, bytes=plain["cut"]["piece_bytes"])
-            plain["text"] = {**plain["text"], "notes": [*plain["text"]["notes"], noted]}
-        whole = {
-            "format": FORMAT,
-            "version": VERSION,
-            **plain,
-            "tokens": sum(shard.tokens for shard in shards),
-            "characters": sum(shard.characters for shard in shards),
-            "shards": [shard.plain() for shard in shards],
-        }
-        folder.write(MANIFEST, sealed_json(whole))
+        with _unless_sealed(out):
+            _write_manifest(folder)
     _clear(folder)
     return Shards(out)
+
+
+def _write_manifest(folder: GuardedFolder) -> None:
+    made = plan_of(folder.path)
+    if missing := _missing(folder.path):
+        raise UsageError(
+            "{path}: {number:,} shards are still to be made, the first is {first}",
+            path=shown(folder.path),
+            number=len(missing),
+            first=shard_name(missing[0]),
+        )
+    shards = [_record(folder, number) for number in range(made.num_shards)]
+    plain = {key: value for key, value in made.plain.items() if key != "here"}
+    cut_words = sum(shard.cut_words for shard in shards)
+    if cut_words and isinstance(CorpusConfig.parse(plain["config"]).tokenizer, BPEConfig):
+        noted = CUT_WORDS.format(number=cut_words, bytes=plain["cut"]["piece_bytes"])
+        plain["text"] = {**plain["text"], "notes": [*plain["text"]["notes"], noted]}
+    whole = {
+        "format": FORMAT,
+        "version": VERSION,
+        **plain,
+        "tokens": sum(shard.tokens for shard in shards),
+        "characters": sum(shard.characters for shard in shards),
+        "shards": [shard.plain() for shard in shards],
+    }
+    folder.write(MANIFEST, sealed_json(whole))
 
 
 def _clear(folder: GuardedFolder) -> None:
@@ -194,11 +211,11 @@ def _record(folder: GuardedFolder, number: int) -> Shard:
     name = shard_name(number) + _RECORD_ENDS
     try:
         shard = Shard.parse(unsealed_json(folder.read(name, MOST_BYTES))["shard"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(
             "{path}: damaged ({reason}); remove it, and its shard is made again",
             path=shown(folder.path / name),
-            reason=error,
+            reason=reason(error) if isinstance(error, OSError) else error,
         ) from None
     if shard.file != shard_name(number) or folder.kind(shard.file) != "file":
         raise UsageError(
@@ -207,6 +224,16 @@ def _record(folder: GuardedFolder, number: int) -> Shard:
             record=name,
         )
     return shard
+
+
+@contextlib.contextmanager
+def _unless_sealed(out: str | Path) -> Generator[None]:
+    """Do something with shards that are unfinished; it may fail if another process finishes all of them meanwhile."""
+    try:
+        yield
+    except (OSError, VitralError):
+        if not _is_sealed(out):
+            raise
 
 
 def _is_sealed(out: str | Path) -> bool:

@@ -83,10 +83,16 @@ def plan_shards(
     name, files, remarks = _files(config)
     cut = {"rule": RULE, "version": RULE_VERSION, "piece_bytes": piece_bytes, "shard_pieces": shard_pieces}
     folder = GuardedFolder(out)
-    for begun in (MANIFEST, UNFINISHED):
-        if folder.kind(begun) is not None:
-            _require_same(out, begun, config, cut, files)
+    if folder.kind(MANIFEST) is None and folder.kind(UNFINISHED) is not None:
+        try:
+            _require_same(out, UNFINISHED, config, cut, files)
             return
+        except UsageError:
+            if folder.kind(MANIFEST) is None:  # else another process has finished them meanwhile
+                raise
+    if folder.kind(MANIFEST) is not None:
+        _require_same(out, MANIFEST, config, cut, files)
+        return
     if folder.names() and not _is_barely_begun(folder):
         raise UsageError("{path}: is there already, and not empty; give a new folder", path=shown(out))
     read, texts, notes = _survey(files, config)

@@ -103,7 +103,8 @@ class Owner:
         """Whether it is known that this process has ended; False where that cannot be known from here."""
         if self.place is None or self.place != _place() or self.started is None:
             return False
-        return _started(self.process) != self.started
+        started = _started(self.process)
+        return started != self.started and not (started is None and _is_hidden(self.process))
 
     def lives_here(self) -> bool:
         """Whether it is known that this process lives, on this machine."""
@@ -130,6 +131,17 @@ def _started(process: int) -> str | None:
     except OSError:
         return None
     return None if fields[0] in (b"Z", b"X", b"x") else fields[19].decode("ascii")
+
+
+def _is_hidden(process: int) -> bool:
+    """Whether a process of another user lives, of which the system tells nothing more (`hidepid`)."""
+    try:
+        os.kill(process, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        pass
+    return False
 
 
 @dataclass(frozen=True)

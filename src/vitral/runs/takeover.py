@@ -24,7 +24,7 @@ def copy_run(there: GuardedFolder, name: str, to: str) -> bool:
     there.remove_folder(beside, lambda path: True)
     files = [path for path in _files(there.within(name)) if not any(part.startswith(".") for part in path.split("/"))]
     for path in sorted(files, key=lambda path: (path == "metrics.jsonl", not path.startswith("steps/"))):
-        with suppress(FileNotFoundError, VitralError):
+        with suppress(OSError, VitralError):  # a network's file system has more words for a file that is gone
             there.make(f"{beside}/{path}".rpartition("/")[0])
             with there.within(name).stream(path) as file:
                 there.write(f"{beside}/{path}", file.read())

@@ -7,38 +7,15 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
+from vitral.training.meeting import Store, launcher_gone
 from vitral.training.team import RankLost
 
 BEAT = 1.0
 """Seconds between heartbeats."""
 GOODBYE = 5.0
 """Seconds in which a rank that lost its connection looks for the reason."""
-
-
-class Store(Protocol):
-    """Text and counters by name (`torch.distributed.Store`); a launcher that has ended makes it raise RuntimeError."""
-
-    def set(self, key: str, value: str, /) -> None:
-        """Set a text."""
-        ...
-
-    def get(self, key: str, /) -> bytes:
-        """A text that is there."""
-        ...
-
-    def check(self, keys: list[str], /) -> bool:
-        """Whether all of them are there."""
-        ...
-
-    def add(self, key: str, amount: int, /) -> int:
-        """Add to a counter, and return it."""
-        ...
-
-    def compare_set(self, key: str, expected: str, desired: str, /) -> bytes:
-        """Set a text that has the expected value, "" if there is none yet; return what it is then."""
-        ...
 
 
 class Heart:
@@ -48,10 +25,11 @@ class Heart:
     does not beat. The first rank that finds another one lost says so, and all of them go by that.
 
     Attributes:
+        silence: seconds without a heartbeat after which a rank is lost.
         patience: seconds between two looks at the others.
     """
 
-    def __init__(self, rank: int, size: int, stores: Sequence[Store], silence: float) -> None:
+    def __init__(self, rank: int, size: int, stores: Sequence[Store], silence: float, *, is_first: bool) -> None:
         """Begin to beat.
 
         Args:
@@ -59,10 +37,11 @@ class Heart:
             size: number of ranks.
             stores: two connections to the store, since a thread that waits keeps the others waiting.
             silence: seconds without a heartbeat after which a rank is lost.
+            is_first: whether this rank tells the user if the store is gone.
         """
-        self._rank, self._others = rank, [other for other in range(size) if other != rank]
+        self._rank, self._is_first, self._others = rank, is_first, [other for other in range(size) if other != rank]
         self._store, beating = stores
-        self._silence, self.patience = silence, min(5.0, silence / 4)
+        self.silence, self.patience = silence, min(5.0, silence / 4)
         self._seen: dict[int, tuple[int, float]] = {}
         self._stopped = threading.Event()
         self._store.set(f"place/{rank}", f"{socket.gethostname()}, {os.getpid()}")
@@ -81,10 +60,10 @@ class Heart:
         try:
             told = self._told()
             if told is None:
-                told = next((self._mute(one) for one, age in self._ages().items() if age > self._silence), None)
+                told = next((self._mute(one) for one, age in self._ages().items() if age > self.silence), None)
             return None if told is None else self._agreed(told)
         except RuntimeError:
-            return RankLost("the launcher of the ranks has ended")
+            return launcher_gone()
 
     def reason(self, error: Exception) -> RankLost:
         """Why a connection broke: the failure that a rank tells within some seconds, or the rank that has ended."""
@@ -100,31 +79,28 @@ class Heart:
                 told = self._mute(rank) if age > GOODBYE / 2 else said
             return self._agreed(told)
         except RuntimeError:
-            return RankLost("the launcher of the ranks has ended")
+            return launcher_gone()
 
     def tell(self, line: str, code: int) -> None:
         """Say why this rank failed."""
         with suppress(RuntimeError):
             self._store.set(f"failed/{self._rank}", _json({"rank": self._rank, "line": line, "code": code}))
 
-    def speaks(self, lost: int | None) -> bool:
-        """Whether this rank tells the user of a lost one: rank 0, or rank 1 where rank 0 ended without a word."""
-        with suppress(RuntimeError):
-            first = self._rank == (1 if lost == 0 and not self._store.check(["failed/0"]) else 0)
-            if first:
-                self._store.set("said", "1")
-            return first
-        return self._rank == 0
+    def speaks(self, lost: int | None, seconds: float) -> bool:
+        """Whether this rank tells the user why all end: rank 0, or another one if rank 0 is gone.
 
-    def is_said(self) -> bool:
-        """Wait until another rank tells the user; False if none does."""
-        until = time.monotonic() + self._silence
-        with suppress(RuntimeError):
-            while time.monotonic() < until:
-                if self._store.check(["said"]):
-                    return True
+        Args:
+            lost: the lost rank; None if it is not known.
+            seconds: after which rank 0 is taken for gone if it tells nothing.
+        """
+        until = time.monotonic() + (seconds if self._rank else 0.0)
+        try:
+            is_mute = lost == 0 and not self._store.check(["failed/0"])
+            while not is_mute and time.monotonic() < until and not self._store.check(["speaker"]):
                 time.sleep(BEAT / 10)
-        return False
+            return self._store.compare_set("speaker", "", str(self._rank)) == str(self._rank).encode()
+        except RuntimeError:
+            return self._is_first
 
     def _told(self) -> Mapping[str, Any] | None:
         """What is known to all, or what a rank says of its own failure."""

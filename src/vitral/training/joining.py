@@ -1,16 +1,10 @@
-"""Whether this process is one of several ranks, and being one."""
+"""Being one of several ranks, if this process was launched as one."""
 
-import os
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from vitral.core.launching import launched
 from vitral.training.team import ALONE, Team, as_team, current
-
-
-def launched() -> bool:
-    """Whether this process was launched as one of several ranks, by the variables of torchrun."""
-    size = os.environ.get("WORLD_SIZE", "1")
-    return size.isdecimal() and int(size) > 1 and {"RANK", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
 
 
 @contextmanager

@@ -79,6 +79,7 @@ def plan_again(trainer: Trainer, clock: Clock) -> None:
     A planner that fails, or asks for an impossible change, stops training as a failing callback does.
 
     Raises:
+        RankLost: another rank is lost.
         StorageError: the checkpoint could not be written.
     """
     step, taken = trainer.state.step, {decision.step for decision in trainer.identity.decisions}
@@ -89,6 +90,8 @@ def plan_again(trainer: Trainer, clock: Clock) -> None:
         if not changes:
             return
         trainer.decide(changes)
+    except RankLost:
+        raise
     except Exception as error:
         trainer.failure, trainer.request.asked = error, True
         return

@@ -22,6 +22,7 @@ import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from vitral.core.config import differences
-from vitral.core.errors import UsageError, VitralError
+from vitral.core.errors import StorageError, UsageError, VitralError
 from vitral.core.language import N_
+from vitral.core.launching import local_rank
 from vitral.core.machine import processor
 from vitral.core.versions import versions
 from vitral.model import Transformer
@@ -39,6 +41,7 @@ from vitral.runs import RunFolder
 from vitral.runs.config import TrainingConfig
 from vitral.training.heart import Heart, failed
 from vitral.training.holding import Holding
+from vitral.training.meeting import launcher_gone, meet
 from vitral.training.summing import StepSum, present, taken
 from vitral.training.team import RankDiffers, RankLost, Team
 
@@ -51,6 +54,10 @@ LONGEST_WAIT = timedelta(days=7)
 """A last limit of the connections themselves, should the heartbeats go on although nothing else does."""
 COMING = 10
 """Heartbeats, of the longest silence each, within which every rank must have started."""
+LONGEST_SILENT = 20.0
+"""Seconds that a rank waits for rank 0 to tell the user of a lost rank; then it does so itself."""
+LONGEST_END = 600
+"""Seconds in which ranks that were asked to stop must have finished their step and saved it."""
 _joined: list["Ranks"] = []
 """The ranks that this process is one of: it connects to them once."""
 Follow = Callable[["Ranks", str | None], RunFolder]
@@ -91,6 +98,7 @@ def launch(ranks: int, arguments: Sequence[str], told: str) -> int:
     Raises:
         UsageError: PyTorch cannot connect ranks.
         RankLost: a rank ended, and none has said why.
+        KeyboardInterrupt: a signal ended all of them before they could say anything.
     """
     require_ranks()
     from torch.distributed.elastic.multiprocessing.api import SignalException
@@ -101,6 +109,8 @@ def launch(ranks: int, arguments: Sequence[str], told: str) -> int:
     options: dict[str, Any] = {}
     if "signals_to_handle" in LaunchConfig.__dataclass_fields__:
         options["signals_to_handle"] = "SIGTERM,SIGINT"  # a terminal that closes ends no training
+    if "shutdown_timeout" in LaunchConfig.__dataclass_fields__ and "TORCH_ELASTIC_SHUTDOWN_TIMEOUT" not in os.environ:
+        options["shutdown_timeout"] = LONGEST_END
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -123,14 +133,14 @@ def launch(ranks: int, arguments: Sequence[str], told: str) -> int:
         except ChildFailedError as failed:
             failures = failed.failures
         except SignalException:
-            pass  # passed on to the ranks, which have stopped
+            pass  # passed on to the ranks, which have ended
         finally:
             logging.disable(before)
             del os.environ[told]
         if code.exists():
             return int(code.read_text(encoding="ascii"))
     if not failures:
-        return 130
+        raise KeyboardInterrupt(N_("interrupted before the ranks could save; what was saved before is intact"))
     rank, first = min(failures.items(), key=lambda item: item[1].timestamp)
     if first.exitcode < 0:
         raise RankLost("rank {rank} was ended by {signal}", rank=rank, signal=first.signal_name())
@@ -158,19 +168,24 @@ class Ranks(Team):
         environment = os.environ
         self.rank, self.size = int(environment["RANK"]), int(environment["WORLD_SIZE"])
         self.local = int(environment.get("LOCAL_WORLD_SIZE", "1"))
-        self.is_restarted = int(environment.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
         self.asked = self.is_broken = False
         self._follow = follow
         if torch.cuda.is_available():
-            torch.cuda.set_device(int(environment.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+            torch.cuda.set_device(local_rank() % torch.cuda.device_count())
         silence = float(environment.get(HEARTBEAT) or SILENCE)
-        shared: dict[str, Any] = {}
-        if environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-            # After torchrun's restart PyTorch may read an address of the ranks before from its own store.
-            shared["store"] = _store(LONGEST_WAIT)
-            _await_all(shared["store"], self.rank, self.size, COMING * silence)
-        dist.init_process_group("gloo", timeout=LONGEST_WAIT, rank=self.rank, world_size=self.size, **shared)
-        self.heart = Heart(self.rank, self.size, [_store(), _store()], silence)
+        coming, restarts = COMING * silence, int(environment.get("TORCHELASTIC_RESTART_COUNT", "0"))
+        is_served = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+        store = _store(coming, serves=self.rank == 0 and not is_served)
+        met = meet(store, self.rank, self.size, coming, is_restarted=restarts > 0)
+        self.is_restarted = met.is_restarted
+        store.set_timeout(LONGEST_WAIT)
+        # In a store without the name of the start PyTorch would read addresses of ranks that were before.
+        named = partial(dist.PrefixStore, f"vitral/{met.name}")  # pyright: ignore[reportPrivateImportUsage]
+        dist.init_process_group("gloo", timeout=LONGEST_WAIT, rank=self.rank, world_size=self.size, store=named(store))
+        place, beating = (named(_store(SILENCE)) for _ in range(2))
+        # Without the store one rank of each machine speaks; where rank 0 served it, rank 0 is gone.
+        is_first = local_rank() == 0 or (self.rank == 1 and not is_served)
+        self.heart = Heart(self.rank, self.size, [place, beating], silence, is_first=is_first)
 
     def greet(self) -> None:
         """Compare the versions of all ranks.
@@ -352,14 +367,13 @@ class Ranks(Team):
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_IGN)  # the launcher's, since a rank has ended
-        is_said = False
         if isinstance(error, RankLost):
-            is_said = not self.heart.speaks(error.rank)
+            speaks = self.heart.speaks(error.rank, LONGEST_SILENT)
         else:
             code = getattr(error, "exit_code", 130 if isinstance(error, KeyboardInterrupt) else 70)
             self.heart.tell(str(error) or type(error).__name__, code)
-            is_said = not self.heart.speaks(None) and self.heart.is_said()
-        error.is_said = is_said  # pyright: ignore[reportAttributeAccessIssue]
+            speaks = self.heart.speaks(None, self.heart.silence)
+        error.is_said = not speaks  # pyright: ignore[reportAttributeAccessIssue]
 
     def part(self) -> None:
         """Leave when the process ends."""
@@ -464,39 +478,29 @@ class SharedSum(StepSum):
         return nn.functional.pad(flat, (0, -flat.numel() % self._team.size))
 
 
-def _store(limit: timedelta = timedelta(seconds=SILENCE)) -> dist.Store:  # pyright: ignore[reportPrivateImportUsage]
-    """A connection to the launcher's store, to keys of this start of the ranks; none waits longer than the limit."""
-    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    store = dist.TCPStore(host, port, None, False, limit, False)  # pyright: ignore[reportPrivateImportUsage]
-    prefix = f"vitral/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
-    return dist.PrefixStore(prefix, store)  # pyright: ignore[reportPrivateImportUsage]
+def _store(seconds: float, *, serves: bool = False) -> dist.TCPStore:  # pyright: ignore[reportPrivateImportUsage]
+    """A connection to the store that all ranks see; nothing waits longer than the seconds.
 
-
-def _await_all(
-    store: dist.Store,  # pyright: ignore[reportPrivateImportUsage]
-    rank: int,
-    size: int,
-    seconds: float,
-) -> None:
-    """Wait until every rank has started; connecting to one that has not would have no end.
+    Args:
+        seconds: within which it must answer.
+        serves: whether this process serves it to the others, since no launcher does.
 
     Raises:
-        RankLost: one has not started in time.
+        RankLost: it does not answer.
+        StorageError: it cannot be served.
     """
-    keys = [f"here/{other}" for other in range(size)]
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     try:
-        store.set(keys[rank], "1")
-        store.wait(keys, timedelta(seconds=seconds))
-    except RuntimeError:
-        try:
-            is_here = [store.check([key]) for key in keys]
-        except RuntimeError:
-            raise RankLost("the launcher of the ranks has ended") from None
-        if all(is_here):
-            return
-        lost = RankLost("rank {rank} has not started within {seconds:g} s", rank=is_here.index(False), seconds=seconds)
-        lost.is_said = rank != is_here.index(True)
-        raise lost from None
+        return dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage]
+            host, port, None, serves, timedelta(seconds=seconds), False
+        )
+    except RuntimeError as error:
+        if serves:
+            why = str(error).splitlines()[0][:200]
+            raise StorageError("MASTER_PORT={port}: cannot be served ({reason})", port=str(port), reason=why) from None
+        gone = launcher_gone()
+        gone.is_said = local_rank() > 0
+        raise gone from None
 
 
 def _json(content: Mapping[str, Any]) -> bytes:
