@@ -333,6 +333,13 @@ def test_drawn_numbers_follow_the_language(one: Made, window: Any) -> None:
     window.locator("#figure-draw svg text", has_text="u = 0,250").wait_for()
 
 
+BELOW = """() => {
+  const [above, below] = [".sentence-line", ".edits"].map((name) => document.querySelector(name).getBoundingClientRect());
+  return scrollY > 0 && below.top >= above.bottom && below.top < above.bottom + 12;
+}"""
+"""Whether the list of edits stays on the screen right below the sentence, once the page was scrolled."""
+
+
 @pytest.mark.parametrize("width", [390, 756, 1024])
 def test_a_page_of_any_width(width: int, one: Made, window: Any) -> None:
     """Its layout and its marks agree on where columns begin; what stays on the screen and the list of keys fit."""
@@ -346,8 +353,7 @@ def test_a_page_of_any_width(width: int, one: Made, window: Any) -> None:
         line = window.locator("#figure-overview .line").first
         assert line.evaluate(shares) == 1 + window.locator(".flow-names").count()
         window.mouse.wheel(0, 3000)
-        panes, told = (window.locator(each).bounding_box() for each in (".sentence-line", ".edits"))
-        assert 0 <= told["y"] - (panes["y"] + panes["height"]) < 12
+        window.wait_for_function(BELOW)  # the page scrolls a moment later
         window.keyboard.press("?")
         dialog = window.get_by_role("dialog")
         dialog.wait_for()

@@ -257,6 +257,7 @@ def test_from_a_picked_weight_down_to_an_embedding_and_a_parameter(tmp_path: Pat
             # Keyboard alone: the number has the focus, Enter opens it.
             page.locator(f'#opened .equation .cell[aria-label*="{wanted}["]').first.focus()
             page.keyboard.press("Enter")
+            page.wait_for_function("() => document.activeElement?.id === 'numbers'")  # the heading takes the focus
             page.locator(f'#opened .trail b:has-text("{wanted}[")').wait_for()
             told = page.evaluate(VISIT)
             name, index = re.findall(r'\["([\w.]+)"\]\[([\d, ]+)\]$', told["python"])[0]

@@ -200,6 +200,7 @@ def test_any_number_opens_down_to_a_parameter_and_its_python_line_gives_it(run: 
     for depth, wanted in enumerate(WAY):
         page.locator(f'#opened .equation .cell[aria-label*="{wanted}["]').first.focus()
         page.keyboard.press("Enter")
+        page.wait_for_function("() => document.activeElement?.id === 'numbers'")  # the heading takes the focus
         page.wait_for_function("(n) => document.querySelectorAll('#opened .trail li').length === n", arg=depth + 2)
         page.locator(f'#opened .trail b:has-text("{wanted}[")').wait_for()
         found = page.evaluate(OPENED)

@@ -10,12 +10,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vitral.model import Transformer
+from vitral.model import Transformer, cost
 from vitral.runs import RunConfig, enter
 from vitral.runs.identity import Decision, decided
 from vitral.training import Event, deadline, plans, resume, train
 from vitral.training.deadline import Deadline, TimeFrame
-from vitral.training.trials import StepTime, TooSlow
+from vitral.training.sizes import LADDER
+from vitral.training.trials import ExecutionPlan, StepTime, TooSlow
 
 Configured = Callable[..., RunConfig]
 SECONDS = 60.0
@@ -222,6 +223,31 @@ def test_trials_of_several_threads_are_stopped(configured: Configured, monkeypat
     found = plans.resolve_plan(configured(), lambda config: Transformer(config.model, 7), 10**6)
     assert found.config.training.threads == 1
     assert sum(asked) <= 1 + plans.ATTEMPTS * plans.SLOW
+
+
+def test_the_precision_is_chosen_at_the_size_that_is_trained(
+    configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """bfloat16 costs the smallest size more than it saves, and makes a larger one affordable."""
+    smallest = cost(LADDER[0].of(configured()).model, 1).forward_flops
+
+    def answer(config: RunConfig, build: Any, plan: ExecutionPlan, **how: Any) -> StepTime:
+        times = cost(config.model, 1).forward_flops / smallest
+        took = 0.02 * times if plan.dtype == "float32" else 0.021 + 0.002 * (times - 1)
+        if is_slow and plan.dtype != "float32":
+            raise TooSlow(took)
+        return StepTime(took, took)
+
+    monkeypatch.setattr(plans, "time_steps", answer)
+    found: dict[bool, RunConfig] = {}
+    for is_slow in (False, True):
+        asked = configured(training={"plan": "fit", "minutes": 10.0, "threads": 1})
+        plan = plans.resolve_plan(asked, lambda config: Transformer(config.model, 7), 10**9)
+        found[is_slow] = plan.config
+        assert sum("not compiled" in note for note in plan.notes) == 1
+    assert [found[is_slow].training.dtype for is_slow in (False, True)] == ["bfloat16", "float32"]
+    assert LADDER[-1].of(found[False]).model == found[False].model
+    assert found[True].model.d_model < found[False].model.d_model
 
 
 def test_a_continued_run_counts_its_own_steps() -> None:

@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -128,12 +128,11 @@ def resolve_plan(
         if is_written:
             _judge(trials)
             return _resolved(config, changes, trials.notes)
-        plan, seconds = _chosen_precision(trials)
+        allowed = 60 * (training.minutes or 0) if seconds_left is None else seconds_left
+        plan, seconds = _fitting_size(trials, sizes, allowed) if training.plan == FIT else _chosen_precision(trials)
+        config = trials.config
         changes |= {"plan": "as-written", "dtype": plan.dtype, "compile": plan.compile}
         if training.minutes is not None:
-            allowed = 60 * training.minutes if seconds_left is None else seconds_left
-            if training.plan == FIT:
-                config, seconds = _fitting_size(trials, sizes, plan, seconds, allowed)
             if training.regularisation == FIT:
                 changes["regularisation"] = None
                 config, seconds = _regularised(trials, plan, seconds, allowed, num_tokens)
@@ -288,45 +287,44 @@ def _fastest(trials: _Trials) -> tuple[ExecutionPlan, float]:
     return plan, timed[plan]
 
 
-def _fitting_size(
-    trials: _Trials, sizes: Sequence[RunConfig], plan: ExecutionPlan, seconds: float, allowed: float
-) -> tuple[RunConfig, float]:
-    """The largest size with enough steps in the time, and its seconds per step.
+def _fitting_size(trials: _Trials, sizes: Sequence[RunConfig], allowed: float) -> tuple[ExecutionPlan, float]:
+    """The plan for the largest size with enough steps in the time, and its seconds per step.
 
     Operations foretell too long a step of a larger size, since a processor does those of a small one more slowly; so
-    the size that they propose is timed, and then the next one if it may fit.
+    the size that they propose is timed, and then the next one if it may fit. Each size is timed in each precision:
+    bfloat16 may cost a small one what it saves in a large one.
     """
     work = [cost(config.model, 1).forward_flops for config in sizes]
-    timed = {0: seconds}
+    timed: dict[int, tuple[ExecutionPlan, float, list[str]]] = {}
+
+    def seconds(place: int) -> float:
+        if place not in timed:
+            own = replace(trials, config=sizes[place], notes=[])
+            timed[place] = (*_fastest(own), own.notes)
+        return timed[place][1]
 
     def has_enough(place: int, a_step: float) -> bool:
         return place == 0 or allowed / a_step >= LADDER[place].least_steps
 
-    def fits(place: int) -> bool:
-        if place not in timed:
-            trials.config = sizes[place]
-            timed[place] = trials.time(plan, PRECISION_SHARE, trials=1).steady
-        return has_enough(place, timed[place])
-
-    place = max(n for n in range(len(sizes)) if has_enough(n, seconds * work[n] / work[0]))
-    while not fits(place):
+    place = max(n for n in range(len(sizes)) if has_enough(n, seconds(0) * work[n] / work[0]))
+    while not has_enough(place, seconds(place)):
         place -= 1
     for larger in range(place + 1, len(sizes)):
-        if larger in timed or not has_enough(larger, timed[place] * work[larger] / work[place]) or not fits(larger):
+        foretold = seconds(place) * work[larger] / work[place]
+        if larger in timed or not has_enough(larger, foretold) or not has_enough(larger, seconds(larger)):
             break
         place = larger
-    chosen = timed[place]
-    config = trials.config = sizes[place]
-    model = config.model
+    plan, a_step, notes = timed[place]
+    trials.config = sizes[place]
+    model = trials.config.model
     sentence = N_(
         "plan: {layers} layers of width {width} (a step: {milliseconds:.1f} ms, {steps:,.0f} steps in the time)"
     )
-    trials.notes.append(
-        sentence.format(
-            layers=model.num_layers, width=model.d_model, milliseconds=1000 * chosen, steps=allowed / chosen
-        )
+    told = sentence.format(
+        layers=model.num_layers, width=model.d_model, milliseconds=1000 * a_step, steps=allowed / a_step
     )
-    return config, chosen
+    trials.notes += [*notes, told]
+    return plan, a_step
 
 
 def _regularised(
