@@ -334,7 +334,7 @@ def test_drawn_numbers_follow_the_language(one: Made, window: Any) -> None:
 
 
 BELOW = """() => {
-  const [above, below] = [".sentence-line", ".edits"].map((name) => document.querySelector(name).getBoundingClientRect());
+  const [above, below] = [".sentence-line", ".edits"].map((at) => document.querySelector(at).getBoundingClientRect());
   return scrollY > 0 && below.top >= above.bottom && below.top < above.bottom + 12;
 }"""
 """Whether the list of edits stays on the screen right below the sentence, once the page was scrolled."""

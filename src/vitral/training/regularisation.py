@@ -12,7 +12,7 @@ from vitral.model import count_parameters
 from vitral.model.config import DropoutConfig, ModelConfig
 from vitral.runs.config import MuonConfig, RunConfig
 
-ROOMY = 2.0
+ROOMY = 1.5
 """Parameters per token of the text from which on a model knows it by heart after half as many passes."""
 
 
