@@ -26,11 +26,12 @@ def test_the_next_search_does_not_look_through_what_was_imported() -> None:
 
 
 def test_what_a_program_has_frozen_stays_so() -> None:
+    mine: list[object] = []
     had = gc.get_freeze_count()
     gc.freeze()
-    frozen = gc.get_freeze_count()
     with uncollected():
         pass
-    assert gc.get_freeze_count() == frozen > 0
+    assert not any(thing is mine for thing in gc.get_objects())  # which lists what is not frozen
     if not had:
         gc.unfreeze()
+        assert any(thing is mine for thing in gc.get_objects())

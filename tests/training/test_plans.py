@@ -286,7 +286,7 @@ def test_the_size_that_fits_is_found_by_time_not_by_operations(
     config = configured(training={"minutes": 10, "plan": "fit", "threads": 1})
     found = resolve_plan(config, build, 10**9).config
     assert (found.model.d_model, found.model.num_layers) == (128, 4)
-    assert tried[-2:] == [(128, 2), (128, 4)]
+    assert list(dict.fromkeys(tried))[-2:] == [(128, 2), (128, 4)]
 
 
 def test_a_size_fits_only_a_time(configured: Configured) -> None:

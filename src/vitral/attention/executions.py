@@ -11,6 +11,7 @@ from torch.nn import functional
 from vitral.attention import masks, scales, steps
 from vitral.attention.masks import Mask
 from vitral.core.checked import checked
+from vitral.core.dropout import drop_out
 from vitral.core.errors import UsageError
 from vitral.core.graphs import is_tracing
 from vitral.core.taps import SILENT, Tap
@@ -105,9 +106,10 @@ def attend(
 def _fused(
     q: Tensor, k: Tensor, v: Tensor, *, attn_mask: Tensor | None, dropout_p: float, is_causal: bool, scale: float | None
 ) -> Tensor:
-    """PyTorch's fused kernel, or plain products for bfloat16 on the CPU with up to `PLAIN_UP_TO` keys."""
+    """PyTorch's fused kernel; on the CPU plain products with dropout, or for bfloat16 with up to `PLAIN_UP_TO` keys."""
     all_bfloat16 = q.dtype == k.dtype == v.dtype == torch.bfloat16  # a cache is in the weights' dtype
-    if not all_bfloat16 or q.device.type != "cpu" or k.shape[-2] > PLAIN_UP_TO:
+    is_plain = dropout_p > 0 or (all_bfloat16 and k.shape[-2] <= PLAIN_UP_TO)
+    if not is_plain or q.device.type != "cpu":
         return functional.scaled_dot_product_attention(
             q, k, v, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale
         )
@@ -119,7 +121,7 @@ def _fused(
     with torch.autocast("cpu", enabled=False):
         scores = q @ (factor * k).mT
         weights = torch.softmax(scores if attn_mask is None else scores + attn_mask, dim=-1)
-        return functional.dropout(weights, dropout_p) @ v
+        return drop_out(weights, dropout_p) @ v
 
 
 @checked
@@ -148,7 +150,7 @@ def attend_traced(
     biased = scaled if bias is None else scaled + _fitting("bias", bias, q, source).to(scaled.dtype)
     masked = tap("masked", steps.mask(biased, allowed))
     weights = tap("weights", steps.normalise(masked))
-    z = steps.weigh(functional.dropout(weights, dropout, training=dropout > 0), v)
+    z = steps.weigh(drop_out(weights, dropout), v)
     return Steps(q, k, v, scores, scaled, masked, weights, z)
 
 

@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitral.attention.multihead import MultiHeadAttention, Past, Rotation
+from vitral.core.dropout import Dropout
 from vitral.core.taps import SILENT, Tap
 from vitral.model.config import ModelConfig
 from vitral.model.feedforward import FeedForward, SwiGLU, build_feed_forward
@@ -31,8 +32,8 @@ class Block(nn.Module):
         self.recurrence_norm = None if config.recurrence is None else _norm_of(config)
         self.mlp = build_feed_forward(config)
         self.mlp_norm = _norm_of(config) if self.mlp is not None else None
-        self.attn_dropout = nn.Dropout(config.dropout.attention)
-        self.mlp_dropout = nn.Dropout(config.dropout.feed_forward)
+        self.attn_dropout = Dropout(config.dropout.attention)
+        self.mlp_dropout = Dropout(config.dropout.feed_forward)
 
     def forward(
         self,

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from vitral.attention.masks import Bidirectional, ByLayer, Causal, Prefix, Window
 from vitral.attention.multihead import MultiHeadAttention
 from vitral.attention.scales import GivenScale, LearnedScale
+from vitral.core.dropout import Dropout
 from vitral.model.block import Block, has_taps
 from vitral.model.cache import KVCache
 from vitral.model.feedforward import FeedForward, SwiGLU
@@ -34,7 +35,7 @@ SPLIT_FROM = 100_000
 
 KNOWN = {
     *(Transformer, Block, MultiHeadAttention, FeedForward, SwiGLU, GivenScale, LearnedScale),
-    *(nn.Linear, nn.Embedding, nn.LayerNorm, nn.RMSNorm, nn.Identity, nn.Dropout, nn.ModuleList),
+    *(nn.Linear, nn.Embedding, nn.LayerNorm, nn.RMSNorm, nn.Identity, Dropout, nn.ModuleList),
     *(Positions, Learned, Sinusoidal, Rotary, ALiBi, Relative),
 }
 """Modules supported by `DecodeStep`; a model with any other module uses its own forward pass."""

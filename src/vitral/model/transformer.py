@@ -12,6 +12,7 @@ from torch.nn import functional
 from vitral.attention.masks import Mask
 from vitral.core.allocation import keep_freed_memory
 from vitral.core.checked import Count, Natural, checked
+from vitral.core.dropout import Dropout
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.core.modules import CheckedModule
@@ -52,7 +53,7 @@ class Transformer(CheckedModule):
                 torch.default_generator.manual_seed(key(seed, "own parts"))
             self.token_embedding = nn.Embedding(vocab_size, config.d_model)
             self.positions = build_positions(config)
-            self.dropout = nn.Dropout(config.dropout.embedding)
+            self.dropout = Dropout(config.dropout.embedding)
             self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.num_layers))
             self.final_norm = norm_of(config) if config.has_final_norm else nn.Identity()
             self.head = None if config.tie_head else nn.Linear(config.d_model, vocab_size, bias=config.biases.head)
