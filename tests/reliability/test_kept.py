@@ -9,6 +9,7 @@ import torch
 
 from vitral.lab.run_health import examine_run
 from vitral.runs import load_run
+from vitral.runs.environment import describe_environment
 from vitral.training import continue_run, resume
 
 KEPT = Path(__file__).parent / "kept"
@@ -29,6 +30,11 @@ def test_it_is_healthy_and_goes_on(name: str, tmp_path: Path) -> None:
     shutil.copytree(KEPT / name, tmp_path / "run")
     found = {finding.what: finding.mark for finding in examine_run(tmp_path / "run").findings}
     assert "wrong" not in found.values()
+    recorded, here = json.loads((KEPT / name / "environment.json").read_text(encoding="utf-8")), describe_environment()
+    same = all(
+        recorded.get(key) == here[key] for key in ("numerics", "packages", "processor", "cpu_capability", "dispatch")
+    )
+    assert found["recomputed step"] == "ok" or not same  # otherwise NUMERICS must grow
     newest = sorted((tmp_path / "run" / "steps").iterdir())[-1]
     shutil.rmtree(newest)
     assert resume(tmp_path / "run").metrics("end")[-1]["finished"]

@@ -16,7 +16,7 @@ from vitral.reports.folder import MANIFEST, check_report
 from vitral.runs import Checkpoint, RunFolder, SealedRun, enter
 from vitral.runs.checkpoint import DAMAGED, STEP, list_checkpoints, load_checkpoint, load_state, step_name
 from vitral.runs.checkpoint_files import FORMAT
-from vitral.runs.environment import describe_environment
+from vitral.runs.environment import UNRECORDED, describe_environment
 from vitral.runs.folder import CONFIG
 from vitral.runs.loading import needed_shapes
 from vitral.runs.lock import only_writer
@@ -186,7 +186,9 @@ def _replay(sealed: SealedRun, whole: list[Checkpoint], events: list[dict[str, A
     threads = torch.get_num_threads()
     try:
         recorded, here = sealed.document("environment"), describe_environment()
-        differing = [key for key in ("packages", "machine", "cpu_capability") if recorded.get(key) != here[key]]
+        compared = UNRECORDED | recorded
+        keys = ("numerics", "packages", "machine", "cpu_capability")
+        differing = [key for key in keys if compared.get(key) != here[key]]
         if sealed.config.training.compile or differing:
             compiled = N_("not compared: it was compiled")
             differs = N_("not compared: {part} differs here")

@@ -11,6 +11,13 @@ import torch
 from vitral.core.language import N_, _
 from vitral.core.machine import cores, processor
 
+NUMERICS = 2
+"""A larger number wherever the same configuration gives other bits than before; the changelog says why.
+
+2: dropout on the CPU (`core/dropout.py`).
+"""
+UNRECORDED = {"numerics": 1}
+"""What holds where an environment does not record it."""
 PACKAGES = ("torch", "numpy", "scipy", "safetensors", "tokenizers")
 DISPATCH = (
     "ATEN_CPU_CAPABILITY",
@@ -23,6 +30,7 @@ DISPATCH = (
 )
 """Environment variables that choose the kernels, or give a run fewer threads than it asks for."""
 COMPARED = {
+    "numerics": N_("Vitral's arithmetic"),
     "packages.torch": "PyTorch",
     "packages.numpy": "NumPy",  # draws the batches
     "system": N_("system"),
@@ -42,6 +50,7 @@ def describe_environment() -> dict[str, Any]:
     """Versions of Python, Vitral and the numerical packages; processor, cores, threads, kernels, accelerator."""
     return {
         "vitral": _version("vitral"),
+        "numerics": NUMERICS,
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
         "system": platform.system(),
@@ -60,7 +69,7 @@ def environment_differences(recorded: Mapping[str, Any], here: Mapping[str, Any]
     """The differences of two environments that may change the bits of a run, in a few words each.
 
     Threads are not among them: their number is part of a run's configuration. What one side does not record is no
-    difference.
+    difference, except that of `UNRECORDED`.
 
     Args:
         recorded: the environment of the run.
@@ -70,6 +79,7 @@ def environment_differences(recorded: Mapping[str, Any], here: Mapping[str, Any]
     >>> environment_differences({"packages": {"torch": "2.13.0"}}, {"packages": {"torch": "2.14.0"}, "cores": 2})
     ['PyTorch 2.13.0 → 2.14.0']
     """
+    recorded = UNRECORDED | dict(recorded)
     compared = COMPARED | (ON_CUDA if device == "cuda" else {})
     pairs = ((name, _entry(recorded, key), _entry(here, key)) for key, name in compared.items())
     return [
