@@ -37,13 +37,13 @@ int main(int count, char **words) {
     length = number(in);
     kept[i] = piece(in, length, 4);
   }
-  int64_t *shape = piece(in, 9, 8), num_tokens = number(in), *tokens = piece(in, num_tokens, 8);
+  int64_t *shape = piece(in, 10, 8), num_tokens = number(in), *tokens = piece(in, num_tokens, 8);
   double *sampling = piece(in, 5, 8);
   int64_t *forbidden = piece(in, shape[8], 8);
   double *chances = piece(in, shape[3] * shape[7], 8);
   int64_t num_logits = shape[3] * numbers[VOCAB];
   float *logits = malloc((size_t)num_logits * 4);
-  float *memory = malloc((size_t)vitral_step_memory(numbers, number(in)) * 4);
+  float *memory = malloc((size_t)vitral_step_memory(numbers, number(in), shape[9]) * 4);
   int64_t made = vitral_step_write(numbers, (const float *const *)arrays, kept, shape, tokens, sampling, forbidden,
                                    chances, logits, memory);
   fwrite(&made, 8, 1, out);

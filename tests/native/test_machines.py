@@ -15,8 +15,14 @@ from vitral.model import KVCache, Transformer
 from vitral.model.native import Choice, NativeStep, build, native_step
 
 HERE = Path(__file__).parent
-ROWS, PROMPT, COUNT = 3, 5, 7
-SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-DVITRAL_ONE_TARGET")
+ROWS, PROMPT, COUNT, THREADS = 3, 5, 7, 2
+SANITIZERS = (
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+    "-g",
+    "-DVITRAL_ONE_TARGET",
+    "-DVITRAL_ALONE=1",
+)
 CHOICE = Choice(temperature=0.9, top_k=8, top_p=0.95, min_p=0.02, repetition_penalty=1.2)
 
 
@@ -24,7 +30,17 @@ def program(folder: Path, compiler: Sequence[str], *flags: str) -> Path | None:
     """The driver, compiled; None where this compiler or its libraries are not installed."""
     made = folder / "driver"
     source = build.SOURCE
-    words = ["-std=gnu11", "-Wall", "-Wno-psabi", f"-I{source.parent}", str(HERE / "driver.c"), "-o", str(made), "-lm"]
+    words = [
+        "-std=gnu11",
+        "-Wall",
+        "-Wno-psabi",
+        "-pthread",
+        f"-I{source.parent}",
+        str(HERE / "driver.c"),
+        "-o",
+        str(made),
+        "-lm",
+    ]
     assert compiler
     if shutil.which(compiler[0]) is None:
         return None
@@ -51,8 +67,8 @@ def case_of(model: Transformer, tokens: torch.Tensor, chances: np.ndarray) -> by
     data.append(struct.pack("<q", len(kept)))
     data += [struct.pack("<q", tensor.numel()) + tensor.numpy().tobytes() for tensor in kept]
     forbidden = TOKENIZER.specials
-    shape = (context, tokens.shape[1], 0, ROWS, 0, 0, PROMPT, chances.shape[1], len(forbidden))
-    data.append(struct.pack("<10q", *shape, tokens.numel()) + tokens.numpy().tobytes())
+    shape = (context, tokens.shape[1], 0, ROWS, 0, 0, PROMPT, chances.shape[1], len(forbidden), THREADS)
+    data.append(struct.pack("<11q", *shape, tokens.numel()) + tokens.numpy().tobytes())
     data.append(struct.pack("<5d", *CHOICE) + struct.pack(f"<{len(forbidden)}q", *forbidden))
     return b"".join([*data, chances.tobytes(), struct.pack("<q", context)])
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from variants import BASE, TOKENIZER, VARIANTS, enlarged, made
@@ -11,7 +12,7 @@ from vitral.core.process import using_threads
 from vitral.decoding.reader import Reader
 from vitral.model import KVCache, ModelConfig, Transformer
 from vitral.model.block import Block
-from vitral.model.native import NativeStep, native_step
+from vitral.model.native import Choice, NativeStep, native_step
 from vitral.model.native import step as native_module
 
 pytestmark = pytest.mark.usefixtures("used")
@@ -158,9 +159,20 @@ def test_an_unknown_token_is_refused_in_the_same_words(token: int) -> None:
         Reader(made("pre"), torch.tensor([[1, token]])).logits()
 
 
-def test_a_large_model_is_left_to_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = made("pre")
-    monkeypatch.setattr(native_module, "LARGE", 100)
-    for threads, is_left in ((1, False), (2, False), (3, True)):
-        with using_threads(threads):
-            assert isinstance(native_step(model), str) == is_left
+@pytest.mark.parametrize("rows", [1, 3])
+def test_threads_change_no_bit(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = ModelConfig.parse({"context_length": 37, "d_model": 132, "num_layers": 2, "num_heads": 3, "d_ff": 515})
+    model = Transformer(config, 101).eval()
+    monkeypatch.setattr(native_module, "LARGE", 1)
+    monkeypatch.setattr(native_module, "SHARED_FROM", 1)
+    results = []
+    for threads in (1, 2, 5, 7):
+        with using_threads(threads), torch.inference_mode():
+            step, cache = step_of(model), cache_of(model, rows)
+            tokens = torch.arange(rows * 34).view(rows, 34) % 97
+            chances = np.random.default_rng(5).random((rows, 11))
+            step.write(tokens, cache, begin=0, length=23, choice=Choice(), chances=chances)
+            results.append((step(tokens[:, -1:], cache), tokens))
+    for logits, tokens in results[1:]:
+        assert torch.equal(logits, results[0][0])
+        assert torch.equal(tokens, results[0][1])

@@ -19,7 +19,16 @@ LIBRARY = "_step.so"
 """The library's name on every system: it is opened by its path."""
 SWITCH = "VITRAL_NATIVE"
 """An environment variable: 0 neither builds nor uses the library."""
-FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math")
+FLAGS = (
+    "-std=gnu11",
+    "-O3",
+    "-fPIC",
+    "-shared",
+    "-pthread",
+    "-fvisibility=hidden",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+)
 QUIET = ("-Wno-psabi",)
 SECONDS = 300
 

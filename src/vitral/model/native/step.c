@@ -8,6 +8,9 @@
    So the logits of a position have the same bits whether it is read alone or in a block, with other rows or without. */
 
 #include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -18,8 +21,20 @@
 
 #if defined(__x86_64__) && defined(__linux__) && !defined(VITRAL_ONE_TARGET)
 #define FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#define WIDE __attribute__((target("arch=x86-64-v4")))
+#define HAS_WIDE __builtin_cpu_supports("x86-64-v4")
 #else
 #define FOR_EACH_PROCESSOR
+#if defined(__AVX512F__) && defined(__AVX512DQ__)
+#define WIDE
+#define HAS_WIDE 1
+#endif
+#endif
+#ifdef WIDE
+#include <immintrin.h>
+#endif
+#ifndef VITRAL_ALONE
+#define VITRAL_ALONE (1 << 14) /* multiplications for which one thread is enough */
 #endif
 #define INLINE static inline __attribute__((always_inline))
 #define EXPORTED __attribute__((visibility("default")))
@@ -145,6 +160,107 @@ INLINE v8 gelu_tanh8(v8 x) { /* x/2 (1 + tanh z) = x σ(2z) */
 }
 INLINE v8 tanh8(v8 x) { return all(2.0f) * sigmoid8(all(2.0f) * x) - all(1.0f); }
 
+/* ---- Threads that share the work of a call ---- */
+
+/* Work is a range of items, cut into pieces. Each thread has a share of the pieces, the same ones each time, so that a
+   core finds its part of the weights in its own cache; then it takes what is left of others' shares. So the caller waits
+   only for pieces that somebody has begun. Who does a piece changes no number. */
+enum { MOST_THREADS = 64, PIECES = 4, PATIENCE = 20000 };
+typedef void work_t(const void *job, int thread, int64_t from, int64_t to);
+typedef struct {
+  _Alignas(64) uint64_t left; /* number of the work · 2^32 + first piece · 2^16 + end: pieces that nobody has begun */
+} share_t;
+typedef struct {
+  share_t shares[MOST_THREADS];
+  _Alignas(64) uint64_t number; /* of the current work; ENDED: there will be none */
+  _Alignas(64) int64_t finished;
+  _Alignas(64) work_t *work; /* what follows is read only by who has a piece */
+  const void *job;
+  int64_t items, piece;
+  int threads, made, met, is_alone; /* helpers that were made, and that have begun */
+  pthread_t helpers[MOST_THREADS];
+} team_t;
+static const uint64_t ENDED = UINT64_MAX;
+
+static void pause_briefly(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+static int64_t begin_piece(share_t *share) {
+  uint64_t left = __atomic_load_n(&share->left, __ATOMIC_ACQUIRE);
+  while ((left >> 16 & 0xFFFF) < (left & 0xFFFF))
+    if (__atomic_compare_exchange_n(&share->left, &left, left + 0x10000, 1, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+      return (int64_t)(left >> 16 & 0xFFFF);
+  return -1;
+}
+
+static void take_part(team_t *team, int thread) {
+  int64_t done = 0;
+  for (int i = 0; i < team->threads; i++)
+    for (int64_t piece; (piece = begin_piece(&team->shares[(thread + i) % team->threads])) >= 0; done++) {
+      int64_t from = piece * team->piece, to = from + team->piece;
+      team->work(team->job, thread, from, to < team->items ? to : team->items);
+    }
+  if (done) __atomic_fetch_add(&team->finished, done, __ATOMIC_ACQ_REL);
+}
+
+static void *help(void *given) {
+  team_t *team = given;
+  int thread = __atomic_add_fetch(&team->met, 1, __ATOMIC_RELAXED);
+  for (uint64_t seen = 0, number;; seen = number) {
+    for (int waited = 0; (number = __atomic_load_n(&team->number, __ATOMIC_ACQUIRE)) == seen;)
+      if (waited++ < PATIENCE) pause_briefly();
+      else sched_yield();
+    if (number == ENDED) return NULL;
+    take_part(team, thread);
+  }
+}
+
+static void gather(team_t *team, int64_t threads) {
+  sigset_t every, before;
+  memset(team, 0, sizeof *team);
+  team->threads = threads < MOST_THREADS ? (int)threads : MOST_THREADS;
+  sigfillset(&every);
+  pthread_sigmask(SIG_SETMASK, &every, &before); /* signals are the caller's */
+  while (team->made < team->threads - 1 && pthread_create(&team->helpers[team->made], NULL, help, team) == 0)
+    team->made++;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  team->is_alone = team->made == 0;
+}
+
+static void part(team_t *team) {
+  __atomic_store_n(&team->number, ENDED, __ATOMIC_RELEASE);
+  for (int i = 0; i < team->made; i++) pthread_join(team->helpers[i], NULL);
+  team->made = 0, team->is_alone = 1;
+}
+
+/* Have a work done by all; pieces are as large as a multiple of `unit` items. */
+static void share_out(team_t *team, work_t *work, const void *job, int64_t items, int64_t unit) {
+  if (team->is_alone) {
+    work(job, 0, 0, items);
+    return;
+  }
+  int64_t wanted = (int64_t)team->threads * PIECES, units = (items + unit - 1) / unit;
+  int64_t piece = (units + wanted - 1) / wanted * unit, pieces = (items + piece - 1) / piece;
+  team->work = work, team->job = job, team->items = items, team->piece = piece, team->finished = 0;
+  uint64_t number = team->number + 1;
+  for (int i = 0; i < team->threads; i++) {
+    uint64_t from = (uint64_t)(pieces * i / team->threads), to = (uint64_t)(pieces * (i + 1) / team->threads);
+    __atomic_store_n(&team->shares[i].left, number << 32 | from << 16 | to, __ATOMIC_RELEASE);
+  }
+  __atomic_store_n(&team->number, number, __ATOMIC_RELEASE);
+  take_part(team, 0);
+  int waited = 0;
+  while (__atomic_load_n(&team->finished, __ATOMIC_ACQUIRE) < pieces)
+    if (waited++ < PATIENCE) pause_briefly();
+    else sched_yield();
+  if (waited > PATIENCE) part(team); /* another program has the helper's core */
+}
+
 /* ---- Products with a matrix ---- */
 
 /* Ask for a cache line, which may lie behind the end of what is read: a processor ignores what it cannot fetch. */
@@ -217,13 +333,16 @@ INLINE void tile(const int rows, const int outs, const int ahead, const float *x
   }
 }
 
+enum { UNIT = 24 }; /* columns of the least piece */
+
 typedef struct {
   const float *x;
-  int64_t x_step;
+  int64_t rows, x_step;
   const float *w, *bias;
   float *y;
   int64_t y_step, length, outs;
   int add;
+  float *packed; /* memory for x as the wide tile reads it; NULL where there is none */
 } product_t;
 
 INLINE void rows_of_product(const int rows, const int wide, const int ahead, const product_t *p, int64_t row,
@@ -239,32 +358,158 @@ INLINE void rows_of_product(const int rows, const int wide, const int ahead, con
          p->y_step, p->length, p->add);
 }
 
-/* All rows of a product; a panel of the matrix stays in the first cache while every row passes it, and the next one is
-   fetched meanwhile. */
-FOR_EACH_PROCESSOR void vitral_step_product(const product_t *p, int64_t rows) {
-  if (rows == 1) {
-    rows_of_product(1, 4, AHEAD, p, 0, 0, p->outs);
-    return;
-  }
-  int64_t panel = 12, bytes = panel * p->length * (int64_t)sizeof(float), share = (bytes / rows + 63) / 64 * 64;
-  for (int64_t from = 0; from < p->outs; from += panel) {
-    int64_t to = from + panel < p->outs ? from + panel : p->outs, row = 0;
-    uintptr_t next = (uintptr_t)(p->w + from * p->length) + (uintptr_t)bytes;
-    for (; row + 4 <= rows; row += 4) {
-      if (to < p->outs)
-        for (int64_t i = row * share; i < (row + 4) * share; i += 64) fetch(next + (uintptr_t)i);
-      rows_of_product(4, 3, 0, p, row, from, to);
+#ifdef WIDE
+/* The same sums with vectors of sixteen numbers: eight of one row of x and eight of the next, `packed` side by side. */
+enum { PAIRS = 3, PANEL = 8 }; /* a tile has 24 of the 32 registers for its sums */
+
+static void pack(const product_t *p) {
+  float *out = p->packed;
+  int64_t rows = p->rows;
+  for (int64_t row = 0; row < rows; row += 2)
+    for (int64_t k = 0; k < p->length; k += 8, out += 16)
+      for (int64_t half = 0; half < 2; half++) {
+        const float *x = p->x + (row + half) * p->x_step + k;
+        int64_t count = row + half < rows ? p->length - k : 0;
+        store(out + 8 * half, count >= 8 ? load(x) : load_some(x, count, 0.0f));
+      }
+}
+
+/* Eight sums of each of two rows, by the tree of `sums`: those of the first row, then those of the second. */
+WIDE INLINE __m512 wide_sums(const __m512 *of) {
+  __m512 half[4], quarter[2];
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; j++)
+    half[j] = _mm512_shuffle_f32x4(of[2 * j], of[2 * j + 1], 0x88) + _mm512_shuffle_f32x4(of[2 * j], of[2 * j + 1], 0xDD);
+#pragma GCC unroll 2
+  for (int j = 0; j < 2; j++)
+    quarter[j] = _mm512_shuffle_ps(half[2 * j], half[2 * j + 1], 0x44) +
+                 _mm512_shuffle_ps(half[2 * j], half[2 * j + 1], 0xEE);
+  __m512 made = _mm512_shuffle_ps(quarter[0], quarter[1], 0x88) + _mm512_shuffle_ps(quarter[0], quarter[1], 0xDD);
+  return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15), made);
+}
+
+/* Some pairs of rows and eight columns from `out` on, of which those of `columns` are written. */
+WIDE INLINE void wide_tile(const int pairs, const product_t *p, int64_t pair, int64_t rows, int64_t out,
+                           __mmask8 columns, uintptr_t next, int fetches) {
+  __m512 sums_of[PAIRS][PANEL];
+  int64_t length = p->length, k = 0, x_step = (length + 7) / 8 * 16;
+  const float *w = p->w + out * length, *x = p->packed + pair * x_step;
+#pragma GCC unroll 3
+  for (int i = 0; i < pairs; i++)
+#pragma GCC unroll 8
+    for (int j = 0; j < PANEL; j++) sums_of[i][j] = _mm512_setzero_ps();
+  for (; k + 8 <= length; k += 8) {
+    __m512 each[PAIRS];
+#pragma GCC unroll 3
+    for (int i = 0; i < pairs; i++) each[i] = _mm512_loadu_ps(x + i * x_step + 2 * k);
+    for (int i = 0; i < fetches; i++, next += 64) fetch(next);
+#pragma GCC unroll 8
+    for (int j = 0; j < PANEL; j++) {
+      __m512 weights = _mm512_broadcast_f32x8(_mm256_loadu_ps(w + j * length + k));
+#pragma GCC unroll 3
+      for (int i = 0; i < pairs; i++) sums_of[i][j] = _mm512_fmadd_ps(each[i], weights, sums_of[i][j]);
     }
-    if (rows - row == 3) rows_of_product(3, 3, 0, p, row, from, to);
-    if (rows - row == 2) rows_of_product(2, 3, 0, p, row, from, to);
-    if (rows - row == 1) rows_of_product(1, 3, 0, p, row, from, to);
+  }
+  if (k < length) {
+#pragma GCC unroll 8
+    for (int j = 0; j < PANEL; j++) {
+      __m512 weights = _mm512_broadcast_f32x8((__m256)load_some(w + j * length + k, length - k, 0.0f));
+#pragma GCC unroll 3
+      for (int i = 0; i < pairs; i++)
+        sums_of[i][j] = _mm512_fmadd_ps(_mm512_loadu_ps(x + i * x_step + 2 * k), weights, sums_of[i][j]);
+    }
+  }
+#pragma GCC unroll 3
+  for (int i = 0; i < pairs; i++) {
+    __m512 both = wide_sums(sums_of[i]);
+    if (p->bias) {
+      __m512 bias = _mm512_broadcast_f32x8(_mm256_loadu_ps(p->bias + out));
+      both += bias;
+    }
+    int64_t row = 2 * (pair + i);
+    float *y = p->y + row * p->y_step + out;
+    __m256 made = _mm512_castps512_ps256(both);
+    if (p->add) made += _mm256_maskz_loadu_ps(columns, y);
+    _mm256_mask_storeu_ps(y, columns, made);
+    if (row + 1 == rows) continue;
+    y += p->y_step, made = _mm512_extractf32x8_ps(both, 1);
+    if (p->add) made += _mm256_maskz_loadu_ps(columns, y);
+    _mm256_mask_storeu_ps(y, columns, made);
   }
 }
 
-static void multiply(const float *x, int64_t rows, int64_t length, const float *w, const float *bias, float *y,
-                     int64_t outs, int add) {
-  product_t product = {x, length, w, bias, y, outs, length, outs, add};
-  vitral_step_product(&product, rows);
+/* Some columns, at least eight from the first on, of all rows. Each panel of the matrix serves groups of pairs that are
+   as equal as can be, and the next one is fetched meanwhile. The last panel begins earlier if it is not whole. */
+WIDE static void wide_product(const product_t *p, int64_t from, int64_t to) {
+  int64_t rows = p->rows, pairs = (rows + 1) / 2, groups = (pairs + PAIRS - 1) / PAIRS;
+  int64_t lines = p->length / 2; /* of a panel; a tile takes length / 8 steps */
+  int fetches = (int)((4 + groups - 1) / groups);
+  for (int64_t out = from; out < to; out += PANEL) {
+    int64_t begin = out + PANEL <= to ? out : to - PANEL;
+    __mmask8 columns = (__mmask8)(0xFF << (out - begin));
+    uintptr_t next = (uintptr_t)(p->w + (out + PANEL) * p->length);
+    for (int64_t group = 0; group < groups; group++, next += (uintptr_t)(lines * 64 / groups)) {
+      int64_t pair = pairs * group / groups, count = pairs * (group + 1) / groups - pair;
+      if (count == 3) wide_tile(3, p, pair, rows, begin, columns, next, fetches);
+      if (count == 2) wide_tile(2, p, pair, rows, begin, columns, next, fetches);
+      if (count == 1) wide_tile(1, p, pair, rows, begin, columns, next, fetches);
+    }
+  }
+}
+#endif
+
+/* Some columns of all rows; a panel of the matrix stays in the first cache while every row passes it, and the next one is
+   fetched meanwhile. */
+FOR_EACH_PROCESSOR void vitral_step_columns(const product_t *p, int64_t from, int64_t to) {
+  int64_t rows = p->rows;
+  if (rows == 1) {
+    rows_of_product(1, 4, AHEAD, p, 0, from, to);
+    return;
+  }
+  int64_t panel = 12, bytes = panel * p->length * (int64_t)sizeof(float), share = (bytes / rows + 63) / 64 * 64;
+  for (; from < to; from += panel) {
+    int64_t end = from + panel < to ? from + panel : to, row = 0;
+    uintptr_t next = (uintptr_t)(p->w + from * p->length) + (uintptr_t)bytes;
+    for (; row + 4 <= rows; row += 4) {
+      if (end < to)
+        for (int64_t i = row * share; i < (row + 4) * share; i += 64) fetch(next + (uintptr_t)i);
+      rows_of_product(4, 3, 0, p, row, from, end);
+    }
+    if (rows - row == 3) rows_of_product(3, 3, 0, p, row, from, end);
+    if (rows - row == 2) rows_of_product(2, 3, 0, p, row, from, end);
+    if (rows - row == 1) rows_of_product(1, 3, 0, p, row, from, end);
+  }
+}
+
+static void columns(const void *job, int thread, int64_t from, int64_t to) {
+  (void)thread;
+  const product_t *p = job;
+#ifdef WIDE
+  if (p->packed) {
+    wide_product(p, from, to);
+    return;
+  }
+#endif
+  vitral_step_columns(p, from, to);
+}
+
+typedef struct {
+  float *x, *read, *before, *wide, *z, *hidden, *gate, *packed, *scores;
+  int64_t num_scores; /* of each thread */
+  team_t *team;
+} scratch_t;
+
+static void multiply(const scratch_t *s, const float *x, int64_t rows, int64_t length, const float *w,
+                     const float *bias, float *y, int64_t outs, int add) {
+  product_t product = {x, rows, length, w, bias, y, outs, length, outs, add, NULL};
+#ifdef WIDE
+  if (HAS_WIDE && rows > 1 && outs >= PANEL) {
+    product.packed = s->packed;
+    pack(&product);
+  }
+#endif
+  if (rows * length * outs < VITRAL_ALONE) columns(&product, 0, 0, outs);
+  else share_out(s->team, columns, &product, outs, UNIT);
 }
 
 /* ---- What is done to each vector ---- */
@@ -358,7 +603,7 @@ FOR_EACH_PROCESSOR void vitral_step_attend(const query_t *p) {
   int64_t count = p->to - p->from, width = p->width;
   float *scores = p->scores;
   const float *keys = p->keys + p->from * width, *values = p->values + p->from * width;
-  product_t product = {p->q, width, keys, NULL, scores, count, width, count, 0};
+  product_t product = {p->q, 1, width, keys, NULL, scores, count, width, count, 0, NULL};
   rows_of_product(1, 8, 0, &product, 0, 0, count);
   if (p->adaptive) { /* 1/σ of the visible scores; the usual factor where they count as equal (attention/scales.py) */
     double mean = 0, variance = 0;
@@ -424,10 +669,6 @@ typedef struct {
   int64_t step, first, rows, start, time; /* the first row is one of the cache's */
 } block_t;
 
-typedef struct {
-  float *x, *read, *before, *wide, *z, *hidden, *gate, *scores;
-} scratch_t;
-
 static int64_t largest_of(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Vectors that are read at once: a block, or all positions of a row that see later ones. */
@@ -439,22 +680,64 @@ static int64_t mixed_width(const int64_t *n) {
   return n[MIXER] == LSTM ? 4 * n[D_MODEL] : (n[HEADS] + 2 * n[KV_HEADS]) * n[D_HEAD];
 }
 
-static int64_t take(scratch_t *s, float *memory, const int64_t *n, int64_t vectors, int64_t positions) {
+static int64_t take(scratch_t *s, float *memory, const int64_t *n, int64_t vectors, int64_t positions, int64_t threads) {
+  int64_t longest = largest_of(n[D_FF], largest_of(n[HEADS] * n[D_HEAD], n[D_MODEL]));
   int64_t widths[] = {n[D_MODEL], n[D_MODEL], n[D_MODEL], mixed_width(n), largest_of(n[HEADS] * n[D_HEAD], n[D_MODEL]),
-                      n[D_FF], n[FEED_FORWARD] == SWIGLU ? n[D_FF] : 0};
-  float **parts[] = {&s->x, &s->read, &s->before, &s->wide, &s->z, &s->hidden, &s->gate};
+                      n[D_FF], n[FEED_FORWARD] == SWIGLU ? n[D_FF] : 0, (longest + 7) / 8 * 8};
+  float **parts[] = {&s->x, &s->read, &s->before, &s->wide, &s->z, &s->hidden, &s->gate, &s->packed};
   int64_t used = 0;
-  for (int i = 0; i < 7; i++) {
+  for (int i = 0; i < 8; i++) {
     if (memory) *parts[i] = memory + used;
-    used += (vectors * widths[i] + 15) / 16 * 16;
+    used += ((vectors + 1) / 2 * 2 * widths[i] + 15) / 16 * 16;
   }
+  s->num_scores = (largest_of(positions, n[MIXER] == LSTM ? 4 * n[D_MODEL] : 0) + 8 + 15) / 16 * 16;
   if (memory) s->scores = memory + used;
-  return used + (positions + 15) / 16 * 16;
+  return used + threads * s->num_scores;
+}
+
+typedef struct {
+  const model_t *m;
+  const block_t *b;
+  const scratch_t *s;
+  int64_t layer;
+} attention_t;
+
+/* Some heads, counted through all rows, each with memory for the scores of one query. */
+static void heads_of(const void *given, int thread, int64_t from_item, int64_t to_item) {
+  const attention_t *job = given;
+  const model_t *m = job->m;
+  const block_t *b = job->b;
+  const scratch_t *s = job->s;
+  const int64_t *n = m->n, *own = m->layer_numbers + job->layer * LAYER_NUMBERS;
+  int64_t width = n[D_HEAD], heads = n[HEADS], kv_heads = n[KV_HEADS], wide = mixed_width(n), end = b->start + b->time;
+  for (int64_t item = from_item; item < to_item; item++) {
+    int64_t row = item / heads, head = item % heads;
+    int64_t at = ((b->first + row) * kv_heads + head / (heads / kv_heads)) * b->capacity * width;
+    for (int64_t time = 0; time < b->time; time++) {
+      int64_t vector = row * b->time + time, now = b->start + time;
+      int64_t together = own[PREFIX] < end ? own[PREFIX] : end, to = now + 1 > together ? now + 1 : together;
+      int64_t from = own[WINDOW] && own[WINDOW] <= now ? now + 1 - own[WINDOW] : 0;
+      query_t query = {s->wide + vector * wide + head * width,
+                       b->cache[2 * job->layer] + at,
+                       b->cache[2 * job->layer + 1] + at,
+                       s->z + (vector * heads + head) * width,
+                       s->scores + thread * s->num_scores,
+                       width,
+                       now,
+                       from,
+                       to,
+                       (int)n[ADAPTIVE],
+                       m->a[SLOPES] ? m->a[SLOPES] + head : NULL,
+                       m->a[BY_DISTANCE] ? m->a[BY_DISTANCE] + head * (2 * n[REACH] + 1) : NULL,
+                       n[REACH]};
+      vitral_step_attend(&query);
+    }
+  }
 }
 
 static void attend(const model_t *m, const block_t *b, const scratch_t *s, int64_t layer) {
-  const int64_t *n = m->n, *own = m->layer_numbers + layer * LAYER_NUMBERS;
-  int64_t width = n[D_HEAD], heads = n[HEADS], kv_heads = n[KV_HEADS], wide = mixed_width(n), groups = heads / kv_heads;
+  const int64_t *n = m->n;
+  int64_t width = n[D_HEAD], heads = n[HEADS], kv_heads = n[KV_HEADS], wide = mixed_width(n);
   const float *factors = of_layer(m, layer, FACTORS);
   for (int64_t row = 0; row < b->rows; row++)
     for (int64_t time = 0; time < b->time; time++) {
@@ -470,29 +753,10 @@ static void attend(const model_t *m, const block_t *b, const scratch_t *s, int64
         memcpy(b->cache[2 * layer + 1] + at, v + head * width, (size_t)width * sizeof(float));
       }
     }
-  int64_t end = b->start + b->time;
-  for (int64_t row = 0; row < b->rows; row++)
-    for (int64_t head = 0; head < heads; head++)
-      for (int64_t time = 0; time < b->time; time++) {
-        int64_t vector = row * b->time + time, now = b->start + time;
-        int64_t at = ((b->first + row) * kv_heads + head / groups) * b->capacity * width;
-        int64_t together = own[PREFIX] < end ? own[PREFIX] : end, to = now + 1 > together ? now + 1 : together;
-        int64_t from = own[WINDOW] && own[WINDOW] <= now ? now + 1 - own[WINDOW] : 0;
-        query_t query = {s->wide + vector * wide + head * width,
-                         b->cache[2 * layer] + at,
-                         b->cache[2 * layer + 1] + at,
-                         s->z + (vector * heads + head) * width,
-                         s->scores,
-                         width,
-                         now,
-                         from,
-                         to,
-                         (int)n[ADAPTIVE],
-                         m->a[SLOPES] ? m->a[SLOPES] + head : NULL,
-                         m->a[BY_DISTANCE] ? m->a[BY_DISTANCE] + head * (2 * n[REACH] + 1) : NULL,
-                         n[REACH]};
-        vitral_step_attend(&query);
-      }
+  attention_t job = {m, b, s, layer};
+  int64_t items = b->rows * heads, work = items * b->time * (b->start + b->time) * width;
+  if (work < VITRAL_ALONE) heads_of(&job, 0, 0, items);
+  else share_out(s->team, heads_of, &job, items, 1);
 }
 
 /* The gates of one position: input, forget, candidate, output; `gates` has what x adds, `more` what the state adds. */
@@ -519,7 +783,7 @@ static void recur(const model_t *m, const block_t *b, const scratch_t *s, int64_
     float *cell = b->cache[2 * layer + 1] + (b->first + row) * width;
     for (int64_t time = 0; time < b->time; time++) {
       int64_t vector = row * b->time + time;
-      multiply(hidden, 1, width, of_layer(m, layer, MIX_OUT), of_layer(m, layer, MIX_OUT_BIAS), more, 4 * width, 0);
+      multiply(s, hidden, 1, width, of_layer(m, layer, MIX_OUT), of_layer(m, layer, MIX_OUT_BIAS), more, 4 * width, 0);
       vitral_step_gates(s->wide + vector * 4 * width, more, hidden, cell, s->z + vector * width, width);
     }
   }
@@ -532,25 +796,25 @@ static void normalise(const model_t *m, const float *x, float *y, int64_t vector
 static void mix(const model_t *m, const block_t *b, const scratch_t *s, int64_t layer, const float *read, int64_t vectors) {
   const int64_t *n = m->n;
   int64_t d = n[D_MODEL], wide = mixed_width(n);
-  multiply(read, vectors, d, of_layer(m, layer, MIX_IN), of_layer(m, layer, MIX_IN_BIAS), s->wide, wide, 0);
+  multiply(s, read, vectors, d, of_layer(m, layer, MIX_IN), of_layer(m, layer, MIX_IN_BIAS), s->wide, wide, 0);
   if (n[MIXER] == LSTM) {
     recur(m, b, s, layer, s->scores);
     for (int64_t i = 0; i < vectors * d; i++) s->x[i] = n[RESIDUAL] ? s->x[i] + s->z[i] : s->z[i];
     return;
   }
   attend(m, b, s, layer);
-  multiply(s->z, vectors, n[HEADS] * n[D_HEAD], of_layer(m, layer, MIX_OUT), of_layer(m, layer, MIX_OUT_BIAS), s->x, d,
+  multiply(s, s->z, vectors, n[HEADS] * n[D_HEAD], of_layer(m, layer, MIX_OUT), of_layer(m, layer, MIX_OUT_BIAS), s->x, d,
            (int)n[RESIDUAL]);
 }
 
 static void feed(const model_t *m, const scratch_t *s, int64_t layer, const float *read, int64_t vectors) {
   const int64_t *n = m->n;
   int64_t d = n[D_MODEL], ff = n[D_FF];
-  multiply(read, vectors, d, of_layer(m, layer, UP), of_layer(m, layer, UP_BIAS), s->hidden, ff, 0);
+  multiply(s, read, vectors, d, of_layer(m, layer, UP), of_layer(m, layer, UP_BIAS), s->hidden, ff, 0);
   if (n[FEED_FORWARD] == SWIGLU)
-    multiply(read, vectors, d, of_layer(m, layer, GATE), of_layer(m, layer, GATE_BIAS), s->gate, ff, 0);
+    multiply(s, read, vectors, d, of_layer(m, layer, GATE), of_layer(m, layer, GATE_BIAS), s->gate, ff, 0);
   vitral_step_activate(s->hidden, s->gate, vectors * ff, (int)n[FEED_FORWARD]);
-  multiply(s->hidden, vectors, ff, of_layer(m, layer, DOWN), of_layer(m, layer, DOWN_BIAS), s->x, d, (int)n[RESIDUAL]);
+  multiply(s, s->hidden, vectors, ff, of_layer(m, layer, DOWN), of_layer(m, layer, DOWN_BIAS), s->x, d, (int)n[RESIDUAL]);
 }
 
 /* The stream after all blocks, in s->x [row][time][d_model]. */
@@ -591,14 +855,14 @@ static void head(const model_t *m, const block_t *b, const scratch_t *s, float *
   for (int64_t row = 0; row < b->rows; row++)
     memcpy(s->read + row * d, s->x + (row * b->time + b->time - 1) * d, (size_t)d * sizeof(float));
   if (m->n[FINAL_NORM]) normalise(m, s->read, s->read, b->rows, m->a[FINAL_GAIN], m->a[FINAL_BIAS]);
-  multiply(s->read, b->rows, d, m->a[HEAD], m->a[HEAD_BIAS], logits, m->n[VOCAB], 0);
+  multiply(s, s->read, b->rows, d, m->a[HEAD], m->a[HEAD_BIAS], logits, m->n[VOCAB], 0);
 }
 
 /* Read `time` more tokens of each row in blocks, and give the logits of the next one, [row][vocab]. */
-static void read_rows(const model_t *m, const block_t *whole, float *logits, float *memory) {
+static void read_rows(const model_t *m, const block_t *whole, float *logits, float *memory, team_t *team) {
   int64_t most = vectors_of(m->n, whole->time), together = largest_of(1, m->n[JOINT] ? most / whole->time : most);
-  scratch_t s = {0};
-  take(&s, memory, m->n, most, 0);
+  scratch_t s = {.team = team};
+  take(&s, memory, m->n, most, whole->start + whole->time, team->threads);
   for (int64_t row = 0; row < whole->rows; row += together) {
     block_t b = *whole;
     b.first += row, b.rows = whole->rows - row < together ? whole->rows - row : together;
@@ -748,21 +1012,20 @@ EXPORTED const char *vitral_step_processor(void) {
 }
 
 /* Floats of memory that `vitral_step_write` needs for windows of at most `positions` tokens, aligned to 8 bytes. */
-EXPORTED int64_t vitral_step_memory(const int64_t *numbers, int64_t positions) {
+EXPORTED int64_t vitral_step_memory(const int64_t *numbers, int64_t positions, int64_t threads) {
   scratch_t none = {0};
-  int64_t scores = largest_of(positions + 8, 4 * numbers[D_MODEL]);
-  return take(&none, NULL, numbers, vectors_of(numbers, positions), scores) + 4 * numbers[VOCAB];
+  return take(&none, NULL, numbers, vectors_of(numbers, positions), positions, threads) + 4 * numbers[VOCAB];
 }
 
 /* Read the tokens that are new, give the logits of the next one, choose and append it, `count` times.
 
    shape: positions of the cache, tokens that a row of `tokens` has room for, the first row and the number of rows, where
-   the window begins in a row, tokens in the cache, tokens so far, count, number of forbidden ids. The last token chosen is
-   not read. With count 0 it is read and nothing is chosen. The logits, [row][vocab], are the last that were computed.
+   the window begins in a row, tokens in the cache, tokens so far, count, number of forbidden ids, threads (on return 1
+   where another program had their cores). The last token chosen is not read. With count 0 it is read and nothing is chosen. The logits, [row][vocab], are the last that were computed.
 
    Returns the number of tokens that each row got; a smaller one where `choose` refuses; UNKNOWN_TOKEN. */
 EXPORTED int64_t vitral_step_write(const int64_t *numbers, const float *const *arrays, float *const *cache,
-                                   const int64_t *shape, int64_t *tokens, const double *sampling,
+                                   int64_t *shape, int64_t *tokens, const double *sampling,
                                    const int64_t *forbidden, const double *chances, float *logits, float *memory) {
   model_t m = {numbers, numbers + NUMBERS, arrays, arrays[EPSILON][0]};
   sampling_t how = {sampling[0], sampling[1], sampling[2], sampling[3], sampling[4]};
@@ -773,16 +1036,20 @@ EXPORTED int64_t vitral_step_write(const int64_t *numbers, const float *const *a
   double *work = (double *)(void *)memory;
   memory += 4 * vocab;
   logits += first * vocab;
-  do {
-    read_rows(&m, &b, logits, memory);
-    for (int64_t row = 0; count > 0 && row < rows; row++) {
+  team_t team;
+  gather(&team, shape[9]);
+  for (int is_chosen = 1; is_chosen && made < largest_of(1, count); made += is_chosen) {
+    read_rows(&m, &b, logits, memory, &team);
+    for (int64_t row = 0; count > 0 && is_chosen && row < rows; row++) {
       int64_t *own = tokens + (first + row) * step;
       own[length] = choose(logits + row * vocab, vocab, &how, forbidden, shape[8], own, length,
                            chances[(first + row) * count + made], work);
-      if (own[length] == NO_CHOICE) return made;
+      is_chosen = own[length] != NO_CHOICE;
     }
     b.start += b.time, b.time = 1, b.tokens = tokens + length;
     length++;
-  } while (++made < count);
+  }
+  shape[9] = team.is_alone ? 1 : team.threads;
+  part(&team);
   return count > 0 ? made : 0;
 }

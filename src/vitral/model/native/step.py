@@ -7,6 +7,7 @@ What it computes equals `Transformer.forward` with the same cache, and `distribu
 import ctypes
 import operator
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -22,12 +23,14 @@ from vitral.model.native.described import described, why_not
 from vitral.model.native.library import native
 from vitral.model.transformer import Transformer
 
-SHARED_FROM = 2**26
-"""Products of a call from which its rows are shared among threads; for fewer, starting threads takes longer."""
+SHARED_FROM = 2**24
+"""Multiplications of a call from which it is shared among threads; for fewer, starting threads takes longer."""
 
-LARGE, FEW_THREADS = 2**25, 2
-"""A model of more weights is left to PyTorch where it has more threads. The one of a row here is faster than two of
-PyTorch; more have not been measured."""
+LARGE = 2**19
+"""Weights from which several threads read those of a row; fewer lie in the caches of one core."""
+
+BUSY = 1.0
+"""Seconds for which a row is read by one thread after another program had the core of one of its threads."""
 
 
 class Choice(NamedTuple):
@@ -61,8 +64,6 @@ def native_step(model: Transformer) -> "NativeStep | str":
     if torch.is_autocast_enabled("cpu"):
         return N_("another precision than float32 is asked for")
     known = _known(model, found.library)
-    if known.weights > LARGE and torch.get_num_threads() > FEW_THREADS:
-        return N_("the weights are so many that several threads read them faster")
     return known.complaint or NativeStep(model, found.library, known)
 
 
@@ -75,7 +76,6 @@ class _Known(NamedTuple):
     numbers: Any = None
     pointers: Any = None
     tensors: Sequence[Tensor | None] = ()
-    num_floats: int = 0
     weights: int = 0
 
 
@@ -95,8 +95,7 @@ def _known(model: Transformer, library: ctypes.CDLL) -> _Known:
         numbers, tensors = described(model)
         array = (ctypes.c_int64 * len(numbers))(*numbers)
         weights = sum(0 if tensor is None else tensor.numel() for tensor in tensors)
-        num_floats = int(library.vitral_step_memory(array, model.config.context_length))
-        known = _Known(witness, places, None, array, _pointers(tensors), tensors, num_floats, weights)
+        known = _Known(witness, places, None, array, _pointers(tensors), tensors, weights)
     _KNOWN[model] = known
     return known
 
@@ -130,6 +129,7 @@ class NativeStep:
     def __init__(self, model: Transformer, library: ctypes.CDLL, known: _Known) -> None:
         """Use `native_step`."""
         self._library, self._vocab, self._known = library, model.vocab_size, known
+        self._context, self._busy_until = model.config.context_length, 0.0
         self._memory: list[Tensor] = []
         self.weights = known.weights
         self._has_states = model.config.recurrence is not None
@@ -205,19 +205,24 @@ class NativeStep:
         made: dict[int, int] = {}
 
         def run(memory: Tensor, first: int, last: int) -> None:
-            shape = (ctypes.c_int64 * 9)(
-                *(cache.capacity, tokens.shape[1], first, last - first, begin, cache.length, length, count, len(ids))
-            )
+            ahead = (begin, cache.length, length, count, len(ids), each)
+            shape = (ctypes.c_int64 * 10)(cache.capacity, tokens.shape[1], first, last - first, *ahead)
             where = [tokens.data_ptr(), settings, ids, chances.ctypes.data, logits.data_ptr(), memory.data_ptr()]
             places = [ctypes.c_void_p(place) if isinstance(place, int) else place for place in where]
             made[first] = int(
                 self._library.vitral_step_write(self._known.numbers, self._known.pointers, kept, shape, *places)
             )
+            if shape[9] < each:
+                self._busy_until = time.monotonic() + BUSY
 
         work = rows * self.weights * max(count, length - begin - cache.length)
-        parts = 1 if work < SHARED_FROM else min(rows, torch.get_num_threads())
-        while len(self._memory) < parts:
-            self._memory.append(torch.empty(self._known.num_floats))
+        threads = 1 if work < SHARED_FROM else torch.get_num_threads()
+        parts = min(rows, threads)
+        is_helped = self.weights >= LARGE and time.monotonic() >= self._busy_until
+        each = threads // parts if is_helped else 1
+        size = int(self._library.vitral_step_memory(self._known.numbers, self._context, each))
+        self._memory = [one if one.numel() >= size else torch.empty(size) for one in self._memory]
+        self._memory += [torch.empty(size) for _ in range(parts - len(self._memory))]
         borders = [rows * part // parts for part in range(parts + 1)]
         helpers = [
             threading.Thread(target=run, args=(self._memory[part], borders[part], borders[part + 1]))
