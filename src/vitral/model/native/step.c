@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 #ifndef VITRAL_SOURCE
 #define VITRAL_SOURCE ""
@@ -165,7 +166,7 @@ INLINE v8 tanh8(v8 x) { return all(2.0f) * sigmoid8(all(2.0f) * x) - all(1.0f); 
 /* Work is a range of items, cut into pieces. Each thread has a share of the pieces, the same ones each time, so that a
    core finds its part of the weights in its own cache; then it takes what is left of others' shares. So the caller waits
    only for pieces that somebody has begun. Who does a piece changes no number. */
-enum { MOST_THREADS = 64, PIECES = 4, PATIENCE = 20000 };
+enum { MOST_THREADS = 64, PIECES = 16, SPINS = 1 << 14, PATIENCE = 2000000 }; /* pieces of a thread; ns */
 typedef void work_t(const void *job, int thread, int64_t from, int64_t to);
 typedef struct {
   _Alignas(64) uint64_t left; /* number of the work · 2^32 + first piece · 2^16 + end: pieces that nobody has begun */
@@ -188,6 +189,12 @@ static void pause_briefly(void) {
 #elif defined(__aarch64__)
   __asm__ volatile("yield");
 #endif
+}
+
+static int64_t now_in_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 static int64_t begin_piece(share_t *share) {
@@ -213,7 +220,7 @@ static void *help(void *given) {
   int thread = __atomic_add_fetch(&team->met, 1, __ATOMIC_RELAXED);
   for (uint64_t seen = 0, number;; seen = number) {
     for (int waited = 0; (number = __atomic_load_n(&team->number, __ATOMIC_ACQUIRE)) == seen;)
-      if (waited++ < PATIENCE) pause_briefly();
+      if (waited++ < SPINS) pause_briefly();
       else sched_yield();
     if (number == ENDED) return NULL;
     take_part(team, thread);
@@ -255,10 +262,12 @@ static void share_out(team_t *team, work_t *work, const void *job, int64_t items
   __atomic_store_n(&team->number, number, __ATOMIC_RELEASE);
   take_part(team, 0);
   int waited = 0;
-  while (__atomic_load_n(&team->finished, __ATOMIC_ACQUIRE) < pieces)
-    if (waited++ < PATIENCE) pause_briefly();
-    else sched_yield();
-  if (waited > PATIENCE) part(team); /* another program has the helper's core */
+  int64_t since = 0;
+  for (; __atomic_load_n(&team->finished, __ATOMIC_ACQUIRE) < pieces; waited++) {
+    pause_briefly();
+    if (waited % 1024 == 1023) since = since ? since : now_in_ns(), sched_yield();
+  }
+  if (since && now_in_ns() - since > PATIENCE) part(team); /* another program has the helper's core */
 }
 
 /* ---- Products with a matrix ---- */

@@ -29,8 +29,9 @@ SHARED_FROM = 2**24
 LARGE = 2**19
 """Weights from which several threads read those of a row; fewer lie in the caches of one core."""
 
-BUSY = 1.0
-"""Seconds for which a row is read by one thread after another program had the core of one of its threads."""
+BUSY, TIMES = 1.0, 10
+"""For so many seconds, or so many times as long as the call took, a row is read by one thread after another program had
+the core of one of its threads."""
 
 
 class Choice(NamedTuple):
@@ -213,12 +214,14 @@ class NativeStep:
                 self._library.vitral_step_write(self._known.numbers, self._known.pointers, kept, shape, *places)
             )
             if shape[9] < each:
-                self._busy_until = time.monotonic() + BUSY
+                now = time.monotonic()
+                self._busy_until = now + max(BUSY, TIMES * (now - began))
 
+        began = time.monotonic()
         work = rows * self.weights * max(count, length - begin - cache.length)
         threads = 1 if work < SHARED_FROM else torch.get_num_threads()
         parts = min(rows, threads)
-        is_helped = self.weights >= LARGE and time.monotonic() >= self._busy_until
+        is_helped = self.weights >= LARGE and began >= self._busy_until
         each = threads // parts if is_helped else 1
         size = int(self._library.vitral_step_memory(self._known.numbers, self._context, each))
         self._memory = [one if one.numel() >= size else torch.empty(size) for one in self._memory]
