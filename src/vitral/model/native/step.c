@@ -228,14 +228,16 @@ static void *help(void *given) {
 }
 
 static void gather(team_t *team, int64_t threads) {
-  sigset_t every, before;
   memset(team, 0, sizeof *team);
   team->threads = threads < MOST_THREADS ? (int)threads : MOST_THREADS;
+#ifndef _WIN32
+  sigset_t every, before;
   sigfillset(&every);
   pthread_sigmask(SIG_SETMASK, &every, &before); /* signals are the caller's */
   while (team->made < team->threads - 1 && pthread_create(&team->helpers[team->made], NULL, help, team) == 0)
     team->made++;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
+#endif
   team->is_alone = team->made == 0;
 }
 
