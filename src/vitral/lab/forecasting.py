@@ -2,6 +2,7 @@
 
 import math
 import tomllib
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -17,7 +18,7 @@ from vitral.lab.before_training import configured
 from vitral.lab.predicted_loss import predicted_loss
 from vitral.lab.run import Run
 from vitral.model import Transformer, count_parameters
-from vitral.reports.forecast import STORAGE, UTILISATION, WIDE, Accelerator, Forecast, Range
+from vitral.reports.forecast import STORAGE, WIDE, Accelerator, Forecast, Range
 from vitral.runs import RunConfig
 from vitral.training.optimizer_cost import step_flops
 from vitral.training.sharded_memory import rank_bytes
@@ -31,7 +32,14 @@ MEASURED = (0.85, 1.0)
 def accelerators() -> dict[str, Accelerator]:
     """The kinds that `forecast` knows, by their short names."""
     told = tomllib.loads(resources.files("vitral.lab").joinpath("accelerators.toml").read_text(encoding="utf-8"))
-    return {kind: Accelerator(kind=kind, **given) for kind, given in told.items()}
+    return {
+        kind: Accelerator(kind=kind, utilisation=_range(given.pop("utilisation", None)), **given)
+        for kind, given in told.items()
+    }
+
+
+def _range(found: Sequence[float] | None) -> Range | None:
+    return None if found is None else (found[0], found[1])
 
 
 @checked(first=True)
@@ -48,10 +56,11 @@ def forecast(
     """Memory, tokens per second, hours and price of a training on several accelerators, before one is rented.
 
     The batches of a step (`training.accumulation`) are shared out among the accelerators. Operations are those of
-    `step_flops`; the speed is a share of the accelerators' peak that published runs reach, or that of a few steps timed
-    here, and unknown for a model narrower than theirs. Memory is PyTorch's own count of two steps on tensors without
-    data, all weights sharded. Each accelerator gathers the weights for the forward and for the backward pass of each of
-    its batches and shares out the gradients: 2 · 2 N + 4 N bytes for N parameters in bfloat16, times (W - 1) / W.
+    `step_flops`; the speed is a share of the accelerators' peak that published trainings reach on this kind, on others
+    where none is known, or that of a few steps timed here; it is unknown for a model narrower than theirs. Memory is
+    PyTorch's own count of two steps on tensors without data, all weights sharded. Each accelerator gathers the weights
+    for the forward and for the backward pass of each of its batches and shares out the gradients: 2 · 2 N + 4 N bytes
+    for N parameters in bfloat16, times (W - 1) / W.
 
     Args:
         start: a preset, a `.toml` file, a text or a run, as of `count`.
@@ -119,13 +128,9 @@ def _forecast(
         notes.append(sentence.format(columns=config.model.d_model))
     else:
         accelerator = known
-        peak = gpus * accelerator.flops / flops
-        speeds = (UTILISATION[0] * peak, UTILISATION[1] * peak)
-        sentence = N_(
-            "Speed: {low:.0%} to {high:.0%} of the peak, as published runs reach; --measure times this machine's "
-            "device instead."
-        )
-        notes.append(sentence.format(low=UTILISATION[0], high=UTILISATION[1]))
+        peak, (shares, sentence) = gpus * accelerator.flops / flops, _shares(accelerator)
+        speeds = (shares[0] * peak, shares[1] * peak)
+        notes.append(sentence)
     size = 2 if config.training.dtype == "bfloat16" else 4
     sent = rounds * (2 * size + 4) * parameters * (gpus - 1) / gpus
     rate = accelerator.link if gpus <= accelerator.per_node else accelerator.network
@@ -159,6 +164,24 @@ def _forecast(
         checkpoint_seconds=kept / (STORAGE * -(-gpus // accelerator.per_node)),
         notes=tuple(notes),
     )
+
+
+def _shares(accelerator: Accelerator) -> tuple[Range, str]:
+    """The least and the most share of the peak, and on which trainings that rests."""
+    if accelerator.utilisation is not None:
+        low, high = accelerator.utilisation
+        sentence = N_(
+            "Speed: {low:.0%} to {high:.0%} of the peak, as published trainings reach on this kind of accelerator; "
+            "--measure times this machine's device instead."
+        )
+        return (low, high), sentence.format(low=low, high=high)
+    known = {one.kind: one.utilisation for one in accelerators().values() if one.utilisation is not None}
+    low, high = min(low for low, _ in known.values()), max(high for _, high in known.values())
+    sentence = N_(
+        "Speed: {low:.0%} to {high:.0%} of the peak. No published training on this kind of accelerator is known here: "
+        "the range is that of others ({kinds}), and --measure on such an accelerator finds its own."
+    )
+    return (low, high), sentence.format(low=low, high=high, kinds=", ".join(known))
 
 
 def _times(factor: float, found: Range | None) -> Range | None:

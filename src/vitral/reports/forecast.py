@@ -15,13 +15,6 @@ from vitral.reports.model import size_of
 
 Range = tuple[float, float]
 """The least and the most."""
-UTILISATION: Range = (0.32, 0.50)
-"""Share of the peak that training reaches with PyTorch's sharding on matrices of at least 1,600 columns.
-
-From published runs, by the formula of `vitral.model.cost`: torchtitan, Llama 3.1 8B on 8 H100, 5,762 tokens/s on each
-(0.337), compiled 6,667 (0.390), on 128 H100 6,514 (0.381); llm.c, 1,558 M parameters on 8 H100, 2.80 s for 1,048,576
-tokens (0.487); Megatron-LM's README, 0.41 to 0.48.
-"""
 WIDE = 1024
 """Columns of a matrix below which published shares of the peak say nothing."""
 STORAGE = 1e9
@@ -40,6 +33,7 @@ class Accelerator:
         link: bytes a second to another in the same machine, one way.
         network: bytes a second to another machine, one way.
         per_node: accelerators in one machine.
+        utilisation: least and most share of `flops` that published trainings reach on this kind; None: none is known.
     """
 
     kind: str
@@ -49,6 +43,7 @@ class Accelerator:
     link: float
     network: float
     per_node: int
+    utilisation: Range | None = None
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,7 @@ def planned_in(out: Path, *, callback: Callback = silent) -> Plan:
         out, found, _record(study, base, arms, seeds, texts) | {key: found[key] for key in ("budget",) if key in found}
     )
     plan = Plan(study, base, arms, seeds, folder, texts, found, found.get("budget"), str(written["command"]))
-    plan.first_seeds = tuple(found["first_seeds"])
+    plan.first_seeds, plan.read = tuple(found["first_seeds"]), str(written["record"])
     plan.require_written(written)
     return plan
 
@@ -172,8 +172,12 @@ def complete(worker: Worker, then: Callable[[StudyResult], Made], *, waits: bool
 
     Args:
         worker: of the plan.
-        then: what is made of the result, while no other worker makes it.
+        then: what is made of the result. Two workers that do it at the same time, since one has slept past its lease,
+            must write the same bytes.
         waits: whether to wait for another worker that measures, and to measure what it leaves.
+
+    Raises:
+        UsageError: the study was planned again meanwhile.
     """
     plan, folder = worker.plan, worker.plan.folder
     while True:
@@ -193,8 +197,12 @@ def complete(worker: Worker, then: Callable[[StudyResult], Made], *, waits: bool
             result = measure(result, plan.base, datasets, worker.tell)
             worker.tidy()
             lease.require()
+            plan.require_current()
             made = then(result)
-            lease.outcome, lease.about = DONE, plan.seal
+            if not plan.is_current:  # a page of fewer seeds may lie over the new one
+                lease.void()
+                plan.require_current()
+            lease.outcome, lease.about = DONE, plan.read
         return made
 
 

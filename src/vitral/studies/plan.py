@@ -62,6 +62,7 @@ class Plan:
         arms: as designed, not tuned.
         seeds: in order.
         first_seeds: those the study began with.
+        read: the hash of the record when this plan was written or read.
         folder: the study's.
         texts: of the arms.
         record: study.json, as this call has it.
@@ -79,6 +80,7 @@ class Plan:
     budget: BudgetName | None = None
     command: str = ""
     first_seeds: tuple[int, ...] = ()
+    read: str = ""
     _results: dict[str, RunResult] = field(default_factory=dict)
     _tuned: dict[str, tuple[ResolvedArm, Tuned, tuple[Job, ...]]] = field(default_factory=dict)
     _scaled: dict[tuple[str, str], ResolvedArm] = field(default_factory=dict)
@@ -211,6 +213,23 @@ class Plan:
             there.make(job.name)
             write_new(there, f"{job.name}/{JOB}", files[job.name])
         write_new(there, PLAN, content)
+        self.read = self.seal
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the study has not been planned again, with more seeds, since this plan was written or read."""
+        return self.read == self.seal
+
+    def require_current(self) -> None:
+        """Refuse to measure by a plan that is no longer the study's.
+
+        Raises:
+            UsageError: it has been planned again.
+        """
+        if not self.is_current:
+            raise UsageError(
+                "{path}: was planned again meanwhile; the same command goes on with the new plan", path=self.folder.path
+            )
 
     def require_written(self, written: Mapping[str, Any]) -> None:
         """Refuse a plan that is not the one this Vitral would write.
