@@ -2,7 +2,9 @@
 
 import platform
 import re
+import subprocess
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 from vitral.core.machine import cores, memory_limit, processor
@@ -10,7 +12,7 @@ from vitral.runs.environment import describe_environment
 
 
 def describe_machine(threads: int) -> dict[str, Any]:
-    """Processor, cores, threads, memory, versions, date."""
+    """Processor, cores, threads, memory, versions, date, commit."""
     memory = memory_limit()
     return {
         "processor": processor() or platform.machine(),
@@ -18,12 +20,22 @@ def describe_machine(threads: int) -> dict[str, Any]:
         "threads": threads,
         "memory_gib": None if memory is None else round(memory / 2**30, 1),
         "date": date.today().isoformat(),
+        "commit": commit(),
         **{
             name: value
             for name, value in describe_environment().items()
             if name not in ("processor", "cores", "threads")
         },
     }
+
+
+def commit() -> str | None:
+    """The commit of this checkout, with "-dirty" where files have changed since; None where it is no checkout."""
+    words = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=8", "--exclude=*"]
+    try:
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def machine_slug(description: dict[str, Any]) -> str:

@@ -22,6 +22,7 @@ from vitral.training.optimizers import build_optimizer
 Feed = Callable[[], tuple[Tensor, Tensor]]
 """Returns the next batch, inputs and targets [batch, time]; drawing it is part of a step."""
 
+CPU = torch.device("cpu")
 CHARACTERS = 300_000
 LEARNING_RATE = 3e-3
 
@@ -64,17 +65,25 @@ def model(shape: Shape, seed: int = 1) -> Transformer:
     return Transformer(shape.model_config(), shape.vocab, seed=seed)
 
 
-def trainer(shape: Shape, dataset: Dataset, dtype: str = "float32") -> Callable[[], object]:
+def trainer(
+    shape: Shape,
+    dataset: Dataset,
+    dtype: str = "float32",
+    *,
+    device: torch.device = CPU,
+    compiled: bool = False,
+) -> Callable[[], object]:
     """One complete training step of Vitral's loop."""
     training = {
         "steps": 10**9,
         "batch_size": shape.batch,
         "optimizer": {"name": "adamw", "learning_rate": LEARNING_RATE},
-        "device": "cpu",
+        "device": device.type,
         "dtype": dtype,
+        "compile": compiled,
     }
     config = RunConfig.parse({"model": shape.model_config().plain(), "training": training})
-    ours = model(shape, config.seed)
+    ours = model(shape, config.seed).to(device)
     optimizer = build_optimizer(ours, config.training.optimizer)
     trainer = Trainer(config, dataset, ours, optimizer, RunFolder(Path(tempfile.gettempdir())), silent)
 

@@ -117,7 +117,7 @@ def times(ratio: Range) -> str:
 
 
 def write(path: Path, machine: Mapping[str, Any], sections: Sequence[Section]) -> dict[str, Any]:
-    """Write sections to a machine's file; rows not measured this time stay, each with its date.
+    """Write sections to a machine's file; rows not measured this time stay, each with its date and commit.
 
     Returns all rows in the file.
     """
@@ -126,7 +126,12 @@ def write(path: Path, machine: Mapping[str, Any], sections: Sequence[Section]) -
         rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
     for row in dict.fromkeys(section.row for section in sections):
         tables = [section.plain() for section in sections if section.row == row]
-        rows[row] = {"date": date.today().isoformat(), "versions": machine.get("packages", {}), "tables": tables}
+        rows[row] = {
+            "date": date.today().isoformat(),
+            "commit": machine.get("commit"),
+            "versions": machine.get("packages", {}),
+            "tables": tables,
+        }
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"machine": dict(machine), "rows": rows}, indent=2, ensure_ascii=False, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.ours import LEARNING_RATE, Feed
+from benchmarks.ours import CPU, LEARNING_RATE, Feed
 from benchmarks.shapes import Shape
 
 
@@ -88,14 +88,19 @@ class PlainGPT(nn.Module):
         return idx
 
 
-def trainer(shape: Shape, feed: Feed) -> Callable[[], object]:
-    """One training step."""
-    model = PlainGPT(shape)
+def trainer(
+    shape: Shape, feed: Feed, dtype: str = "float32", *, device: torch.device = CPU, compiled: bool = False
+) -> Callable[[], object]:
+    """One training step; `dtype` is that of the products, as autocast chooses them."""
+    model = PlainGPT(shape).to(device)
+    forward = torch.compile(model) if compiled else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
+    autocast = {"device_type": device.type, "dtype": getattr(torch, dtype), "enabled": dtype != "float32"}
 
     def step() -> None:
-        inputs, targets = feed()
-        _, loss = model(inputs, targets)
+        inputs, targets = (part.to(device) for part in feed())
+        with torch.autocast(**autocast):
+            _, loss = forward(inputs, targets)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()

@@ -9,6 +9,7 @@ from benchmarks.rows import (
     encoding,
     evaluating,
     generating,
+    gpu,
     importing,
     longtexts,
     minute,
@@ -34,10 +35,13 @@ _MODULES: tuple[tuple[tuple[str, ...], Measure], ...] = (
     (evaluating.NAMES, evaluating.measure),
     (longtexts.NAMES, longtexts.measure),
     (ranks.NAMES, ranks.measure),
+    (gpu.NAMES, gpu.measure),
 )
 
 ROWS: dict[str, Measure] = {name: measure for names, measure in _MODULES for name in names}
 """Row -> its measurement; rows with the same function are measured together, alternating with the same peers."""
+USUAL = tuple(name for name in ROWS if name not in gpu.NAMES)
+"""The rows that are measured where none is named: those that need no GPU."""
 
 
 def together(names: Sequence[str]) -> list[tuple[Measure, list[str]]]:

@@ -1,6 +1,8 @@
 """The peers are the same model as Vitral's, the limit counts the same products, and the rows' pure parts."""
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,8 @@ from benchmarks.peers.plain import PlainGPT
 from benchmarks.peers.training import part_loss
 from benchmarks.processes import environment, trained_at
 from benchmarks.recipes import Recipe, source, strong
-from benchmarks.rows import ROWS, together
+from benchmarks.results import Measurement
+from benchmarks.rows import ROWS, USUAL, evaluating, gpu, longtexts, together
 from benchmarks.rows.target import Outcome, best_of
 from benchmarks.rows.target import ours as ours_of
 from benchmarks.shapes import MEDIUM, Shape, shakespeare
@@ -186,3 +189,45 @@ def test_rows_of_one_measure_are_taken_together() -> None:
     asked = together(["throughput", "fast", "shakespeare-fast"])
     assert [names for _, names in asked] == [["shakespeare-fast", "fast"], ["throughput"]]
     assert [name for _, names in together(list(ROWS)) for name in names] == list(ROWS)
+
+
+def test_the_row_for_a_gpu_runs_without_one_only_to_be_tried() -> None:
+    (section,) = gpu.measure(gpu.NAMES, Options(rounds=2, quick=True))
+    assert [len(one.seconds) for one in section.measurements] == [2, 2]
+    assert set(ROWS) - set(USUAL) == {"gpu"}
+    if not torch.cuda.is_available():
+        with pytest.raises(LeftOut):
+            gpu.measure(gpu.NAMES, Options(rounds=2))
+
+
+def test_a_card_is_known_by_the_name_of_its_driver() -> None:
+    cards = ("NVIDIA H100 80GB HBM3", "NVIDIA GeForce RTX 4090", "NVIDIA A100-SXM4-40GB", "Tesla K80")
+    assert [gpu.peak_flops(card) for card in cards] == [989.4e12, 165.2e12, 312e12, None]
+
+
+def test_a_share_of_the_peak_is_the_least_time_over_the_measured() -> None:
+    measured = gpu.with_share(Measurement("Vitral", (0.2, 0.4, 0.5)), 0.2)
+    assert measured.facts == {gpu.OF_THE_PEAK: 50.0}
+
+
+@pytest.mark.parametrize("windows", [1, 11, 585, 589])
+def test_the_products_of_an_evaluation_are_those_of_its_windows(windows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[int] = []
+
+    def counted(products: list[Product]) -> Callable[[], None]:
+        return lambda: done.append(sum(product.flops for product in products))
+
+    monkeypatch.setattr(evaluating, "multiply", counted)
+    evaluating.products_of(SMALL, windows * SMALL.context - 3)()
+    one = sum(product.flops for product in forward_products(replace(SMALL, batch=1)))
+    assert sum(done) == windows * one
+
+
+def test_the_files_of_a_folder_are_the_text(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("".join(f"{'é' * (number % 13)}\n" for number in range(1009)), encoding="utf-8")
+    files = sorted(longtexts._folder(tmp_path / "folder", text).iterdir())
+    assert len(files) == longtexts.FILES
+    assert b"".join(file.read_bytes() for file in files) == text.read_bytes()
+    for file in files:
+        file.read_text(encoding="utf-8")

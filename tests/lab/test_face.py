@@ -71,9 +71,22 @@ def test_every_command_is_a_function_and_no_function_hides_a_package() -> None:
 def test_the_first_token_waits_for_no_plot_and_no_page(run: vitral.Run) -> None:
     code = (
         f"import sys, vitral.lab\nvitral.lab.Run({str(run.path)!r}).generate('WREN', max_tokens=1)\n"
-        "late = {'matplotlib', 'vitral.explanation', 'vitral.inspection', 'vitral.reports.run', 'vitral.studies'}\n"
+        "late = {'matplotlib', 'vitral.explanation', 'vitral.inspection', 'vitral.reports.run', 'vitral.studies',\n"
+        "        'vitral.data.dataset', 'vitral.training.loop', 'vitral.evaluation.losses'}\n"
         "assert not late & set(sys.modules), late & set(sys.modules)\n"
         "assert all(getattr(vitral.lab, name) for name in vitral.lab.__all__)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_the_first_step_waits_for_no_plot(tmp_path: Path) -> None:
+    code = (
+        "import sys, vitral\n"
+        "def seen(event):\n"
+        "    assert event['event'] != 'step' or 'matplotlib' not in sys.modules\n"
+        f"vitral.train('fast', {str(tmp_path / 'run')!r}, callback=seen, corpus='sample', progress=True,\n"
+        "             model={'d_model': 16, 'num_layers': 1}, training={'steps': 1, 'log_every': 1})\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

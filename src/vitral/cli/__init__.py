@@ -156,6 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     guard()
     threading.excepthook = _thread_failed
     _ignore_matplotlib_settings()
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it reads about every installed package
     if launched():
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else PyTorch tells the user of lost connections too
     given = sys.argv[1:] if arguments is None else [*arguments]

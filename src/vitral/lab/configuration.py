@@ -33,7 +33,11 @@ PRECISION = ("training.dtype", "training.compile")
 SIZED = (*SIZE, *PRECISION, "training.optimizer", "training.schedule")
 """Keys that training chooses together, by measured speed, where the user has chosen none of them."""
 USUAL = ((0.0, (96, 2)), (0.5, (128, 4)), (5.0, (192, 4)), (15.0, (256, 6)))
-"""(Minutes, (width, layers)): the size from that training time on where it is not chosen by measured speed."""
+"""(Minutes, (width, layers)): the size from that training time on where it is not chosen by measured speed.
+
+Up to 4 × 128 the sizes were compared at equal times (docs/speed.md, the ladder). 4 × 192 was trained for 10 and 15
+minutes (docs/experiments.md), beside no other size; 6 × 256 is extrapolated.
+"""
 _IN_FLOAT32: Mapping[str, Any] = {"training": {"dtype": "float32"}}
 """The preset `fast` for a bare text: not every processor is faster in bfloat16."""
 

@@ -14,7 +14,6 @@ from vitral.figures.progress import ProgressView, progress_html
 from vitral.figures.sections import Preformatted
 from vitral.figures.text import visible
 from vitral.lab.training_state import TrainingState, copied_note
-from vitral.reports.run import loss_curve
 from vitral.training import Callback, Event, all_of
 
 REDRAWN_EVERY = 0.5
@@ -131,6 +130,7 @@ class NotebookDisplay:
 
     def _drawn(self) -> str:
         from vitral.figures.style import svg_bytes
+        from vitral.reports.run import loss_curve
 
         is_causal_lm = self._state.is_causal_lm
         unit = _("nats per token") if is_causal_lm else _("nats per masked token")

@@ -21,30 +21,19 @@ from vitral.core.language import _, number
 from vitral.core.names import require_known
 from vitral.core.renamed import renamed
 from vitral.core.tables import data_frame
-from vitral.data import Dataset, prepare_recorded
 from vitral.decoding import GenerateOptions, Sample, Sampling, Way, beam_search, generate, stream, way_of
 from vitral.decoding.text import check_stop
-from vitral.evaluation import (
-    Masking,
-    NgramBaselines,
-    SplitLoss,
-    evaluate_split,
-    longest_copy,
-    ngram_baselines,
-    novel_share,
-    training_text,
-)
 from vitral.figures.notebook import Shown, page_of
 from vitral.model import ParameterRow, parameter_table
 from vitral.model.selfcheck import check_device
 from vitral.runs import enter, load_run
 from vitral.runs.loading import warn_on_stderr
-from vitral.training import TrainingConfig
-from vitral.training.objectives import masking_of
 
 if TYPE_CHECKING:
     import pandas
 
+    from vitral.data import Dataset
+    from vitral.evaluation import Masking, NgramBaselines, SplitLoss
     from vitral.explanation import RunView, Walkthrough
     from vitral.lab.measured_text import TextMeasures
     from vitral.lab.measures import Copying, Measures
@@ -244,7 +233,7 @@ class Run(Shown):
             check_stop(options["stop"])
         return Generation.parse(options, "generate")
 
-    def evaluate(self, *parts: str) -> dict[str, SplitLoss]:
+    def evaluate(self, *parts: str) -> "dict[str, SplitLoss]":
         """Loss, perplexity, bits per character and per byte on whole splits ("validation" and "test" if none named).
 
         The loss of a masked language model is that on masked positions (`vitral.evaluation.evaluate_split`).
@@ -252,6 +241,8 @@ class Run(Shown):
         Raises:
             UsageError: an unknown split, or the text is not the one the model was trained on.
         """
+        from vitral.evaluation import evaluate_split
+
         dataset = self.dataset()
         chosen = parts or ("validation", "test")
         for part in chosen:
@@ -292,6 +283,7 @@ class Run(Shown):
         return Measures(str(self.path), self.step, splits, self.ngram_baselines(), copied, self.is_masked_lm)
 
     def _copying(self) -> "Copying":
+        from vitral.evaluation import longest_copy, novel_share, training_text
         from vitral.lab.measures import NOVEL_LENGTH, Copying
 
         sample = self.samples([""], max_tokens=SAMPLE_TOKENS, temperature=SAMPLE_TEMPERATURE)[0].text
@@ -311,7 +303,10 @@ class Run(Shown):
         return self.is_masked_lm
 
     @property
-    def _masking(self) -> Masking | None:
+    def _masking(self) -> "Masking | None":
+        from vitral.training import TrainingConfig
+        from vitral.training.objectives import masking_of
+
         training = TrainingConfig.parse(self.config.get("training", {}), f"{self.path}/config.toml")
         return masking_of(training.objective, self.tokenizer)
 
@@ -323,12 +318,14 @@ class Run(Shown):
                 path=self.path,
             )
 
-    def dataset(self) -> Dataset:
+    def dataset(self) -> "Dataset":
         """The run's text, tokenized and split as it was in training; nothing is downloaded.
 
         Raises:
             UsageError: it cannot be found, or has changed since.
         """
+        from vitral.data import prepare_recorded
+
         self.sealed.require_text()
         return prepare_recorded(
             self.sealed.config.corpus,
@@ -338,8 +335,10 @@ class Run(Shown):
             corpus=self.corpus,
         )
 
-    def ngram_baselines(self) -> NgramBaselines:
+    def ngram_baselines(self) -> "NgramBaselines":
         """The losses of n-gram models on the run's test split."""
+        from vitral.evaluation import NgramBaselines, ngram_baselines
+
         try:
             known = self.sealed.ngrams()
         except UsageError as error:
@@ -350,7 +349,7 @@ class Run(Shown):
         parts = self.dataset().splits
         return ngram_baselines(parts["train"], parts["test"], self.tokenizer.vocab_size)
 
-    def ngram_lines(self) -> NgramBaselines:
+    def ngram_lines(self) -> "NgramBaselines":
         """The former name of `ngram_baselines`."""
         renamed("ngram_lines", "ngram_baselines")
         return self.ngram_baselines()

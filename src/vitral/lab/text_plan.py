@@ -28,7 +28,11 @@ LEAST_BLOCKS = 8
 HELD_OUT = 0.15
 """Share of the validation and test splits together."""
 SHAPES = ((0.0, 50, 32), (0.5, 128, 16), (10.0, 192, 16), (60.0, 256, 16))
-"""(Minutes, context length, batch size) from that training time on (measured: docs/speed.md)."""
+"""(Minutes, context length, batch size) from that training time on.
+
+50 and 128 are the contexts of the ladder and of `fast` (docs/speed.md); 192 is that of the runs of 10 to 16
+minutes in docs/experiments.md, compared with no other context; 256 is extrapolated.
+"""
 EXPECTED_STEPS = 1_000
 """Steps that a run makes in half a minute to five, roughly: a longer one has a larger model, up to the largest."""
 SHORT = 16 * BLOCK

@@ -1,9 +1,16 @@
 """Training: optimizers, schedules, the loop, starting and resuming."""
 
+from typing import TYPE_CHECKING
+
+from vitral.core.lazy import lazily
 from vitral.runs.config import RunConfig, TrainingConfig
-from vitral.training.continuation import continue_run
 from vitral.training.events import Callback, Event, all_of, silent
-from vitral.training.resumption import resume
-from vitral.training.run import train
+
+if TYPE_CHECKING:
+    from vitral.training.continuation import continue_run
+    from vitral.training.resumption import resume
+    from vitral.training.run import train
 
 __all__ = ["Callback", "Event", "RunConfig", "TrainingConfig", "all_of", "continue_run", "resume", "silent", "train"]
+
+__getattr__ = lazily(__name__, {"continue_run": "continuation", "resume": "resumption", "train": "run"})
