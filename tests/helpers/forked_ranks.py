@@ -28,13 +28,16 @@ class Forked:
         children: their processes, by rank.
     """
 
-    def __init__(self, size: int, work: Callable[[], object], folder: Path, **environment: str) -> None:
+    def __init__(
+        self, size: int, work: Callable[[], object], folder: Path, local: int | None = None, /, **environment: str
+    ) -> None:
         """Start them.
 
         Args:
             size: number of ranks.
             work: what each does inside `together`.
             folder: for the files about failures.
+            local: number of those of one machine; None: all.
             environment: further variables.
         """
         self._folder = folder
@@ -45,13 +48,13 @@ class Forked:
         )
         shared = {
             "WORLD_SIZE": str(size),
-            "LOCAL_WORLD_SIZE": str(size),
+            "LOCAL_WORLD_SIZE": str(local or size),
             "MASTER_ADDR": "localhost",
             "MASTER_PORT": str(self._store.port),
             "TORCHELASTIC_USE_AGENT_STORE": "True",
             **environment,
         }
-        ranks = ({"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(size))
+        ranks = ({"RANK": str(rank), "LOCAL_RANK": str(rank % (local or size))} for rank in range(size))
         # The store's thread is idle until all are forked: a child would wait for ever for a lock that it holds.
         self._gate = os.pipe()
         self.children = [self._forked(work, shared | rank) for rank in ranks]

@@ -47,6 +47,10 @@ DAMAGES = [
     for damaged in (b"", None)
 ]
 BATCHES, STEPS = (24, 50) if FULL else (12, 6)
+MACHINES = [(2, 2), (4, 2), (2, 4), (2, 3), (3, 2)]
+"""Machines, and ranks of each."""
+WITH = [(*machines, name) for machines in MACHINES for name in ("adamw", "muon")] + [(4, 1, "sgd"), (1, 4, "sgd")]
+SEVERAL = WITH if FULL else [(2, 2, "adamw"), (2, 3, "muon")]
 
 
 @pytest.fixture(scope="session")
@@ -102,6 +106,101 @@ def test_ranks_give_the_bits_of_one(
     assert measured_in(run) == measured_in(one)
 
 
+class TestHybrid:
+    """Several machines, each of which has all weights, shared out among its ranks."""
+
+    @pytest.mark.parametrize(("machines", "local", "optimizer"), SEVERAL)
+    def test_the_bits_of_one_rank(
+        self,
+        machines: int,
+        local: int,
+        optimizer: str,
+        shared: Configured,
+        alone: Alone,
+        bytes_of: BytesOf,
+        measured_in: MeasuredIn,
+        tmp_path: Path,
+    ) -> None:
+        """Two ranks of a machine add their batches there, three do not."""
+        one, config, size = alone(optimizer), shared(optimizer, sharding="hybrid"), machines * local
+        several = Forked(size, partial(train, config, tmp_path / "run"), tmp_path, local)
+        assert several.wait() == [0] * size
+        run = RunFolder.open(tmp_path / "run")
+        assert bytes_of(run, STEPS) == bytes_of(one, STEPS)
+        assert measured_in(run) == measured_in(one)
+
+    def test_resumed_by_ranks_that_share_in_other_ways(
+        self, shared: Configured, alone: Alone, bytes_of: BytesOf, tmp_path: Path
+    ) -> None:
+        """One machine's ranks write parts like those of a run on it alone; alone, sharded, and hybrid again."""
+        path = tmp_path / "run"
+
+        def until(step: int, work: Callable[[], object]) -> None:
+            """Several ranks finish the step in which they are asked to stop, one rank gives it up."""
+            before_step(step + (current().size == 1), lambda trainer: os.kill(os.getpid(), signal.SIGTERM))
+            work()
+
+        first = partial(until, 2, partial(train, shared(sharding="hybrid"), path))
+        assert Forked(4, first, tmp_path, 2).wait() == [0] * 4
+        assert sorted(part.name for part in (path / "steps" / "step-00000002").glob("model*")) == [
+            f"model-rank-{rank}-of-2.safetensors" for rank in range(2)
+        ]
+        for stop, (kind, size) in enumerate((("replicated", 1), ("sharded", 2), ("hybrid", 4)), 3):
+            hold(path, kind)
+            several = Forked(size, partial(until, stop, partial(resume, path)), tmp_path, min(size, 2))
+            assert several.wait() == [0] * size
+            assert newest_step(path) == stop
+        assert bytes_of(resume(path), STEPS) == bytes_of(alone("adamw"), STEPS)
+
+    def test_machines_that_drift_apart_are_not_saved(self, shared: Configured, tmp_path: Path) -> None:
+        """The last bits of some rows of the second rank of the second machine."""
+
+        def flip(trainer: Trainer) -> None:
+            rows = next(iter(trainer.held.parameters.values())).data
+            rows.copy_(rows.view(dtype=torch.int32).bitwise_xor(1).view(dtype=torch.float32))
+
+        def work() -> None:
+            if current().rank == 3:
+                before_step(3, flip)
+            train(shared(sharding="hybrid"), tmp_path / "run")
+
+        line = ended(Forked(4, work, tmp_path, 2), [4] * 4)
+        assert "rank 3 " in line
+        assert "rank 1" in line
+        assert newest_step(tmp_path / "run") == 2
+
+    def test_only_the_first_machine_writes(
+        self, shared: Configured, alone: Alone, bytes_of: BytesOf, tmp_path: Path
+    ) -> None:
+        """The folder may be on a disk that the others do not see."""
+
+        def refuse(self: GuardedFolder, name: str, content: bytes) -> None:
+            raise StorageError("the disk is not there")
+
+        def work() -> None:
+            if current().rank >= 2:
+                GuardedFolder.write_new = refuse
+            train(shared(sharding="hybrid"), tmp_path / "run")
+
+        assert Forked(4, work, tmp_path, 2).wait() == [0] * 4
+        assert bytes_of(RunFolder.open(tmp_path / "run"), STEPS) == bytes_of(alone("adamw"), STEPS)
+
+    def test_in_the_engines_order_the_machines_hold_the_same(self, shared: Configured, tmp_path: Path) -> None:
+        """What they hold is compared at every checkpoint; the loss is that of one rank but for rounding."""
+        config = shared(sharding="hybrid", reduction="fast", steps=2)
+        assert Forked(4, partial(train, config, tmp_path / "run"), tmp_path, 2).wait() == [0] * 4
+        runs = RunFolder.open(tmp_path / "run"), train(config, tmp_path / "one")
+        (first, second), on_one = ([event["loss"] for event in run.metrics("step")] for run in runs)
+        assert [first, second] == pytest.approx(on_one, rel=1e-5)
+
+    def test_machines_with_different_numbers_of_ranks(self, shared: Configured, tmp_path: Path) -> None:
+        """Three ranks of which the launcher says that two are on one machine."""
+        config = shared(sharding="hybrid")
+        line = ended(Forked(3, partial(train, config, tmp_path / "run"), tmp_path, 2), [2] * 3)
+        assert "rank 2 " in line
+        assert not (tmp_path / "run").exists()
+
+
 def test_runs_from_python_one_after_another(
     shared: Configured, alone: Alone, bytes_of: BytesOf, tmp_path: Path
 ) -> None:
@@ -144,11 +243,12 @@ def test_killed_on_four_goes_on_with_two_and_then_alone(
     """One rank of four is killed, then one of two; the others end by themselves, and no checkpoint is lost."""
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
-    draw, path, config = random.Random(seed), tmp_path / "run", shared(sharding=KINDS[trial % 2])
+    kind = (*KINDS, "hybrid")[trial % 3]
+    draw, path, config = random.Random(seed), tmp_path / "run", shared(sharding=kind)
     for size in (4, 2):
         if is_finished(path):
             break
-        several, victim = Forked(size, partial(go_on, config, path), tmp_path), draw.randrange(size)
+        several, victim = Forked(size, partial(go_on, config, path), tmp_path, 2), draw.randrange(size)
         if several.is_there(draw.uniform(0.3, 3.0), victim):
             several.signal(victim, signal.SIGKILL)
         codes = several.wait()

@@ -58,7 +58,7 @@ def _obey(trainer: Trainer, team: Ranks, order: Mapping[str, Any]) -> None:
         case "decide":
             _decide(trainer, order["decision"])
         case "verify":
-            team.compare(everything(trainer))
+            team.compare(everything(trainer), trainer.held.distinct)
         case "finite":
             not_finite_state(trainer)
         case "write":
@@ -72,8 +72,9 @@ def _obey(trainer: Trainer, team: Ranks, order: Mapping[str, Any]) -> None:
 
 
 def everything(trainer: Trainer) -> dict[str, torch.Tensor]:
-    """Weights and the optimizer's state by name."""
-    return trainer.model.state_dict() | optimizer_tensors(trainer.model, trainer.optimizer)
+    """What this rank holds of weights and the optimizer's state, by name."""
+    held = trainer.held
+    return {**held.parameters, **held.weights(), **optimizer_tensors(held, trainer.optimizer)}
 
 
 def _trainer(about: Mapping[str, Any], corpus: str | None) -> Trainer:

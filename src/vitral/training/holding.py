@@ -16,9 +16,10 @@ class Holding:
         model: the model that computes a step.
         parameters: what this rank moves of each parameter, by the parameter's name: some of its rows, or all.
         is_whole: whether these are all.
+        distinct: number of ranks that hold different parts; rank r holds the same as rank r mod `distinct`.
     """
 
-    is_whole = True
+    is_whole, distinct = True, 1
 
     def __init__(self, model: Transformer) -> None:
         """Hold the whole model."""

@@ -244,8 +244,7 @@ def save(trainer: Trainer, *, replace: bool = False) -> None:
         raise TrainingStopped(sentence.format(step=step, culprit=culprit, path=trainer.folder.path))
     state = {**trainer.state.plain(), **trainer.identity.plain(), "corpus": trainer.dataset.fingerprint}
     weights, tensors = held.weights(), optimizer_tensors(held, trainer.optimizer)
-    if held.is_whole:
-        trainer.team.verify({**weights, **tensors})
+    trainer.team.verify({**held.parameters, **weights, **tensors}, held.distinct)
     checkpoint = Checkpoint(step, weights, tensors, state, history=trainer.history())
     keep = trainer.config.training.keep_checkpoints
     trainer.folder.save(checkpoint, keep=keep, replace=replace, writer=held.writer)

@@ -29,9 +29,11 @@ COPIES_OF_MATRICES = 3
 LSTM_WORKSPACE = {"float32": 8, "bfloat16": 24, "float64": 0}
 """Vectors of d_model numbers that oneDNN keeps on the CPU per token of an LSTM, besides those it needs; measured."""
 THIS, ON_THE_GPU = N_("training this model"), N_("training this model on the GPU")
+TRIALS = N_("timing steps with whole weights, on rank 0,")
+NO_TRIALS = N_("set training.steps, training.threads, training.dtype and training.plan = as-written, and no minutes")
 
 
-def training_bytes(config: RunConfig, vocab_size: int, shares: int = 1) -> int:
+def training_bytes(config: RunConfig, vocab_size: int, shares: int = 1, ranks: int = 1) -> int:
     """Bytes that training needs at least at once, besides the program and the text.
 
     A lower bound: weights and the optimizer's state, and the larger of two moments. At the start of the backward pass:
@@ -42,7 +44,8 @@ def training_bytes(config: RunConfig, vocab_size: int, shares: int = 1) -> int:
     Args:
         config: configuration of the run.
         vocab_size: number of tokens in the vocabulary.
-        shares: number of ranks that share out weights, sums of gradients and optimizer; each begins with all weights.
+        shares: number of ranks that share out weights and optimizer; each begins with all weights.
+        ranks: number of those that share out the sums of gradients.
     """
     training, rows = config.training, parameter_table(config.model, vocab_size)
     size = 2 * BYTES_FLOAT32 if training.dtype == "float64" else BYTES_FLOAT32
@@ -52,7 +55,7 @@ def training_bytes(config: RunConfig, vocab_size: int, shares: int = 1) -> int:
     optimizer = size * kept_numbers(training.optimizer, rows)
     backward = 0 if training.compile else _activations(config, vocab_size, rows) + _logits(config, vocab_size, size)
     if shares > 1:
-        return max(weights, (weights * (1 + _earlier_sums(training)) + optimizer) // shares + backward)
+        return max(weights, (weights + optimizer) // shares + weights * _earlier_sums(training) // ranks + backward)
     backward += weights * _earlier_sums(training)
     step = weights + by_muon + COPIES_OF_MATRICES * size * _largest_stack(config, moved)
     if training.steps == 1:  # the optimizer's state is made in the first step
@@ -71,14 +74,27 @@ def require_training_memory(config: RunConfig, vocab_size: int, where: str) -> N
     Raises:
         UsageError: more is needed than there is, or the device does not exist.
     """
-    device, ranks = resolve_device(config.training.device), current().local
-    shares = current().size if config.training.sharding == "sharded" else 1
-    needed = training_bytes(config, vocab_size, shares)
+    device, team = resolve_device(config.training.device), current()
+    shares = {"replicated": 1, "sharded": team.size, "hybrid": team.local}[config.training.sharding]
+    needed = training_bytes(config, vocab_size, shares, team.size)
     if device.type != "cuda":
-        require_memory(ranks * needed, where, _(THIS))
+        require_memory(team.local * needed, where, _(THIS))
         return
-    require_memory(ranks * BYTES_FLOAT32 * count_parameters(config.model, vocab_size), where, _(THIS))
+    require_memory(team.local * BYTES_FLOAT32 * count_parameters(config.model, vocab_size), where, _(THIS))
     require_memory(needed, where, _(ON_THE_GPU), there=torch.cuda.get_device_properties(device).total_memory)
+
+
+def require_trial_memory(config: RunConfig, vocab_size: int, where: str) -> None:
+    """Refuse to time steps where they do not fit: rank 0 makes them alone, with whole weights and the whole optimizer.
+
+    Raises:
+        UsageError: ranks share the weights out, and rank 0 has too little memory for all of them.
+    """
+    if current().size == 1 or config.training.sharding == "replicated":
+        return  # `require_training_memory` has counted the same
+    device, needed = resolve_device(config.training.device), training_bytes(config, vocab_size)
+    there = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
+    require_memory(needed, where, _(TRIALS), there=there, advice=NO_TRIALS)
 
 
 def _earlier_sums(training: TrainingConfig) -> int:

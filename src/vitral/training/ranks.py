@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from vitral.core.config import differences
 from vitral.core.errors import StorageError, UsageError, VitralError
 from vitral.core.language import N_
-from vitral.core.launching import local_rank
+from vitral.core.launching import local_rank, local_size, out_of_place
 from vitral.core.machine import processor
 from vitral.core.versions import versions
 from vitral.model import Transformer
@@ -167,7 +167,7 @@ class Ranks(Team):
         """Connect the ranks that the launcher has started."""
         environment = os.environ
         self.rank, self.size = int(environment["RANK"]), int(environment["WORLD_SIZE"])
-        self.local = int(environment.get("LOCAL_WORLD_SIZE", "1"))
+        self.local = local_size()
         self.asked = self.is_broken = False
         self._follow = follow
         if torch.cuda.is_available():
@@ -195,6 +195,8 @@ class Ranks(Team):
         """
         self._compare({"versions": versions(), "machine": platform.machine()})
         self._processors = [json.loads(one) for one in self.gathered(json.dumps(processor()).encode())]
+        places = [json.loads(one) for one in self.gathered(json.dumps([local_rank(), self.local]).encode())]
+        self.misplaced = out_of_place(places)
 
     def agree(self, request: Mapping[str, Any]) -> None:
         """Compare what all ranks were asked for; see `Team`."""
@@ -275,26 +277,27 @@ class Ranks(Team):
         """Order a decision."""
         self.give_order("decide", decision=dict(decision))
 
-    def verify(self, tensors: Mapping[str, Tensor]) -> None:
+    def verify(self, tensors: Mapping[str, Tensor], distinct: int) -> None:
         """Compare weights and optimizer of all ranks; see `Team`."""
-        if not self.is_broken:
+        if distinct < self.size and not self.is_broken:
             self.give_order("verify")
-            self.compare(tensors)
+            self.compare(tensors, distinct)
 
-    def compare(self, tensors: Mapping[str, Tensor]) -> None:
-        """Compare tensors of all ranks by their SHA-256.
+    def compare(self, tensors: Mapping[str, Tensor], distinct: int) -> None:
+        """Compare tensors of the ranks that hold the same by their SHA-256.
 
         Raises:
             RankLost: they differ.
         """
-        first, *others = self.gathered(_digest(tensors))
-        for rank, found in enumerate(others, 1):
-            if found != first:
+        digests = self.gathered(_digest(tensors))
+        for rank, found in enumerate(digests):
+            if found != digests[rank % distinct]:
                 self.is_broken = True
                 raise RankDiffers(
-                    "rank {rank} has other weights than rank 0, or another optimizer: another processor, or a fault "
-                    "of a machine; this step was not saved, the last checkpoint is intact",
+                    "rank {rank} has other weights than rank {first}, or another optimizer: another processor, or a "
+                    "fault of a machine; this step was not saved, the last checkpoint is intact",
                     rank=rank,
+                    first=rank % distinct,
                 )
 
     def end(self) -> None:
@@ -304,7 +307,7 @@ class Ranks(Team):
 
     def share_out(self, model: Transformer, training: TrainingConfig) -> Holding | None:
         """Leave every rank some rows of each of the model's weights; see `Team`."""
-        if training.sharding == "replicated":
+        if training.sharding == "replicated" or (training.sharding == "hybrid" and self.local == 1):
             return None
         from vitral.training.sharding import Shards  # loads `fully_shard`
 
@@ -319,38 +322,56 @@ class Ranks(Team):
         assert isinstance(held, Shards)
         return SharedOutSum(held, training, asked=asked)
 
-    def exchanged(self, leaf: Tensor) -> Sequence[Tensor]:
-        """This rank's part of one tensor of each rank, in their order; the length is a multiple of their number."""
+    def split(self) -> tuple[Any, Any]:
+        """The group of the ranks of this machine, and that of the ranks of one number, one on each machine."""
+        self.any_of([False])  # a rank that is lost by now is named; connecting to it would have no end
+        machines = [list(range(first, first + self.local)) for first in range(0, self.size, self.local)]
+        across = [list(ranks) for ranks in zip(*machines, strict=True)]
+        inside, between = (
+            dist.new_subgroups_by_enumeration(groups, timeout=LONGEST_WAIT)[0] for groups in (machines, across)
+        )
+        return inside, between
+
+    def exchanged(self, leaf: Tensor, group: Any = None) -> Sequence[Tensor]:
+        """This rank's part of one tensor of each rank, in their order; the length is a multiple of their number.
+
+        Args:
+            leaf: this rank's tensor.
+            group: the ranks, of `split`; None: all. So for the methods below.
+        """
         here = leaf.cpu()
         found = torch.empty_like(here)
-        self._wait(dist.all_to_all_single(found, here, async_op=True))
-        return found.to(leaf.device).view(self.size, -1).unbind(0)
+        self._wait(dist.all_to_all_single(found, here, group=group, async_op=True))
+        return found.to(leaf.device).view(dist.get_world_size(group), -1).unbind(0)
 
-    def assembled(self, part: Tensor) -> Tensor:
+    def assembled(self, part: Tensor, group: Any = None) -> Tensor:
         """The parts of all ranks, one after another."""
         here = part.cpu()
-        found = here.new_empty(self.size, part.numel())
-        self._wait(dist.all_gather([*found.unbind(0)], here, async_op=True))
+        found = here.new_empty(dist.get_world_size(group), part.numel())
+        self._wait(dist.all_gather([*found.unbind(0)], here, group=group, async_op=True))
         return found.view(-1).to(part.device)
 
-    def collected(self, part: Tensor, rank: int) -> Tensor | None:
+    def collected(self, part: Tensor, rank: int, group: Any = None) -> Tensor | None:
         """The parts of all ranks, one after another, on one of them and on the processor; None on the others."""
         here = part.cpu()
-        found = here.new_empty(self.size, part.numel()) if self.rank == rank else None
-        self._wait(dist.gather(here, None if found is None else [*found.unbind(0)], rank, async_op=True))
+        found = here.new_empty(dist.get_world_size(group), part.numel()) if dist.get_rank(group) == rank else None
+        parts = None if found is None else [*found.unbind(0)]
+        self._wait(dist.gather(here, parts, group=group, group_dst=rank, async_op=True))
         return None if found is None else found.view(-1)
 
-    def reduced(self, leaf: Tensor) -> Tensor:
+    def reduced(self, leaf: Tensor, group: Any = None) -> Tensor:
         """This rank's part of the sum of one tensor of each rank, in the engine's order."""
         here = leaf.cpu()
-        found = here.new_empty(leaf.numel() // self.size)
-        self._wait(dist.reduce_scatter_tensor(found, here, async_op=True))
+        found = here.new_empty(leaf.numel() // dist.get_world_size(group))
+        scatter: Any = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)  # older PyTorch's name
+        self._wait(scatter(found, here, group=group, async_op=True))
         return found.to(leaf.device)
 
-    def added(self, tensor: Tensor) -> Tensor:
-        """The sum over all ranks, in the engine's order."""
-        self._wait(dist.all_reduce(tensor, async_op=True))
-        return tensor
+    def added(self, tensor: Tensor, group: Any = None) -> Tensor:
+        """The sum over all ranks, in the engine's order; a tensor on the processor is changed."""
+        here = tensor.cpu()
+        self._wait(dist.all_reduce(here, group=group, async_op=True))
+        return here.to(tensor.device)
 
     def any_of(self, flags: Sequence[bool]) -> list[bool]:
         """For each flag, whether it is set on some rank."""

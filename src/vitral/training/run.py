@@ -27,7 +27,7 @@ from vitral.training.deadline import Deadline, TimeFrame
 from vitral.training.events import Callback, Event, silent
 from vitral.training.inherited import inherit_weights, inherited_config, require_inherited
 from vitral.training.loop import run_steps, save
-from vitral.training.memory import require_training_memory
+from vitral.training.memory import require_training_memory, require_trial_memory
 from vitral.training.optimizers import build_optimizer, optimizer_tensors
 from vitral.training.parts import require_same_parts
 from vitral.training.plans import ResolvedPlan, given_threads, resolve_plan
@@ -220,9 +220,14 @@ def resolved_plan(config: RunConfig, dataset: Dataset, deadline: Deadline | None
     tokens = {name: len(split.tokens) for name, split in dataset.splits.items()}
     held_out = [tokens[name] for name in ("validation", "test")]
     vocab_size = dataset.tokenizer.vocab_size
+
+    def build(config: RunConfig) -> Transformer:
+        require_trial_memory(config, vocab_size, "config")
+        return build_model(config, vocab_size)
+
     return resolve_plan(
         config,
-        lambda config: build_model(config, vocab_size),
+        build,
         tokens["train"],
         held_out,
         seconds_left=None if deadline is None else deadline.left(),

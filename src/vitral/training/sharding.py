@@ -4,6 +4,10 @@ Each rank holds some rows of every parameter, moves them, and keeps the optimize
 computation `fully_shard` puts its parameters together and afterwards takes them apart; the gradients it hands to
 `Adding`, which gives each rank its rows of the gradients of every batch, and adds them in the tree of
 `vitral.training.summing`. The optimizer sees its rows as parameters of their own.
+
+With "hybrid" the ranks of one machine share the weights out, and `fully_shard` knows only them. The ranks that hold the
+same rows, one on each machine, divide the additions: each adds a piece of the rows, over the batches of all machines,
+and at the end of a step they give each other the sums.
 """
 
 import copy
@@ -16,7 +20,7 @@ from typing import Any, Protocol
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from vitral.core.errors import StorageError, UsageError
@@ -38,6 +42,7 @@ class Exchange(Protocol):
 
     rank: int
     size: int
+    local: int
     asked: bool
 
     @property
@@ -61,20 +66,28 @@ class Exchange(Protocol):
         """The bytes of every rank."""
         ...
 
-    def assembled(self, part: Tensor, /) -> Tensor:
-        """The parts of all ranks, one after another."""
+    def split(self) -> tuple[Any, Any]:
+        """The group of the ranks of this machine, and that of the ranks of one number, one on each machine."""
         ...
 
-    def collected(self, part: Tensor, rank: int, /) -> Tensor | None:
+    def assembled(self, part: Tensor, group: Any = None, /) -> Tensor:
+        """The parts of all ranks of a group, one after another; None: of all ranks, as below."""
+        ...
+
+    def collected(self, part: Tensor, rank: int, group: Any = None, /) -> Tensor | None:
         """The parts of all ranks, one after another, on one of them."""
         ...
 
-    def exchanged(self, leaf: Tensor, /) -> Sequence[Tensor]:
+    def exchanged(self, leaf: Tensor, group: Any = None, /) -> Sequence[Tensor]:
         """This rank's part of one tensor of each rank, in their order."""
         ...
 
-    def reduced(self, leaf: Tensor, /) -> Tensor:
+    def reduced(self, leaf: Tensor, group: Any = None, /) -> Tensor:
         """This rank's part of the sum of one tensor of each rank, in the engine's order."""
+        ...
+
+    def added(self, tensor: Tensor, group: Any = None, /) -> Tensor:
+        """The sum over all ranks, in the engine's order."""
         ...
 
 
@@ -82,6 +95,11 @@ class Shards(Holding):
     """Some rows of each parameter; the first rank that has any has the first, and all but the last as many.
 
     Attributes:
+        place: number of this rank among those that have all weights together.
+        distinct: their number.
+        machines: number of such groups; more than one: each machine is one ("hybrid").
+        inside: the group of this rank; None: all ranks.
+        between: the group of those that hold the same rows, one on each machine.
         is_last: whether the gradients of the batch that is computed now complete the step's.
     """
 
@@ -95,26 +113,33 @@ class Shards(Holding):
         self._empty = copy.deepcopy(model, empty) if team.leads else None
         self._completed: Transformer | None = None
         shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
-        mesh = init_device_mesh(next(model.parameters()).device.type, (team.size,))
+        self.distinct = team.local if training.sharding == "hybrid" else team.size
+        self.place, self.machines = team.rank % self.distinct, team.size // self.distinct
+        kind, self.inside, self.between = next(model.parameters()).device.type, None, None
+        if self.machines == 1:
+            mesh = init_device_mesh(kind, (team.size,))
+        else:
+            self.inside, self.between = team.split()
+            mesh = DeviceMesh.from_group(self.inside, kind)
         for block in model.blocks:
             fully_shard(block, mesh=mesh)
         fully_shard(model, mesh=mesh)
         modules: list[Any] = [module for module in model.modules() if isinstance(module, FSDPModule)]
         for module in modules:
             module.set_gradient_divide_factor(1.0)
-            module.set_custom_all_gather(Gathering(team))
-            module.set_custom_reduce_scatter(Adding(self) if training.is_canonical else Reducing(team))
+            module.set_custom_all_gather(Gathering(self))
+            module.set_custom_reduce_scatter(Adding(self) if training.is_canonical else Reducing(self))
         self.sharded: dict[str, Any] = dict(model.named_parameters())
         self.parameters = {name: nn.Parameter(one.detach().to_local()) for name, one in self.sharded.items()}
         self.shapes = {self.parameters[name]: shape for name, shape in shapes.items()}
 
     def begin(self, parameter: nn.Parameter) -> int:
         """The number of its first row among those of the whole parameter."""
-        return min(self.team.rank * self._share(parameter), self.shapes[parameter][0])
+        return min(self.place * self._share(parameter), self.shapes[parameter][0])
 
     def _share(self, parameter: nn.Parameter) -> int:
         """Rows of a rank, of which the last ranks may have fewer."""
-        return -(-self.shapes[parameter][0] // self.team.size)
+        return -(-self.shapes[parameter][0] // self.distinct)
 
     def padded(self, parameter: nn.Parameter, part: Tensor) -> Tensor:
         """A tensor with this rank's rows of a parameter, flat, and as long as any other rank's."""
@@ -123,8 +148,29 @@ class Shards(Holding):
 
     def whole(self, parameter: nn.Parameter, part: Tensor) -> Tensor:
         """A tensor like the whole parameter, on all ranks."""
-        found, shape = self.team.assembled(self.padded(parameter, part)), self.shapes[parameter]
+        found, shape = self.team.assembled(self.padded(parameter, part), self.inside), self.shapes[parameter]
         return found[: math.prod(shape)].view(shape)
+
+    def exchanged(self, gradients: Tensor) -> Sequence[Tensor]:
+        """This rank's piece of the gradients of each rank's batch, in their order; on several machines of their sums.
+
+        The batches of a machine with 2, 4, 8 … ranks are a subtree of the tree over all batches. Their sum is made
+        inside the machine, so that only sums are sent between machines.
+
+        Args:
+            gradients: of this rank's batch, the rows of each rank of `inside` one after another.
+        """
+        if self.machines == 1:
+            return self.team.exchanged(gradients)
+        if self.distinct.bit_count() == 1:
+            inside = CanonicalSum()
+            for rows in self.team.exchanged(gradients, self.inside):
+                inside.add([rows.clone()])
+            (rows,) = inside.total()
+            return self.team.exchanged(nn.functional.pad(rows, (0, -len(rows) % self.machines)), self.between)
+        rows = gradients.view(self.distinct, -1)
+        pieces = nn.functional.pad(rows, (0, -rows.shape[1] % self.machines)).view(self.distinct, self.machines, -1)
+        return self.team.exchanged(pieces.transpose(0, 1).reshape(-1))
 
     def own(self, name: str, whole: Tensor) -> Tensor:
         """This rank's rows of a tensor that is like a whole parameter."""
@@ -135,10 +181,12 @@ class Shards(Holding):
         return whole[first : first + len(parameter)].clone()
 
     def complete(self) -> Transformer:
-        """The model with all its weights, on rank 0, until the next step; the other ranks give theirs."""
+        """The model with all its weights, on rank 0, until the next step; the others of its machine give theirs."""
         if self._completed is not None:
             return self._completed
         self.order("complete")
+        if not self.writes:
+            return self.model
         found: dict[str, Tensor] = {}
         for name, parameter in self.parameters.items():
             whole = self._collected(parameter, parameter, 0)
@@ -171,6 +219,11 @@ class Shards(Holding):
         return {}
 
     @property
+    def writes(self) -> bool:
+        """Whether this rank's rows come into a checkpoint: the first machine's do, where each has all weights."""
+        return self.team.rank < self.distinct
+
+    @property
     def writer(self) -> "Shards":
         """Itself."""
         return self
@@ -182,7 +235,7 @@ class Shards(Holding):
             part.element_size() * (math.prod(self.shapes[like]) if (like := self._like(name, part)) is not None else 1)
             for name, part in tensors
         )
-        return numbers + HEADER * (len(tensors) + 2 * self.team.size)
+        return numbers + HEADER * (len(tensors) + 2 * self.distinct)
 
     def write(self, folder: GuardedFolder, optimizer: Mapping[str, Tensor]) -> dict[str, dict[str, Any]]:
         """Write the tensors that are this rank's to write, each of them whole; size and hash of every rank's files.
@@ -193,21 +246,22 @@ class Shards(Holding):
         self.order("write", folder=str(folder.path.absolute()))
         files: dict[str, dict[str, Any]] = {}
         for name, tensors in ((WEIGHTS, self.parameters), (OPTIMIZER, optimizer)):
-            mine, file = self._mine(tensors), part_name(name, self.team.rank, self.team.size)
+            mine, file = self._mine(tensors) if self.writes else {}, part_name(name, self.place, self.distinct)
             with self.team.answering():
-                files[file] = write_part(folder, file, mine)
+                if self.writes:
+                    files[file] = write_part(folder, file, mine)
         told = self.team.gathered(json.dumps(files).encode())
         return {file: about for one in told for file, about in json.loads(one).items()}
 
     def _mine(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Those whole tensors that this rank writes; each rank about as many bytes."""
-        given, mine = [0] * self.team.size, dict[str, Tensor]()
+        given, mine = [0] * self.distinct, dict[str, Tensor]()
         for name, part in tensors.items():
             like = self._like(name, part)
             owner = given.index(min(given))
             given[owner] += part.element_size() * (part.numel() if like is None else math.prod(self.shapes[like]))
             whole = part if like is None else self._collected(like, part, owner)
-            if whole is not None and owner == self.team.rank:
+            if whole is not None and owner == self.place:
                 mine[name] = whole
         return mine
 
@@ -218,11 +272,11 @@ class Shards(Holding):
 
     def _collected(self, parameter: nn.Parameter, part: Tensor, rank: int) -> Tensor | None:
         """A tensor like the whole parameter, on one rank; None on the others."""
-        found, shape = self.team.collected(self.padded(parameter, part), rank), self.shapes[parameter]
+        found, shape = self.team.collected(self.padded(parameter, part), rank, self.inside), self.shapes[parameter]
         return None if found is None else found[: math.prod(shape)].view(shape)
 
     def try_folder(self, steps: GuardedFolder, shown: str = "") -> None:
-        """Find out whether every rank can write into the folder of checkpoints, and sees the file that rank 0 writes.
+        """Find out whether every rank that will write into the folder of checkpoints can, and sees rank 0's file.
 
         Args:
             steps: the folder.
@@ -231,6 +285,9 @@ class Shards(Holding):
         Raises:
             RankLost: one cannot.
         """
+        if not self.writes:
+            with self.team.answering():
+                return
         mine = temporary_name(f"trial-{self.team.rank}")  # one that was killed may have left its own
         steps.remove(mine)
         if self.team.leads:
@@ -254,9 +311,9 @@ class Shards(Holding):
 class Gathering:
     """`fully_shard` puts parameters together; whoever waits looks at the others' hearts."""
 
-    def __init__(self, team: Exchange) -> None:
-        """Between these ranks."""
-        self._team = team
+    def __init__(self, shards: "Shards") -> None:
+        """Between the ranks that have all weights together."""
+        self._shards = shards
 
     def allocate(self, size: Sequence[Any], *, dtype: torch.dtype, device: torch.device) -> Tensor:
         """Memory."""
@@ -264,15 +321,15 @@ class Gathering:
 
     def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False) -> None:
         """Put them together."""
-        output_tensor.copy_(self._team.assembled(input_tensor))
+        output_tensor.copy_(self._shards.team.assembled(input_tensor, self._shards.inside))
 
 
 class Reducing:
     """Gradients added in the engine's order, this rank's part of them; `fully_shard` adds those of later batches."""
 
-    def __init__(self, team: Exchange) -> None:
-        """Between these ranks."""
-        self._team = team
+    def __init__(self, shards: "Shards") -> None:
+        """Between the ranks that have all weights together."""
+        self._shards = shards
 
     def allocate(self, size: Sequence[Any], *, dtype: torch.dtype, device: torch.device) -> Tensor:
         """Memory."""
@@ -282,7 +339,7 @@ class Reducing:
         self, output_tensor: Tensor, input_tensor: Tensor, group: Any, op: Any, async_op: bool = False
     ) -> None:
         """Add the gradients of one batch of each rank."""
-        output_tensor.copy_(self._team.reduced(input_tensor))
+        output_tensor.copy_(self._shards.team.reduced(input_tensor, self._shards.inside))
 
 
 class Adding(Reducing):
@@ -293,8 +350,8 @@ class Adding(Reducing):
 
     def __init__(self, shards: Shards) -> None:
         """For a block of this model."""
-        super().__init__(shards.team)
-        self._shards, self._tree, self._length = shards, CanonicalSum(), 0
+        super().__init__(shards)
+        self._tree, self._length = CanonicalSum(), 0
 
     def __call__(
         self, output_tensor: Tensor, input_tensor: Tensor, group: Any, op: Any, async_op: bool = False
@@ -306,14 +363,16 @@ class Adding(Reducing):
         """
         if self._length not in (0, input_tensor.numel()):
             raise UsageError(
-                'training.sharding = "sharded" needs the same parameters to have gradients in every batch; use '
-                '"replicated"'
+                "training.sharding: ranks that share the weights out need the same parameters to have gradients in "
+                'every batch; use "replicated"'
             )
         self._length = input_tensor.numel()
-        for part in self._team.exchanged(input_tensor):
+        for part in self._shards.exchanged(input_tensor):
             self._tree.add([part.clone()])
         if self._shards.is_last:
             (total,), self._length = self._tree.total(), 0
+            if self._shards.machines > 1:
+                total = self._shards.team.assembled(total, self._shards.between)[: output_tensor.numel()]
             output_tensor.copy_(total)
 
 
@@ -342,8 +401,10 @@ class SharedOutSum(StepSum):
         """Leave this rank's part of the sums in the gradients of its rows, and return the loss."""
         for name, one in self._held.sharded.items():
             if one.grad is not None:
-                self._held.parameters[name].grad = one.grad.to_local()
-                one.grad = None
+                gradient = one.grad.to_local()
+                if self._held.machines > 1 and not self._canonical:
+                    gradient = self._team.added(gradient, self._held.between)
+                self._held.parameters[name].grad, one.grad = gradient, None
         (self._team.asked,) = self._team.any_of([self._asked])
         losses = CanonicalSum()
         for loss in self._team.assembled(torch.stack(self._losses)).view(self._team.size, -1).T.reshape(-1):
@@ -354,7 +415,7 @@ class SharedOutSum(StepSum):
         """The norm of the sums that `total` has left, of all ranks."""
         gradients = {one: one.grad for one in self._held.parameters.values() if one.grad is not None}
         parts = [self._held.padded(one, squares(gradient)) for one, gradient in gradients.items()]
-        found = self._team.assembled(torch.cat(parts)).view(self._team.size, -1)
+        found = self._team.assembled(torch.cat(parts), self._held.inside).view(self._held.distinct, -1)
         rows = zip(found.split([len(part) for part in parts], dim=1), gradients, strict=True)
         norm = norm_of(part.reshape(-1)[: self._held.shapes[one][0]] for part, one in rows)
         return norm.to(next(iter(gradients.values())).dtype)

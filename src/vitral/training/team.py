@@ -53,11 +53,13 @@ class Team:
         rank: number of this rank, from 0.
         size: number of ranks.
         local: number of them on this machine.
+        misplaced: the first rank that is not where it is if each machine has as many, one machine's after another's.
         asked: whether some rank was asked to stop; known after a step.
         is_broken: whether a rank is lost; nothing is said to the others any more.
     """
 
     rank, size, local = 0, 1, 1
+    misplaced: int | None = None
     asked = is_broken = False
     is_restarted = False
 
@@ -107,8 +109,12 @@ class Team:
     def decide(self, decision: Mapping[str, Any]) -> None:
         """Tell the other ranks a decision."""
 
-    def verify(self, tensors: Mapping[str, Tensor]) -> None:
-        """Compare weights and optimizer of all ranks.
+    def verify(self, tensors: Mapping[str, Tensor], distinct: int) -> None:
+        """Compare weights and optimizer of all ranks that hold the same.
+
+        Args:
+            tensors: those of this rank.
+            distinct: number of ranks that hold different ones; the rank after them holds what the first holds.
 
         Raises:
             RankLost: they differ; those of no rank are to be trusted.
@@ -146,12 +152,20 @@ def require_share(config: RunConfig, team: Team, where: str) -> None:
     training, ranks = config.training, team.size
     if ranks == 1:
         return
-    if training.sharding == "sharded" and (training.compile or isinstance(training.optimizer, OwnOptimizer)):
+    if training.sharding != "replicated" and (training.compile or isinstance(training.optimizer, OwnOptimizer)):
         raise UsageError(
-            '{where}: training.sharding = "sharded" gives each rank some rows of the weights, and {part} needs all '
+            '{where}: training.sharding = "{kind}" gives each rank some rows of the weights, and {part} needs all '
             'of them; use "replicated"',
             where=where,
+            kind=training.sharding,
             part="torch.compile" if training.compile else training.optimizer.name,
+        )
+    if training.sharding == "hybrid" and team.misplaced is not None:
+        raise UsageError(
+            '{where}: training.sharding = "hybrid" needs the same number of ranks on every machine, those of one after '
+            'those of another (LOCAL_RANK and LOCAL_WORLD_SIZE), and rank {rank} does not fit; use "sharded"',
+            where=where,
+            rank=team.misplaced,
         )
     if training.accumulation % ranks:
         size = max(1, training.batch_size * training.accumulation // ranks)
