@@ -12,13 +12,23 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from vitral.core.errors import VitralError
+from vitral.core.errors import UsageError, VitralError
 from vitral.training.joining import together
+from vitral.training.ranks import require_ranks
 
 ENDED = "ended"
 """Prefix of the files in which each rank that failed leaves its message, its exit code and whether it speaks."""
 PATIENCE = 900.0
 """Seconds after which ranks are taken for some that would never end."""
+
+
+def can_connect() -> bool:
+    """Whether this PyTorch can connect ranks."""
+    try:
+        require_ranks()
+    except UsageError:
+        return False
+    return True
 
 
 class Forked:
@@ -29,7 +39,15 @@ class Forked:
     """
 
     def __init__(
-        self, size: int, work: Callable[[], object], folder: Path, local: int | None = None, /, **environment: str
+        self,
+        size: int,
+        work: Callable[[], object],
+        folder: Path,
+        local: int | None = None,
+        /,
+        *,
+        before: "Forked | None" = None,
+        **environment: str,
     ) -> None:
         """Start them.
 
@@ -38,14 +56,13 @@ class Forked:
             work: what each does inside `together`.
             folder: for the files about failures.
             local: number of those of one machine; None: all.
+            before: ranks that this launcher starts anew; None: it starts its first.
             environment: further variables.
         """
         self._folder = folder
         for left in folder.glob(f"{ENDED}-*"):
             left.unlink()
-        self._store = dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage]
-            "localhost", 0, is_master=True, wait_for_workers=False
-        )
+        self._store = before._store if before is not None else _served()
         shared = {
             "WORLD_SIZE": str(size),
             "LOCAL_WORLD_SIZE": str(local or size),
@@ -109,3 +126,7 @@ class Forked:
             traceback.print_exc()
         finally:
             os._exit(code)
+
+
+def _served() -> dist.TCPStore:  # pyright: ignore[reportPrivateImportUsage]
+    return dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)  # pyright: ignore

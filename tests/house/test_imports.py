@@ -1,4 +1,4 @@
-"""No circle of files: following the imports of any file never leads back to it."""
+"""No circle of files: following the imports of any file never leads back to it. Few know torch.distributed."""
 
 import ast
 from importlib import import_module
@@ -66,6 +66,45 @@ def test_circles_are_found() -> None:
 
 def test_no_files_import_each_other_in_a_circle() -> None:
     assert circles({module: imported(module, path) for module, path in FILES.items()}) == []
+
+
+DISTRIBUTED = {"vitral.training.ranks", "vitral.training.sharding", "vitral.training.sharded_memory"}
+"""The modules that know torch.distributed."""
+
+
+def knows_distributed(source: str) -> bool:
+    """Whether a module imports torch.distributed, or takes it from torch."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names):
+                found = [alias.name for alias in names]
+            case ast.ImportFrom(module=str(module), names=names, level=0):
+                found = [f"{module}.{alias.name}" for alias in names]
+            case ast.Attribute(ast.Name(name), attribute):
+                found = [f"{name}.{attribute}"]
+            case _:
+                continue
+        if any(f"{name}.".startswith("torch.distributed.") for name in found):
+            return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch.distributed as dist",
+        "from torch import distributed",
+        "from torch.distributed.fsdp import fully_shard",
+        "import torch\ntorch.distributed.barrier()",
+    ],
+)
+def test_distributed_is_found(source: str) -> None:
+    assert knows_distributed(source)
+    assert not knows_distributed(source.replace("distributed", "distributions"))
+
+
+def test_few_modules_know_torch_distributed() -> None:
+    assert {name for name, path in FILES.items() if knows_distributed(path.read_text(encoding="utf-8"))} == DISTRIBUTED
 
 
 @pytest.mark.parametrize("package", sorted(name for name, path in FILES.items() if path.name == "__init__.py"))

@@ -103,6 +103,27 @@ def test_one_of_those_left_tells_the_user(
     assert spoken.get(0, True)
 
 
+def test_time_in_which_a_rank_does_not_look_is_no_silence(
+    store: dist.Store,  # pyright: ignore
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All ranks may be stopped together, as by Ctrl-Z, and go on."""
+    now = [0.0]
+    monkeypatch.setattr("vitral.training.heart.time.monotonic", lambda: now[0])
+    heart = Heart(0, 2, [store, store], PATIENCE, is_first=True)
+    heart.stop()
+    heart._store.set("place/1", "here, 1")
+    for _ in range(2):
+        now[0] += 2 * PATIENCE
+        assert heart.silent() is None
+    looks = 0
+    while (lost := heart.silent()) is None:
+        now[0] += heart.patience
+        looks += 1
+    assert lost.rank == 1
+    assert looks * heart.patience > PATIENCE
+
+
 def test_without_the_store_those_tell_who_were_chosen(store: dist.Store) -> None:  # pyright: ignore
     for is_first in (True, False):
         heart = Heart(1, 4, [store, store], PATIENCE, is_first=is_first)

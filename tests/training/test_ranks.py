@@ -5,6 +5,7 @@ import random
 import shutil
 import signal
 import socket
+import threading
 import tomllib
 from collections.abc import Callable
 from functools import partial
@@ -14,18 +15,24 @@ from typing import Any
 import pytest
 import tomli_w
 import torch
-from forked_ranks import PATIENCE, Forked
+from forked_ranks import PATIENCE, Forked, can_connect
 
 import vitral
 from vitral.core.errors import StorageError, UsageError
 from vitral.core.guarded import GuardedFolder
+from vitral.data import CorpusConfig
+from vitral.data.making_shards import make_shards
+from vitral.lab.configuration import plan_run
 from vitral.runs import RunFolder
 from vitral.runs.loading import load_run
-from vitral.training import RunConfig, followers, loop, ranks, resume, sharding, train
+from vitral.training import RunConfig, followers, loop, ranks, resume, sharding, silent, train
 from vitral.training.team import RankLost, current
 from vitral.training.trainer import Trainer
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux's process descriptors")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux's process descriptors"),
+    pytest.mark.skipif(not can_connect(), reason="PyTorch is too old for several ranks"),
+]
 
 FULL = os.environ.get("VITRAL_FULL") == "1"
 Configured = Callable[..., RunConfig]
@@ -307,9 +314,71 @@ def test_a_rank_that_hangs_is_named(shared: Configured, tmp_path: Path) -> None:
     assert newest_step(tmp_path / "run") == 2
 
 
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_rank_that_stands_still_is_named(victim: int, shared: Configured, tmp_path: Path) -> None:
+    """Its heart beats, and its main thread waits for something that never comes; its process ends, too."""
+
+    def work() -> None:
+        if current().rank == victim:
+            before_step(3, lambda trainer: threading.Event().wait())
+        train(shared(), tmp_path / "run")
+
+    several = Forked(2, work, tmp_path, VITRAL_STANDSTILL="5", VITRAL_HEARTBEAT="3")
+    assert f"rank {victim} (" in ended(several, [4, 4])
+    assert newest_step(tmp_path / "run") == 2
+
+
+def test_a_long_evaluation_does_not_stand_still(shared: Configured, tmp_path: Path) -> None:
+    """Rank 0 evaluates for longer than a rank may stand still, and the other one waits for it."""
+    whole = loop.evaluate_split
+
+    def slow(*given: Any, **options: Any) -> Any:
+        team = current()
+        assert isinstance(team, ranks.Ranks)
+        beats = team.heart.beats(0) + 5
+        while team.heart.beats(0) < beats:
+            options["tick"]()
+        loop.evaluate_split = whole
+        return whole(*given, **options)
+
+    def work() -> None:
+        loop.evaluate_split = slow
+        train(shared(steps=1), tmp_path / "run")
+
+    assert Forked(2, work, tmp_path, VITRAL_STANDSTILL="3").wait() == [0, 0]
+
+
+@pytest.mark.parametrize("value", ["abc", "inf", "nan", "0", "-1", "1e9"])
+def test_seconds_that_are_none(value: str, shared: Configured, tmp_path: Path) -> None:
+    """One rank says so, before anything is written."""
+    variable = (ranks.HEARTBEAT, ranks.STANDSTILL)[len(value) % 2]
+    several = Forked(2, partial(train, shared(), tmp_path / "run"), tmp_path, before=None, **{variable: value})
+    assert variable in ended(several, [2, 2])
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_rank_that_ends_while_all_connect(
+    shared: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After all have come together; connecting to it would have no end."""
+    whole = ranks.meet
+
+    def meet(store: Any, rank: int, *given: Any, **options: Any) -> Any:
+        met = whole(store, rank, *given, **options)
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return met
+
+    monkeypatch.setattr(ranks, "meet", meet)
+    several = Forked(3, partial(train, shared(), tmp_path / "run"), tmp_path, VITRAL_HEARTBEAT="1")
+    assert several.wait() == [4, -signal.SIGKILL, 4]
+    ((line, code),) = several.said()
+    assert "\n" not in line
+    assert code == 4
+
+
 def test_a_rank_that_never_starts_is_named(shared: Configured, tmp_path: Path) -> None:
-    heartbeat = {ranks.HEARTBEAT: "0.3"}
-    several = Forked(2, partial(train, shared(), tmp_path / "run"), tmp_path, WORLD_SIZE="3", **heartbeat)
+    several = Forked(2, partial(train, shared(), tmp_path / "run"), tmp_path, WORLD_SIZE="3", VITRAL_HEARTBEAT="0.3")
     assert several.wait() == [4, 4]
     [(line, code)] = several.said()
     assert "rank 2" in line
@@ -412,6 +481,21 @@ def test_weights_that_drift_apart_are_not_saved(shared: Configured, tmp_path: Pa
 
     assert "rank 1 " in ended(Forked(2, work, tmp_path), [4, 4])
     assert newest_step(tmp_path / "run") == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rank_that_draws_other_batches_is_named(kind: str, shared: Configured, tmp_path: Path) -> None:
+    """Before the step is applied: all ranks would have the same weights afterwards."""
+
+    def work() -> None:
+        if current().rank == 1:
+            before_step(3, lambda trainer: setattr(trainer.batches, "_seed", 7))
+        train(shared(sharding=kind), tmp_path / "run")
+
+    assert "rank 1 " in ended(Forked(2, work, tmp_path), [4, 4])
+    run = RunFolder.open(tmp_path / "run")
+    assert newest_step(run.path) == 2
+    assert resume(run.path).metrics("end")[-1]["finished"]
 
 
 class TestSharded:
@@ -547,6 +631,74 @@ def hold(path: Path, kind: str) -> None:
     file.write_bytes(tomli_w.dumps(config).encode())
 
 
+def started(config: RunConfig, path: Path) -> None:
+    """A run that one rank stops after its first step."""
+
+    def stop(event: Any) -> None:
+        if event["event"] == "step":
+            raise UsageError("enough")
+
+    with pytest.raises(UsageError, match="enough"):
+        train(config, path, callback=stop)
+
+
+class TestStartedAnew:
+    """By the launcher, after a rank was lost; each machine has a folder of its own."""
+
+    @pytest.fixture
+    @staticmethod
+    def killed(shared: Configured, tmp_path: Path) -> tuple[Callable[[], object], Forked]:
+        """What a rank does, and ranks of which one was killed in their third step."""
+        config = tmp_path / "run.toml"
+        config.write_bytes(tomli_w.dumps(shared().plain()).encode())
+        (tmp_path / "0" / "run").mkdir(parents=True)  # an empty folder is as good as none
+
+        def work() -> None:
+            machine = tmp_path / str(current().rank)
+            plan_run(str(config), overrides=[{"training": {"watch": False}}]).train(machine / "run", silent)
+
+        def dying() -> None:
+            if current().rank == 1:
+                before_step(3, lambda trainer: os.kill(os.getpid(), signal.SIGKILL))
+            work()
+
+        several = Forked(2, dying, tmp_path)
+        assert several.wait() == [4, -signal.SIGKILL]
+        return work, several
+
+    def test_rank_0_knows_the_run(
+        self, killed: tuple[Callable[[], object], Forked], alone: Alone, bytes_of: BytesOf, tmp_path: Path
+    ) -> None:
+        """The other has no folder, and goes on all the same; a finished run is left as it is."""
+        work, before = killed
+        for _ in range(2):
+            assert Forked(2, work, tmp_path, before=before).wait() == [0, 0]
+            assert bytes_of(RunFolder.open(tmp_path / "0" / "run"), STEPS) == bytes_of(alone("adamw"), STEPS)
+        assert not (tmp_path / "1").exists()
+
+    def test_rank_0_on_another_machine(self, killed: tuple[Callable[[], object], Forked], tmp_path: Path) -> None:
+        """It would begin the run again, although the other has half of it."""
+        work, before = killed
+        (tmp_path / "0").rename(tmp_path / "1")
+        assert "rank 1 " in ended(Forked(2, work, tmp_path, before=before), [2, 2])
+        assert not (tmp_path / "0").exists()
+
+    def test_a_run_that_was_there_before_is_not_theirs(self, shared: Configured, alone: Alone, tmp_path: Path) -> None:
+        """It was refused when the ranks were started first, and is refused again; all ranks see one folder."""
+        there, several = alone("adamw").path, None
+        config = tmp_path / "run.toml"
+        config.write_bytes(tomli_w.dumps(shared().plain()).encode())
+
+        def work() -> None:
+            plan_run(str(config)).train(there, silent)
+
+        for _ in range(2):
+            several = Forked(2, work, tmp_path, before=several)
+            line = ended(several, [2, 2])
+            assert str(there) in line
+            assert "rank 1" not in line
+
+
 class TestBadInput:
     """One line from rank 0, and nothing written."""
 
@@ -570,19 +722,58 @@ class TestBadInput:
         assert "seed" in line
         assert not (tmp_path / "run").exists()
 
-    def test_another_version(self, shared: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(ranks, "versions", lambda: f"Vitral of process {os.getpid()}")
+    @pytest.mark.parametrize("key", ["versions", "NumPy", "numerics", "machine"])
+    def test_another_version(
+        self, key: str, shared: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        whole = ranks._json
+        monkeypatch.setattr(
+            ranks, "_json", lambda content: whole({**content, key: os.getpid()} if key in content else content)
+        )
         line = ended(Forked(2, partial(train, shared(), tmp_path / "run"), tmp_path), [2, 2])
         assert "rank 1 " in line
+        assert key in line
         assert not (tmp_path / "run").exists()
 
-    def test_another_text(self, shared: Configured, tmp_path: Path) -> None:
-        def stop(event: Any) -> None:
-            if event["event"] == "step":
-                raise UsageError("enough")
+    def test_another_command(self, shared: Configured, alone: Alone, tmp_path: Path) -> None:
+        there = alone("adamw").path
 
-        with pytest.raises(UsageError, match="enough"):
-            train(shared(), tmp_path / "run", callback=stop)
+        def work() -> None:
+            if current().rank == 1:
+                resume(there)
+            train(shared(), tmp_path / "run")
+
+        assert "rank 1 " in ended(Forked(2, work, tmp_path), [2, 2])
+        assert not (tmp_path / "run").exists()
+
+    def test_strict_ranks_on_different_processors(
+        self, shared: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        started(shared(), tmp_path / "run")
+        monkeypatch.setattr(ranks, "processor", lambda: f"processor {os.getpid()}")
+        assert "rank 1 " in ended(Forked(2, partial(resume, tmp_path / "run", strict=True), tmp_path), [2, 2])
+        assert newest_step(tmp_path / "run") == 1
+
+    def test_a_shard_that_was_changed_on_one_machine(self, shared: Configured, tmp_path: Path) -> None:
+        """At equal size, so that opening it finds nothing."""
+        text, whole, changed = tmp_path / "words.txt", tmp_path / "shards", tmp_path / "changed"
+        text.write_text("the cat saw a bird and the dog sang to me of it " * 999, encoding="utf-8")
+        make_shards(CorpusConfig.parse({"source": str(text), "tokenizer": "char"}), whole, piece_bytes=1009)
+        shutil.copytree(whole, changed)
+        for file in changed.glob("shards/*.bin"):
+            file.write_bytes(bytes(file.stat().st_size))
+        config = shared().plain()
+        config["corpus"] = {"source": str(whole)}
+        started(RunConfig.parse(config), tmp_path / "run")
+
+        def work() -> None:
+            resume(tmp_path / "run", corpus=str(changed) if current().rank else None)
+
+        assert "rank 1 " in ended(Forked(2, work, tmp_path), [4, 4])
+        assert newest_step(tmp_path / "run") == 1
+
+    def test_another_text(self, shared: Configured, tmp_path: Path) -> None:
+        started(shared(), tmp_path / "run")
         other = tmp_path / "other.txt"
         other.write_text("other words " * 999, encoding="utf-8")
 

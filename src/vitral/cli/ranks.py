@@ -42,8 +42,10 @@ def launch_if_several(ranks: int | None) -> None:
     """
     if ranks is None or ranks == 1:
         return
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        raise UsageError("--ranks {ranks}: torchrun has started the ranks already; leave it out", ranks=ranks)
+    if launched() or "TORCHELASTIC_RUN_ID" in os.environ:
+        raise UsageError(
+            "--ranks {ranks}: torchrun or another launcher has started the ranks already; leave it out", ranks=ranks
+        )
     from vitral.training.ranks import launch
 
     raise typer.Exit(launch(ranks, ["-m", "vitral", *_without_ranks(session.given())], TOLD))

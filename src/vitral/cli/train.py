@@ -132,15 +132,11 @@ def train(
 def _train(planned: "RunPlan", folder: Path, team: "Team", *, tensorboard: bool) -> None:
     from vitral.cli.progress import tensorboard_reporter
     from vitral.cli.session import time_frame
-    from vitral.runs import is_run
-    from vitral.training import all_of, resume
+    from vitral.training import all_of
 
     with reporting(team) as report:
         reports = all_of(report, *([tensorboard_reporter(folder)] if tensorboard and team.leads else []))
-        if team.is_restarted and is_run(folder):  # by torchrun, after a rank was lost
-            resume(folder, callback=reports, frame=time_frame())
-        else:
-            planned.train(folder, reports, time_frame())
+        planned.train(folder, reports, time_frame())
 
 
 def _tokens(special: list[str] | None, replace: str | None) -> dict[str, Any]:

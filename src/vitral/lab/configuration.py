@@ -17,8 +17,9 @@ from vitral.data import SPLITS, Corpus, Dataset, corpus_names, load_corpus, prep
 from vitral.data.corpora import refuse_task_name, sharded_text
 from vitral.lab.text_plan import TextPlan, plan_text, usual_shape, written_plan
 from vitral.runs import RunFolder, enter, load_run, refuse_existing
-from vitral.training import Callback, RunConfig, train
+from vitral.training import Callback, RunConfig, resume, train
 from vitral.training.deadline import TimeFrame
+from vitral.training.joining import Begun, begun
 from vitral.training.plans import FIT, ResolvedPlan, resolve_plan
 from vitral.training.run import build_model
 from vitral.training.sizes import LADDER
@@ -111,12 +112,20 @@ class RunPlan:
     def train(self, out: Path, callback: Callback, frame: TimeFrame | None = None) -> RunFolder:
         """Train the run in a new folder, in the minutes of its time frame.
 
+        Where torchrun has started the ranks anew, since one was lost, they go on with the run that they had begun.
+
         Raises:
             UsageError: the configuration cannot be used, or `out` exists.
             TrainingStopped: a number was not finite.
             StorageError: writing to disk failed.
         """
-        refuse_existing(out)
+        match begun(out):
+            case Begun.STOPPED:
+                return resume(out, callback=callback, frame=frame)
+            case Begun.FINISHED:
+                return RunFolder(out)
+            case Begun.NOT:
+                refuse_existing(out)
         for line in () if self.corpus is None else self.text.lines:
             callback({"event": "note", "text": line})
         # A run that starts from another one has that one's tokenizer: training prepares its text itself.

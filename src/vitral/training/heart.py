@@ -1,19 +1,22 @@
 """The heartbeats of several ranks, and what they say of failures, in a store that all of them see."""
 
 import json
+import math
 import os
 import socket
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from vitral.training.meeting import Store, launcher_gone
 from vitral.training.team import RankLost
 
 BEAT = 1.0
-"""Seconds between heartbeats."""
+"""Seconds between heartbeats, at most."""
+STANDSTILL = "VITRAL_STANDSTILL"
+"""Variable of the environment: seconds in which the main thread of a rank must come forward."""
 GOODBYE = 5.0
 """Seconds in which a rank that lost its connection looks for the reason."""
 
@@ -24,12 +27,25 @@ class Heart:
     It beats in a thread, so that no work, however long, keeps it from beating; a process that is stopped or has ended
     does not beat. The first rank that finds another one lost says so, and all of them go by that.
 
+    The same thread watches the main one: where that neither waits for other ranks nor comes forward for too long, the
+    rank is lost, and its process ends. Time is counted in heartbeats, so a process that was stopped loses none.
+
     Attributes:
         silence: seconds without a heartbeat after which a rank is lost.
         patience: seconds between two looks at the others.
+        is_free: whether the main thread may take as long as it likes, since no training goes on.
     """
 
-    def __init__(self, rank: int, size: int, stores: Sequence[Store], silence: float, *, is_first: bool) -> None:
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        stores: Sequence[Store],
+        silence: float,
+        standstill: float = math.inf,
+        *,
+        is_first: bool,
+    ) -> None:
         """Begin to beat.
 
         Args:
@@ -37,12 +53,16 @@ class Heart:
             size: number of ranks.
             stores: two connections to the store, since a thread that waits keeps the others waiting.
             silence: seconds without a heartbeat after which a rank is lost.
+            standstill: seconds after which a rank is lost whose main thread stands still in a training.
             is_first: whether this rank tells the user if the store is gone.
         """
         self._rank, self._is_first, self._others = rank, is_first, [other for other in range(size) if other != rank]
         self._store, beating = stores
         self.silence, self.patience = silence, min(5.0, silence / 4)
+        self._standstill, self._pause = standstill, min(BEAT, silence / 4)
+        self.is_free, self._waits, self._moves = True, False, 0
         self._seen: dict[int, tuple[int, float]] = {}
+        self._looked = -math.inf
         self._stopped = threading.Event()
         self._store.set(f"place/{rank}", f"{socket.gethostname()}, {os.getpid()}")
         threading.Thread(target=self._beat, args=(beating,), name="heart", daemon=True).start()
@@ -54,6 +74,20 @@ class Heart:
     def stop(self) -> None:
         """Beat no longer."""
         self._stopped.set()
+
+    def moved(self) -> None:
+        """The main thread has come forward."""
+        self._moves += 1
+
+    @contextmanager
+    def waiting(self) -> Generator[None]:
+        """The main thread waits for other ranks inside the block."""
+        self._waits = True
+        try:
+            yield
+        finally:
+            self._waits = False
+            self.moved()
 
     def silent(self) -> RankLost | None:
         """The first rank that has said that it failed, or that has not beaten for too long; None: no rank."""
@@ -117,20 +151,27 @@ class Heart:
         if line is not None:
             return failed(rank, line, known["code"])
         where, _comma, process = self._store.get(f"place/{rank}").decode().rpartition(", ")
-        return RankLost(
-            "rank {rank} ({where}, process {process}) does not answer any more",
-            rank=rank,
-            where=where,
-            process=process,
-        )
+        places = {"rank": rank, "where": where, "process": process}
+        if (seconds := known["still"]) is not None:
+            return RankLost(
+                "rank {rank} ({where}, process {process}) has stood still for {seconds:g} s in the middle of the "
+                "training; {variable} in the environment allows another number of seconds",
+                **places,
+                seconds=seconds,
+                variable=STANDSTILL,
+            )
+        return RankLost("rank {rank} ({where}, process {process}) does not answer any more", **places)
 
     @staticmethod
-    def _mute(rank: int) -> Mapping[str, Any]:
-        return {"rank": rank, "line": None, "code": 4}
+    def _mute(rank: int, still: float | None = None) -> Mapping[str, Any]:
+        return {"rank": rank, "line": None, "code": 4, "still": still}
 
     def _ages(self) -> dict[int, float]:
         """Seconds in which the heart of each other rank was not seen to beat."""
         now = time.monotonic()
+        if now - self._looked > 2 * self.patience:
+            self._seen.clear()  # this rank has not waited meanwhile, or was stopped with the others
+        self._looked = now
         for rank in self._others:
             count = self.beats(rank)
             if self._seen.get(rank, (-1, 0.0))[0] != count:
@@ -138,9 +179,15 @@ class Heart:
         return {rank: now - since for rank, (_count, since) in self._seen.items()}
 
     def _beat(self, store: Store) -> None:
+        still, moves = 0, self._moves
         with suppress(RuntimeError):  # the launcher has ended; the connections tell why
-            while not self._stopped.wait(BEAT):
+            while not self._stopped.wait(self._pause):
                 store.add(f"beat/{self._rank}", 1)
+                is_still = not self.is_free and not self._waits and self._moves == moves
+                still, moves = still + 1 if is_still else 0, self._moves
+                if still * self._pause >= self._standstill:
+                    store.compare_set("lost", "", _json(self._mute(self._rank, self._standstill)))
+                    os._exit(RankLost.exit_code)  # what the main thread waits for may never come
 
 
 def failed(rank: int, line: str, code: int) -> RankLost:

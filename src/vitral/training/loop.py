@@ -120,10 +120,12 @@ def one_step(trainer: Trainer) -> tuple[float, float, float]:
         if micro % team.size != team.rank:
             chain = link(chain, *trainer.batches.batch(step, micro))
             continue
+        team.moved()
         if micro and team.size == 1:
             trainer.request.check()
         loss, chain = backward(trainer, step, micro, chain)
         summed.add(loss)
+    team.compare_batches(chain)
     loss = summed.total()
     trainer.request.asked |= team.asked
     norm = summed.norm()
@@ -217,7 +219,7 @@ def evaluate(trainer: Trainer) -> dict[str, float]:
             thinned(splits[name], most),
             trainer.dataset.tokenizer,
             masking=trainer.masking,
-            tick=trainer.request.check,
+            tick=trainer.tick,
         ).loss
         for name in ("validation", "test")
     }

@@ -1,4 +1,4 @@
-"""Several ranks on torch.distributed, launched by torchrun, connected by gloo; only `sharding` knows it besides.
+"""Several ranks on torch.distributed, launched by torchrun, connected by gloo.
 
 Rank 0 tells the others what to do by *orders*, broadcast as JSON. In a step every rank has the gradients of its own
 batches; after each round of batches the ranks exchange them so that each has one part of every gradient, and adds the
@@ -12,6 +12,7 @@ import atexit
 import hashlib
 import json
 import logging
+import math
 import os
 import platform
 import signal
@@ -26,6 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -33,13 +35,14 @@ from torch import Tensor, nn
 from vitral.core.config import differences
 from vitral.core.errors import StorageError, UsageError, VitralError
 from vitral.core.language import N_
-from vitral.core.launching import local_rank, local_size, out_of_place
+from vitral.core.launching import Launch, out_of_place
 from vitral.core.machine import processor
 from vitral.core.versions import versions
 from vitral.model import Transformer
 from vitral.runs import RunFolder
 from vitral.runs.config import TrainingConfig
-from vitral.training.heart import Heart, failed
+from vitral.runs.environment import NUMERICS
+from vitral.training.heart import STANDSTILL, Heart, failed
 from vitral.training.holding import Holding
 from vitral.training.meeting import launcher_gone, meet
 from vitral.training.summing import StepSum, present, taken
@@ -50,8 +53,12 @@ HEARTBEAT = "VITRAL_HEARTBEAT"
 """Variable of the environment: seconds without a heartbeat after which a rank is lost."""
 SILENCE = 60.0
 """These seconds if the variable is not set."""
+LONGEST_WORK = 1800.0
+"""Seconds in which the main thread of a rank must come forward, if `STANDSTILL` is not set."""
+SECONDS = (0.1, 7 * 86400.0)
+"""The fewest and the most of either."""
 LONGEST_WAIT = timedelta(days=7)
-"""A last limit of the connections themselves, should the heartbeats go on although nothing else does."""
+"""A last limit of the connections themselves: a rank may prepare the text, before the first step, for days."""
 COMING = 10
 """Heartbeats, of the longest silence each, within which every rank must have started."""
 LONGEST_SILENT = 20.0
@@ -72,11 +79,12 @@ def joined(follow: Follow) -> Generator["Ranks"]:
 
     Raises:
         RankLost: a rank failed or no longer answers.
-        UsageError: PyTorch is too old, or the ranks have different versions.
+        UsageError: PyTorch is too old, the ranks have different versions, or the environment says something impossible.
     """
+    here = Launch.read()
     require_ranks()
     if not _joined:
-        _joined.append(Ranks(follow))
+        _joined.append(Ranks(here, follow))
         atexit.register(_joined[0].part)
     team = _joined[0]
     try:
@@ -163,40 +171,73 @@ def require_ranks() -> None:
 class Ranks(Team):
     """This process as one of several ranks."""
 
-    def __init__(self, follow: Follow) -> None:
+    def __init__(self, here: Launch, follow: Follow) -> None:
         """Connect the ranks that the launcher has started."""
-        environment = os.environ
-        self.rank, self.size = int(environment["RANK"]), int(environment["WORLD_SIZE"])
-        self.local = local_size()
+        silence, standstill, self._refused = SILENCE, LONGEST_WORK, None
+        try:
+            silence, standstill = _seconds(HEARTBEAT, SILENCE), _seconds(STANDSTILL, LONGEST_WORK)
+        except UsageError as error:
+            self._refused = error  # said when all are connected, and thus once
+        self.rank, self.size, self.local = here.rank, here.size, here.local_size
+        self._place = [here.local_rank, here.local_size]
         self.asked = self.is_broken = False
         self._follow = follow
         if torch.cuda.is_available():
-            torch.cuda.set_device(local_rank() % torch.cuda.device_count())
-        silence = float(environment.get(HEARTBEAT) or SILENCE)
-        coming, restarts = COMING * silence, int(environment.get("TORCHELASTIC_RESTART_COUNT", "0"))
-        is_served = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-        store = _store(coming, serves=self.rank == 0 and not is_served)
-        met = meet(store, self.rank, self.size, coming, is_restarted=restarts > 0)
+            torch.cuda.set_device(here.local_rank % torch.cuda.device_count())
+        coming = min(COMING * silence, LONGEST_WAIT.total_seconds())
+        is_served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+        store = _store(here, coming, serves=self.rank == 0 and not is_served)
+        self._launcher = store
+        met = meet(store, self.rank, self.size, coming, is_restarted=here.restarts > 0)
         self.is_restarted = met.is_restarted
-        store.set_timeout(LONGEST_WAIT)
         # In a store without the name of the start PyTorch would read addresses of ranks that were before.
         named = partial(dist.PrefixStore, f"vitral/{met.name}")  # pyright: ignore[reportPrivateImportUsage]
-        dist.init_process_group("gloo", timeout=LONGEST_WAIT, rank=self.rank, world_size=self.size, store=named(store))
-        place, beating = (named(_store(SILENCE)) for _ in range(2))
+        place, beating = (named(_store(here, SILENCE)) for _ in range(2))
         # Without the store one rank of each machine speaks; where rank 0 served it, rank 0 is gone.
-        is_first = local_rank() == 0 or (self.rank == 1 and not is_served)
-        self.heart = Heart(self.rank, self.size, [place, beating], silence, is_first=is_first)
+        is_first = here.local_rank == 0 or (self.rank == 1 and not is_served)
+        self.heart = Heart(self.rank, self.size, [place, beating], silence, standstill, is_first=is_first)
+        self._connect(named(store), timedelta(seconds=coming))
+
+    def _connect(self, store: Any, longest: timedelta) -> None:
+        """Connect to the other ranks, all of which have started.
+
+        Raises:
+            RankLost: one has ended since, or cannot be reached.
+        """
+        try:
+            dist.init_process_group("gloo", timeout=longest, rank=self.rank, world_size=self.size, store=store)
+        except RuntimeError as error:
+            lost = self.heart.reason(error)
+            lost.is_said = not self.heart.speaks(lost.rank, LONGEST_SILENT)
+            raise lost from None
+        dist.distributed_c10d._set_pg_timeout(LONGEST_WAIT)  # pyright: ignore[reportPrivateImportUsage]
+        store.set_timeout(LONGEST_WAIT)
 
     def greet(self) -> None:
         """Compare the versions of all ranks.
 
         Raises:
-            UsageError: they differ.
+            UsageError: they differ, or the environment of this rank has an impossible number of seconds.
         """
-        self._compare({"versions": versions(), "machine": platform.machine()})
+        if self._refused is not None:
+            raise self._refused
+        drawing = {"NumPy": np.__version__, "numerics": NUMERICS}
+        self._compare({"versions": versions(), **drawing, "machine": platform.machine()})
         self._processors = [json.loads(one) for one in self.gathered(json.dumps(processor()).encode())]
-        places = [json.loads(one) for one in self.gathered(json.dumps([local_rank(), self.local]).encode())]
+        places = [json.loads(one) for one in self.gathered(json.dumps(self._place).encode())]
         self.misplaced = out_of_place(places)
+
+    def answers(self, mine: int) -> list[int]:
+        """A small number of each rank."""
+        return self.assembled(torch.tensor([mine])).tolist()
+
+    def remember(self, name: str) -> None:
+        """Keep a name in the launcher's store."""
+        self._launcher.set(f"kept/{name}", "")
+
+    def remembers(self, name: str) -> bool:
+        """Whether a name is kept there."""
+        return self._launcher.check([f"kept/{name}"])
 
     def agree(self, request: Mapping[str, Any]) -> None:
         """Compare what all ranks were asked for; see `Team`."""
@@ -222,6 +263,7 @@ class Ranks(Team):
         described = [[name, list(tensor.shape), str(tensor.dtype)] for name, tensor in optimizer.items()]
         self._broadcast(_json({"tensors": described}))
         self.receive_tensors(optimizer)
+        self.heart.is_free = False
 
     def told(self) -> dict[str, Any]:
         """What rank 0 says of the run (`gather`)."""
@@ -266,8 +308,10 @@ class Ranks(Team):
 
     def orders(self) -> Iterator[dict[str, Any]]:
         """The orders of rank 0, until the last."""
+        self.heart.is_free = False
         while (order := json.loads(self._broadcast()))["order"] != "end":
             yield order
+        self.heart.is_free = True
 
     def begin_step(self) -> None:
         """Order the next step."""
@@ -282,6 +326,23 @@ class Ranks(Team):
         if distinct < self.size and not self.is_broken:
             self.give_order("verify")
             self.compare(tensors, distinct)
+
+    def compare_batches(self, chain: str) -> None:
+        """Compare the batches that all ranks have drawn; see `Team`."""
+        mine = torch.frombuffer(bytearray.fromhex(chain), dtype=torch.uint8)
+        first, *others = self.assembled(mine).view(self.size, -1)
+        for rank, found in enumerate(others, 1):
+            if not found.equal(first):
+                self.is_broken = True
+                raise RankLost(
+                    "rank {rank} draws other batches than rank 0: the text of one of them has changed (vitral doctor "
+                    "compares shards with their hashes), or a machine has a fault; this step was not applied",
+                    rank=rank,
+                )
+
+    def moved(self) -> None:
+        """Count progress of the main thread; see `Team`."""
+        self.heart.moved()
 
     def compare(self, tensors: Mapping[str, Tensor], distinct: int) -> None:
         """Compare tensors of the ranks that hold the same by their SHA-256.
@@ -304,6 +365,7 @@ class Ranks(Team):
         """Order the end of the training."""
         if not self.is_broken:
             self.give_order("end")
+        self.heart.is_free = True
 
     def share_out(self, model: Transformer, training: TrainingConfig) -> Holding | None:
         """Leave every rank some rows of each of the model's weights; see `Team`."""
@@ -384,7 +446,7 @@ class Ranks(Team):
 
         `error.is_said` is set if another rank says it.
         """
-        self.is_broken = True
+        self.is_broken = self.heart.is_free = True
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_IGN)  # the launcher's, since a rank has ended
@@ -445,16 +507,17 @@ class Ranks(Team):
         """
         if self.is_broken:
             raise RankLost("the connection between the ranks is broken")
-        while True:
-            try:
-                work.wait(timedelta(seconds=self.heart.patience))
-            except RuntimeError as error:
-                lost = self.heart.silent() if not work.is_completed() else self.heart.reason(error)
-                if lost is not None:
-                    self.is_broken = True
-                    raise lost from None
-            else:
-                return
+        with self.heart.waiting():
+            while True:
+                try:
+                    work.wait(timedelta(seconds=self.heart.patience))
+                except RuntimeError as error:
+                    lost = self.heart.silent() if not work.is_completed() else self.heart.reason(error)
+                    if lost is not None:
+                        self.is_broken = True
+                        raise lost from None
+                else:
+                    return
 
 
 class SharedSum(StepSum):
@@ -499,10 +562,38 @@ class SharedSum(StepSum):
         return nn.functional.pad(flat, (0, -flat.numel() % self._team.size))
 
 
-def _store(seconds: float, *, serves: bool = False) -> dist.TCPStore:  # pyright: ignore[reportPrivateImportUsage]
+def _seconds(variable: str, default: float) -> float:
+    """Seconds by a variable of the environment.
+
+    Raises:
+        UsageError: it has no usable number.
+    """
+    given, (least, most) = os.environ.get(variable) or str(default), SECONDS
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = math.nan
+    if least <= seconds <= most:
+        return seconds
+    raise UsageError(
+        "{variable}={given!r} in the environment: expected seconds from {least:g} to {most:,.0f}",
+        variable=variable,
+        given=given,
+        least=least,
+        most=most,
+    )
+
+
+def _store(
+    here: Launch,
+    seconds: float,
+    *,
+    serves: bool = False,
+) -> dist.TCPStore:  # pyright: ignore[reportPrivateImportUsage]
     """A connection to the store that all ranks see; nothing waits longer than the seconds.
 
     Args:
+        here: this rank.
         seconds: within which it must answer.
         serves: whether this process serves it to the others, since no launcher does.
 
@@ -510,17 +601,18 @@ def _store(seconds: float, *, serves: bool = False) -> dist.TCPStore:  # pyright
         RankLost: it does not answer.
         StorageError: it cannot be served.
     """
-    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     try:
         return dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage]
-            host, port, None, serves, timedelta(seconds=seconds), False
+            here.host, here.port, None, serves, timedelta(seconds=seconds), False
         )
     except RuntimeError as error:
         if serves:
             why = str(error).splitlines()[0][:200]
-            raise StorageError("MASTER_PORT={port}: cannot be served ({reason})", port=str(port), reason=why) from None
+            raise StorageError(
+                "MASTER_PORT={port}: cannot be served ({reason})", port=str(here.port), reason=why
+            ) from None
         gone = launcher_gone()
-        gone.is_said = local_rank() > 0
+        gone.is_said = here.local_rank > 0
         raise gone from None
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
-from vitral.core.language import N_, _
+from vitral.core.language import N_, _, retold
 from vitral.core.machine import cores
 from vitral.core.process import only_training, too_few_cores, using_threads
 from vitral.data import prepare_recorded
@@ -67,7 +67,7 @@ def resume(
         callback({"event": "note", "text": line})
 
     team = current()
-    team.agree({"changed_parts": changed_parts})
+    team.agree({"changed_parts": changed_parts, "strict": strict})
     if not team.leads:
         return team.follow(corpus)
     frame = frame or TimeFrame()
@@ -140,11 +140,13 @@ def _compare_machines(sealed: SealedRun, warn: Callable[[str], object], *, stric
     """Say in one line that other bits may result here than where the run began.
 
     Raises:
-        UsageError: `strict`, and this machine differs.
+        UsageError: `strict`, and this machine or that of another rank differs.
     """
     threads = sealed.identity.current_threads
     if sealed.config.training.device == "cpu" and (slower := too_few_cores(threads, cores())):
         warn(slower)
+    if strict and (others := current().remarks()):
+        raise UsageError("{path}: --strict: {found}", path=sealed.folder.path, found="; ".join(map(retold, others)))
     try:
         recorded = sealed.document("environment")
     except UsageError:

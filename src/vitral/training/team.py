@@ -1,8 +1,8 @@
 """The ranks of a run: processes that share the batches of a step. A process is alone unless a launcher says otherwise.
 
 Rank 0 leads: it plans, evaluates, samples, decides and writes, and tells the others when a step begins; they compute
-their batches of it (`vitral.training.followers`). Only `vitral.training.ranks` knows torch.distributed; without several
-ranks it is not imported.
+their batches of it (`vitral.training.followers`). Only `ranks` and `sharding` beside this file know torch.distributed;
+without several ranks neither is imported. `sharded_memory`, which forecasts, knows it in a process of its own.
 """
 
 from collections.abc import Generator, Mapping
@@ -68,6 +68,17 @@ class Team:
         """Whether this is rank 0."""
         return self.rank == 0
 
+    def answers(self, mine: int) -> list[int]:
+        """A small number of each rank."""
+        return [mine]
+
+    def remember(self, name: str) -> None:
+        """Keep a name for as long as the launcher lives, which may start the ranks anew."""
+
+    def remembers(self, name: str) -> bool:
+        """Whether a name is kept."""
+        return False
+
     def agree(self, request: Mapping[str, Any]) -> None:
         """Compare what all ranks were asked for, as plain data; all ranks call it at the same place.
 
@@ -108,6 +119,19 @@ class Team:
 
     def decide(self, decision: Mapping[str, Any]) -> None:
         """Tell the other ranks a decision."""
+
+    def compare_batches(self, chain: str) -> None:
+        """Compare the batches that all ranks have drawn; their weights would be equal even where these are not.
+
+        Args:
+            chain: of all batches so far (`TrainerState.chain`), with those of a step that is not applied yet.
+
+        Raises:
+            RankLost: they differ.
+        """
+
+    def moved(self) -> None:
+        """Count progress of a long work; whoever makes none for too long is lost."""
 
     def verify(self, tensors: Mapping[str, Tensor], distinct: int) -> None:
         """Compare weights and optimizer of all ranks that hold the same.

@@ -195,6 +195,15 @@ class Trainer:
         if isinstance(line, str):
             self.folder.append_metric({"event": "note", "step": self.state.step, "text": line})
 
+    def tick(self) -> None:
+        """Count progress of a long work.
+
+        Raises:
+            StopAsked: a stop was requested.
+        """
+        self.team.moved()
+        self.request.check()
+
     def warn(self, line: str) -> None:
         """Emit a warning."""
         self.tell({"event": "note", "text": line})
@@ -240,7 +249,7 @@ class Trainer:
     def begin_baselines(self) -> None:
         """Begin to count the text's n-gram baselines, unless they are known, beside the first steps."""
         if self.baselines is None and self.counting is None:
-            self.counting = counted_beside(self.dataset, self.request.check)
+            self.counting = counted_beside(self.dataset, self.tick)
 
     def show_baselines(self) -> None:
         """Pass the baselines to the callback once counted; the run itself has them from its first evaluation."""

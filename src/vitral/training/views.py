@@ -47,7 +47,7 @@ def evaluate_early(trainer: Trainer) -> None:
     """
     dataset, step = trainer.dataset, trainer.state.step
     few = thinned(dataset.splits["validation"], EARLY_TOKENS)
-    tick, masking = trainer.request.check, trainer.masking
+    tick, masking = trainer.tick, trainer.masking
     try:
         found = evaluate_split(trainer.held.complete(), few, dataset.tokenizer, masking=masking, tick=tick)
     except UsageError:
