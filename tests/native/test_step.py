@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from variants import BASE, TOKENIZER, VARIANTS, enlarged, made
+from variants import GENERATED, TOKENIZER, made, made_wide
 
 from vitral.core.errors import UsageError
 from vitral.core.process import using_threads
 from vitral.decoding.reader import Reader
-from vitral.model import KVCache, ModelConfig, Transformer
+from vitral.model import KVCache, Transformer
 from vitral.model.block import Block
 from vitral.model.native import Choice, NativeStep, native_step
 from vitral.model.native import step as native_module
@@ -18,8 +18,6 @@ from vitral.model.native import step as native_module
 pytestmark = pytest.mark.usefixtures("used")
 
 ROWS = 5
-WIDE: dict[str, Any] = {"context_length": 150, "d_model": 72, "num_heads": 6, "num_kv_heads": 3, "d_head": 127}
-"""Widths with whole vectors and a rest, and more positions than are read at once."""
 
 
 def step_of(model: Transformer) -> NativeStep:
@@ -39,23 +37,11 @@ def in_pieces(model: Transformer, tokens: torch.Tensor, lengths: list[int]) -> t
     return [step(piece, cache) for piece in tokens.split(lengths, dim=1)][-1]
 
 
-def model_of(variant: str, wide: bool) -> Transformer:
-    if not wide:
-        return made(variant)
-    changes = {"d_ff": 77} | VARIANTS[variant]
-    sizes = WIDE | {name: value for name, value in changes.items() if name not in ("d_model", "num_heads", "d_head")}
-    if "num_kv_heads" in changes:
-        sizes["num_kv_heads"] = 1
-    if isinstance(changes.get("positions"), dict) or changes.get("positions") == "rotary":
-        sizes["d_head"] = 24
-    return enlarged(Transformer(ModelConfig.parse(BASE | sizes), TOKENIZER.vocab_size, seed=3).eval())
-
-
 @pytest.mark.parametrize("wide", [False, True])
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", GENERATED)
 @torch.inference_mode()
 def test_it_equals_the_modules_in_float64(variant: str, wide: bool) -> None:
-    model = model_of(variant, wide)
+    model = made_wide(variant) if wide else made(variant)
     time = model.config.context_length
     tokens = torch.randint(TOKENIZER.vocab_size, (ROWS, time), generator=torch.Generator().manual_seed(1))
     step, cache = step_of(model), cache_of(model, ROWS)
