@@ -66,12 +66,27 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 EXPLAINED = {name: parts for name, parts in VARIANTS.items() if "recurrence" not in parts}
 """Those that can be explained step by step: an LSTM's steps are not known."""
+GENERATED: dict[str, dict[str, Any]] = VARIANTS | {
+    "relu, parallel without norms": {"feed_forward": "relu", "parallel": True, "norm": "none"},
+    "squared relu, scores as they are": {"feed_forward": "squared_relu", "attention": {"scale": "none"}},
+    "scale 1/d_k": {"attention": {"scale": "linear"}},
+    "scale of a number": {"attention": {"scale": 0.3}},
+    "learned scale": {"attention": {"scale": "learned"}},
+    "learned scale of each head": {"num_kv_heads": 1, "attention": {"scale": "learned-per-head"}},
+    "alibi, both ways": {"positions": "alibi", "attention": {"mask": "bidirectional"}},
+    "relative, both ways": {"positions": "relative", "attention": {"mask": "bidirectional"}},
+    "lstm without biases": {"attention": "none", "recurrence": "lstm", "bias": False},
+}
+"""With these every branch runs of the two that generate faster, model/decode_step.py and model/native."""
 BASE = {"context_length": 13, "d_model": 15, "num_heads": 3, "num_layers": 2, "d_ff": 7}
+
+WIDE: dict[str, Any] = {"context_length": 150, "d_model": 72, "num_heads": 6, "num_kv_heads": 3, "d_head": 127}
+"""Widths with whole vectors and a rest, and more positions than `step.c` reads at once."""
 
 
 def made(variant: str | dict[str, Any], seed: int = 3) -> Transformer:
     """A model of a variant, by name or by its settings, whose parameters are all large and distinct."""
-    changes = VARIANTS[variant] if isinstance(variant, str) else variant
+    changes = GENERATED[variant] if isinstance(variant, str) else variant
     return enlarged(Transformer(ModelConfig.parse(BASE | changes), TOKENIZER.vocab_size, seed=seed).eval(), seed)
 
 
@@ -82,3 +97,14 @@ def enlarged(model: Transformer, seed: int = 3) -> Transformer:
         for parameter in model.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.3)
     return model
+
+
+def made_wide(variant: str) -> Transformer:
+    """The model of a variant by name, as wide as `WIDE`."""
+    changes = {"d_ff": 77} | GENERATED[variant]
+    sizes = WIDE | {name: value for name, value in changes.items() if name not in ("d_model", "num_heads", "d_head")}
+    if "num_kv_heads" in changes:
+        sizes["num_kv_heads"] = 1
+    if isinstance(changes.get("positions"), dict) or changes.get("positions") == "rotary":
+        sizes["d_head"] = 24
+    return made(sizes)

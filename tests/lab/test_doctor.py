@@ -50,13 +50,15 @@ def test_a_healthy_run(healthy: Path, capsys: pytest.CaptureFixture[str]) -> Non
     before = {path: path.read_bytes() for path in healthy.rglob("*") if path.is_file()}
     found = examine_run(healthy)
     assert found.healthy
-    assert set(marks(found).values()) == {"ok"}
-    assert marks(found).keys() >= {"step-00000004", "step-00000008", "best", "last", "recomputed step", "progress"}
+    told = marks(found)
+    assert told.pop("generation in C") in ("ok", "unknown", "slower")  # tests/native says which
+    assert set(told.values()) == {"ok"}
+    assert told.keys() >= {"step-00000004", "step-00000008", "best", "last", "recomputed step", "progress"}
     again = next(finding.found for finding in found.findings if finding.what == "recomputed step")
     assert again.startswith("step 5: loss ")
     assert again.endswith("bit-equal to the logged loss")
     assert command(["doctor", str(healthy)]) == 0
-    assert capsys.readouterr().out.count("✓") == len(found.findings)
+    assert capsys.readouterr().out.count("✓") == [finding.mark for finding in found.findings].count("ok")
     assert before == {path: path.read_bytes() for path in healthy.rglob("*") if path.is_file()}
 
 

@@ -9,7 +9,7 @@ from vitral.model import ModelConfig, Transformer, decode_step
 from vitral.model.decode_step import DecodeStep, can_decode_step, linear
 
 SIZES: dict[str, Any] = {"context_length": 11, "d_model": 12, "num_layers": 3, "num_heads": 3, "d_ff": 7}
-VARIANTS: dict[str, dict[str, Any]] = {
+GENERATED: dict[str, dict[str, Any]] = {
     "plain": {},
     "post": {"norm": "post"},
     "no norm": {"norm": "none", "residual": False},
@@ -38,10 +38,10 @@ def made(**changes: Any) -> Transformer:
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", GENERATED)
 @torch.inference_mode()
 def test_it_equals_the_forward_pass(variant: str, rows: int) -> None:
-    model = made(**VARIANTS[variant])
+    model = made(**GENERATED[variant])
     assert can_decode_step(model, rows)
     tokens = torch.randint(13, (rows, 11), generator=torch.Generator().manual_seed(5))
     step, cache, other = DecodeStep(model), model.new_cache(rows), model.new_cache(rows)

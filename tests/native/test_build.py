@@ -2,10 +2,13 @@
 
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 from variants import TOKENIZER, made
 
@@ -24,9 +27,37 @@ def text() -> str:
     return generate(made("pre"), TOKENIZER, ["ab"], max_tokens=30, sampling=Sampling())[0].text
 
 
-def wheel(folder: Path) -> zipfile.ZipFile:
-    built = next(WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"]))
+def wheel(folder: Path, root: Path = ROOT) -> zipfile.ZipFile:
+    built = next(WheelBuilder(str(root)).build(directory=str(folder), versions=["standard"]))
     return zipfile.ZipFile(built)
+
+
+def prepare_editable(root: Path) -> Path:
+    """Run the hook as an editable installation of this folder does; the place of its library."""
+    data: dict[str, Any] = {"force_include": {}}
+    for hook in WheelBuilder(str(root)).get_build_hooks(str(root)).values():
+        hook.initialize("editable", data)
+        hook.finalize("editable", data, "")
+    assert data == {"force_include": {}}  # nothing goes into the wheel
+    return root / "src" / "vitral" / "model" / "native" / build.LIBRARY
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive of the sources, which has no library, whatever lies beside the source."""
+    folder = tmp_path_factory.mktemp("sdist")
+    built = next(SdistBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"]))
+    with tarfile.open(built) as archive:
+        assert not [name for name in archive.getnames() if name.endswith(".so")]
+    return Path(built)
+
+
+@pytest.fixture
+def sources(sdist: Path, tmp_path: Path) -> Path:
+    """The unpacked archive."""
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path / "sources", filter="data")
+    return next((tmp_path / "sources").iterdir())
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
@@ -92,3 +123,33 @@ def test_the_command_needs_the_standard_library_only(tmp_path: Path) -> None:
     """The build hook runs it where neither Vitral nor PyTorch is installed."""
     command = [sys.executable, "-I", "-S", str(build.SOURCE.with_name("build.py")), "--help"]
     assert subprocess.run(command, capture_output=True, check=False, cwd=tmp_path).returncode == 0
+
+
+def test_the_archive_of_the_sources_makes_the_wheel(
+    compiled: Path, sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(build.SWITCH, raising=False)
+    assert not str(wheel(tmp_path, sources).filename).endswith("-any.whl")
+    hide(monkeypatch, "no compiler")
+    assert str(wheel(tmp_path, sources).filename).endswith("-any.whl")
+
+
+def test_an_editable_installation_has_the_library_beside_its_source(
+    compiled: Path, sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(build.SWITCH, raising=False)
+    monkeypatch.setattr(library, "PATH", prepare_editable(sources))
+    assert native().library is not None
+
+
+@pytest.mark.parametrize("how", HIDDEN)
+def test_an_editable_installation_without_a_compiler_uses_no_old_library(
+    how: str, sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = sources / "src" / "vitral" / "model" / "native" / build.LIBRARY
+    place.write_bytes(b"an older one")
+    hide(monkeypatch, how)
+    assert prepare_editable(sources) == place
+    assert place.read_bytes() == b"an older one"
+    monkeypatch.setattr(library, "PATH", place)
+    assert native().library is None

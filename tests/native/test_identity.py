@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from variants import BASE, TOKENIZER, VARIANTS, enlarged, made
+from variants import BASE, GENERATED, TOKENIZER, enlarged, made
 
 from vitral.core.errors import UsageError
 from vitral.decoding import GREEDY, GenerateOptions, Sampling, distribution, generate, uniforms
@@ -41,18 +41,19 @@ class Case:
 def drawn(number: int) -> Case:
     """The case of this number: its model, prompt, rows, length and settings."""
     draw = random.Random(number)
-    variant = list(VARIANTS)[number % len(VARIANTS)]
+    variant = list(GENERATED)[number % len(GENERATED)]
     sizes: dict[str, Any] = dict(BASE)
-    if "d_model" not in VARIANTS[variant] and "d_head" not in VARIANTS[variant] and draw.random() < 0.3:
-        sizes |= {"d_model": 48, "context_length": draw.choice([1, 2, 5, 31]), "d_ff": 40}
-    config = ModelConfig.parse(sizes | VARIANTS[variant])
+    if "d_model" not in GENERATED[variant] and "d_head" not in GENERATED[variant] and draw.random() < 0.3:
+        sizes |= {"d_model": draw.choice([48, 50]), "context_length": draw.choice([1, 2, 5, 31]), "d_ff": 40}
+        sizes["d_head"] = draw.choice([16, 127])
+    config = ModelConfig.parse(sizes | GENERATED[variant])
     model = enlarged(Transformer(config, TOKENIZER.vocab_size, seed=number).eval(), number)
     with torch.no_grad():  # logits of a trained model's size
         model.head_weight.mul_(0.6)
     prompt = "".join(draw.choices(TOKENIZER.alphabet, k=draw.randint(0, config.context_length)))
     sampling = Sampling(
         temperature=draw.choice([0.0, 0.5, 0.8, 1.0, 1.3]),
-        top_k=draw.choice([None, None, 1, 3, 8]),
+        top_k=draw.choice([None, None, 1, 3, 8, TOKENIZER.vocab_size]),
         top_p=draw.choice([None, None, 0.3, 0.9]),
         min_p=draw.choice([None, None, 0.05]),
         repetition_penalty=draw.choice([1.0, 1.0, 1.3]),
@@ -125,6 +126,18 @@ def test_together_equals_alone_and_one_by_one() -> None:
         done += count
 
 
+@pytest.mark.usefixtures("used")
+@pytest.mark.parametrize("limit", [{}, {"temperature": 0.0}, {"top_k": 4}, {"top_p": 0.5}, {"repetition_penalty": 1.3}])
+def test_of_equal_logits_the_lower_id_comes_first(limit: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    model = made("pre")
+    with torch.no_grad():
+        model.head_weight[:] = model.head_weight[:1].clone()
+    case = Case(model, "pre", "", 5, 20, Sampling(**limit), 1)
+    found = ids_of(case)
+    monkeypatch.setenv("VITRAL_NATIVE", "0")
+    assert found == ids_of(case)
+
+
 def refused(model: Transformer, sampling: Sampling, monkeypatch: pytest.MonkeyPatch) -> str:
     """What both ways say."""
     said = []
@@ -145,6 +158,11 @@ def test_what_cannot_be_chosen_is_refused_in_the_same_words(monkeypatch: pytest.
             model.head_weight[4] = damage
         assert "damaged" in refused(model, Sampling(), monkeypatch)
         assert "damaged" in refused(model, GREEDY, monkeypatch)
+    impossible = made({"bias": {"head": True}})
+    assert impossible.head_bias is not None
+    with torch.no_grad():
+        impossible.head_bias.fill_(-float("inf"))
+    assert "no token is left" in refused(impossible, Sampling(), monkeypatch)
     large = drawn(0).model
     with torch.no_grad():
         large.head_weight.mul_(1e30)

@@ -1,25 +1,25 @@
 """The model in C computes what the modules compute, whatever it is made of, with the same bits in every division."""
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from variants import BASE, TOKENIZER, VARIANTS, enlarged, made
+from variants import GENERATED, TOKENIZER, made, made_wide
 
 from vitral.core.errors import UsageError
 from vitral.core.process import using_threads
 from vitral.decoding.reader import Reader
 from vitral.model import KVCache, ModelConfig, Transformer
 from vitral.model.block import Block
-from vitral.model.native import Choice, NativeStep, native_step
+from vitral.model.native import Choice, NativeStep, build, library, native_step
 from vitral.model.native import step as native_module
 
 pytestmark = pytest.mark.usefixtures("used")
 
 ROWS = 5
-WIDE: dict[str, Any] = {"context_length": 150, "d_model": 72, "num_heads": 6, "num_kv_heads": 3, "d_head": 127}
-"""Widths with whole vectors and a rest, and more positions than are read at once."""
 
 
 def step_of(model: Transformer) -> NativeStep:
@@ -39,40 +39,52 @@ def in_pieces(model: Transformer, tokens: torch.Tensor, lengths: list[int]) -> t
     return [step(piece, cache) for piece in tokens.split(lengths, dim=1)][-1]
 
 
-def model_of(variant: str, wide: bool) -> Transformer:
-    if not wide:
-        return made(variant)
-    changes = {"d_ff": 77} | VARIANTS[variant]
-    sizes = WIDE | {name: value for name, value in changes.items() if name not in ("d_model", "num_heads", "d_head")}
-    if "num_kv_heads" in changes:
-        sizes["num_kv_heads"] = 1
-    if isinstance(changes.get("positions"), dict) or changes.get("positions") == "rotary":
-        sizes["d_head"] = 24
-    return enlarged(Transformer(ModelConfig.parse(BASE | sizes), TOKENIZER.vocab_size, seed=3).eval())
+def equals_the_modules(model: Transformer, tokens: torch.Tensor) -> torch.Tensor:
+    """The last logits of these tokens, compared with the modules' in float64; the model stays in float32."""
+    found = step_of(model)(tokens, cache_of(model, len(tokens)))
+    plain = model(tokens)[:, -1].double()
+    exact = model.double()(tokens)[:, -1]
+    model.float()
+    assert (found - exact).abs().max() < 3e-6 * exact.abs().max() + 3 * (plain - exact).abs().max()
+    return found
+
+
+def whole(model: Transformer) -> torch.Tensor:
+    """Rows as long as the model's context."""
+    shape = (ROWS, model.config.context_length)
+    return torch.randint(TOKENIZER.vocab_size, shape, generator=torch.Generator().manual_seed(1))
 
 
 @pytest.mark.parametrize("wide", [False, True])
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", GENERATED)
 @torch.inference_mode()
 def test_it_equals_the_modules_in_float64(variant: str, wide: bool) -> None:
-    model = model_of(variant, wide)
-    time = model.config.context_length
-    tokens = torch.randint(TOKENIZER.vocab_size, (ROWS, time), generator=torch.Generator().manual_seed(1))
-    step, cache = step_of(model), cache_of(model, ROWS)
+    model = made_wide(variant) if wide else made(variant)
+    tokens = whole(model)
+    time = tokens.shape[1]
+    found = equals_the_modules(model, tokens)
     together = 0 if model.mask is None else model.mask.joint_prefix()
-    found = step(tokens, cache)
-    plain = model(tokens)[:, -1].double()
-    exact = model.double()(tokens)[:, -1]
-    size = exact.abs().max()
-    assert (found - exact).abs().max() < 3e-6 * size + 3 * (plain - exact).abs().max()
-    assert cache.length == time
     if together == 0:
-        model.float()
         half = time // 2
         for lengths in ([1] * time, [3, time - 3], [half, time - half]):
             assert torch.equal(in_pieces(model, tokens, lengths), found)
         for rows in ([2], [4, 0, 1]):
             assert torch.equal(in_pieces(model, tokens[rows], [half, time - half]), found[rows])
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@torch.inference_mode()
+def test_what_every_compiler_builds_equals_the_modules(
+    compiler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    monkeypatch.setenv("CC", compiler)
+    assert build.build(tmp_path) is None
+    monkeypatch.setattr(library, "PATH", tmp_path / build.LIBRARY)
+    for variant in GENERATED:
+        model = made(variant)
+        equals_the_modules(model, whole(model))
 
 
 @torch.inference_mode()

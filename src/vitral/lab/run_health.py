@@ -11,7 +11,10 @@ from vitral.core.errors import StorageError, UsageError, VitralError
 from vitral.core.files import storage
 from vitral.core.language import N_, in_language
 from vitral.core.parts import own_parts
-from vitral.lab.health import Diagnosis, HealthCheck
+from vitral.decoding import way_of
+from vitral.lab.health import Diagnosis, HealthCheck, Mark
+from vitral.model import Transformer
+from vitral.model.native import native
 from vitral.reports.folder import MANIFEST, check_report
 from vitral.runs import Checkpoint, RunFolder, SealedRun, enter
 from vitral.runs.checkpoint import DAMAGED, STEP, list_checkpoints, load_checkpoint, load_state, step_name
@@ -74,6 +77,8 @@ def _examined(path: Path, folder: RunFolder, *, replay: bool) -> Diagnosis:
         return Diagnosis(tuple(findings))
     if replay:
         findings.append(_replay(sealed, whole, events))
+    if not missing:
+        findings.append(_generation(sealed))
     findings.append(_remaining(path, sealed, whole[-1]))
     return Diagnosis(tuple(findings))
 
@@ -214,6 +219,13 @@ def _replay(sealed: SealedRun, whole: list[Checkpoint], events: list[dict[str, A
             "ok", what, N_("step {step}: loss {loss:.6f}, bit-equal to the logged loss").format(**compared)
         )
     return HealthCheck("wrong", what, N_("step {step}: loss {loss!r}, but {logged!r} was logged").format(**compared))
+
+
+def _generation(sealed: SealedRun) -> HealthCheck:
+    """Whether `vitral generate` computes this model in C, or why not; the values of the weights do not matter."""
+    way = way_of(Transformer(sealed.config.model, sealed.tokenizer.vocab_size).eval())
+    mark: Mark = "ok" if way.is_in_c else "slower" if native().is_stale else "unknown"
+    return HealthCheck(mark, N_("generation in C"), way.found)
 
 
 def _remaining(path: Path, sealed: SealedRun, last: Checkpoint) -> HealthCheck:

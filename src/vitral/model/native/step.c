@@ -76,6 +76,13 @@ typedef float v4 __attribute__((vector_size(16)));
 typedef float v4u __attribute__((vector_size(16), aligned(4), may_alias));
 typedef int32_t i4 __attribute__((vector_size(16)));
 
+/* Four lanes of two vectors of four: Clang has one name for it, every GCC the other. */
+#ifdef __clang__
+#define LANES(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define LANES(a, b, ...) __builtin_shuffle(a, b, (i4){__VA_ARGS__})
+#endif
+
 INLINE v8 load(const float *p) { return *(const v8u *)p; }
 INLINE void store(float *p, v8 v) { *(v8u *)p = v; }
 INLINE v8 all(float x) { return (v8){x, x, x, x, x, x, x, x}; }
@@ -104,9 +111,9 @@ INLINE float sum(v8 v) {
 }
 INLINE v4 sums(v8 a, v8 b, v8 c, v8 d) {
   v4 h0 = halves(a), h1 = halves(b), h2 = halves(c), h3 = halves(d);
-  v4 first = __builtin_shuffle(h0, h1, (i4){0, 4, 1, 5}) + __builtin_shuffle(h0, h1, (i4){2, 6, 3, 7});
-  v4 second = __builtin_shuffle(h2, h3, (i4){0, 4, 1, 5}) + __builtin_shuffle(h2, h3, (i4){2, 6, 3, 7});
-  return __builtin_shuffle(first, second, (i4){0, 1, 4, 5}) + __builtin_shuffle(first, second, (i4){2, 3, 6, 7});
+  v4 first = LANES(h0, h1, 0, 4, 1, 5) + LANES(h0, h1, 2, 6, 3, 7);
+  v4 second = LANES(h2, h3, 0, 4, 1, 5) + LANES(h2, h3, 2, 6, 3, 7);
+  return LANES(first, second, 0, 1, 4, 5) + LANES(first, second, 2, 3, 6, 7);
 }
 INLINE float largest(v8 v) {
   float most = v[0];

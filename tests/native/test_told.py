@@ -1,0 +1,62 @@
+"""Whether a run is generated in C, and why not, is told by `vitral doctor RUN` and by `vitral generate --stats`."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import vitral as library
+from tests.cli.conftest import SETTINGS
+from vitral.cli import run
+from vitral.core import parts
+from vitral.lab.health import HealthCheck
+from vitral.lab.run_health import examine_run
+from vitral.model.native import build, described, native
+
+pytestmark = pytest.mark.usefixtures("used", "own_cache")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> Path:
+    path = tmp_path_factory.mktemp("told") / "run"
+    assert run(["train", "sample", *SETTINGS, "--out", str(path)]) == 0
+    return path
+
+
+def doctors(path: Path) -> HealthCheck:
+    """The finding on generation."""
+    return next(finding for finding in examine_run(path, replay=False).findings if finding.what == "generation in C")
+
+
+def test_both_tell_the_instructions(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert doctors(trained) == HealthCheck("ok", "generation in C", native().found)
+    capsys.readouterr()
+    assert run(["generate", str(trained), "--max-tokens", "5", "--stats"]) == 0
+    assert native().found in capsys.readouterr().err
+
+
+def test_both_tell_that_it_is_turned_off(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(build.SWITCH, "0")
+    assert doctors(trained) == HealthCheck("unknown", "generation in C", native().found)
+    capsys.readouterr()
+    assert run(["generate", str(trained), "--max-tokens", "5", "--stats"]) == 0
+    assert native().found in capsys.readouterr().err
+
+
+def test_both_tell_what_the_model_is_made_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(parts, "_parts", {})
+    library.register("activation", "sine", lambda: torch.sin)
+    path = tmp_path / "run"
+    assert run(["train", "sample", *SETTINGS, "--set", "model.feed_forward=sine", "--out", str(path)]) == 0
+    reason = described.why_not(library.load(path).model)
+    assert reason is not None
+    assert doctors(path) == HealthCheck("unknown", "generation in C", reason)
+    capsys.readouterr()
+    assert run(["generate", str(path), "--max-tokens", "5", "--stats"]) == 0
+    assert reason in capsys.readouterr().err
+    monkeypatch.setattr(parts, "_parts", {})  # a model that cannot be made is not judged
+    assert "generation in C" not in [finding.what for finding in examine_run(path, replay=False).findings]
