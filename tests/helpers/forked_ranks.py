@@ -1,5 +1,6 @@
 """Several ranks without a launcher: children of this process, in which PyTorch is loaded already."""
 
+import gc
 import json
 import os
 import select
@@ -110,6 +111,7 @@ class Forked:
         if child:
             return child
         code = 70
+        gc.freeze()  # a store of an earlier test would wait, when it is freed here, for a thread that only the parent has
         try:
             os.environ |= environment
             begin, held = self._gate
