@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from vitral.core import machine
 from vitral.core.errors import UsageError
-from vitral.core.machine import cores, memory_available, memory_limit, processor, require_memory
+from vitral.core.machine import cores, memory_available, memory_limit, multiplies_bfloat16, processor, require_memory
 
 GIB = 2**30
 
@@ -123,6 +123,14 @@ def test_the_address_space_is_a_limit(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(machine, "_physical_memory", lambda: None)
     monkeypatch.setattr(machine, "_address_space", lambda: None)
     assert memory_limit(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "is_known"),
+    [("flags : fma amx_bf16 avx2", True), ("Features : asimd bf16", True), ("flags : avx2", False)],
+)
+def test_instructions_for_bfloat16_are_listed_by_the_kernel(line: str, is_known: bool, tmp_path: Path) -> None:
+    assert multiplies_bfloat16(written(tmp_path, {"proc/cpuinfo": f"processor : 0\n{line}\n"})) == is_known
 
 
 def test_the_processor_is_named_by_the_kernel(tmp_path: Path) -> None:

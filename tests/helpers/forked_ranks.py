@@ -111,7 +111,7 @@ class Forked:
         if child:
             return child
         code = 70
-        gc.freeze()  # a store of an earlier test would wait, when it is freed here, for a thread that only the parent has
+        gc.freeze()  # else a store of an earlier test, freed here, would wait for a thread that only the parent has
         try:
             os.environ |= environment
             begin, held = self._gate

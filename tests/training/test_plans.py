@@ -10,6 +10,7 @@ import torch
 from vitral.core.errors import UsageError
 from vitral.core.process import MOST_THREADS
 from vitral.model import Transformer, cost
+from vitral.runs.environment import DISPATCH
 from vitral.training import Event, RunConfig, plans, train
 from vitral.training.plans import compiled, resolve_plan
 from vitral.training.sizes import LADDER
@@ -179,9 +180,24 @@ def test_a_written_precision_that_is_slow_here_is_said(
     bfloat16: float, lines: int, configured: Configured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timed(monkeypatch, {FLOAT: 1.0, BRAIN: bfloat16})
+    monkeypatch.setattr(plans, "multiplies_bfloat16", lambda: False)
     config = configured(training={"dtype": "bfloat16", "threads": 1})
     found = resolve_plan(config, build, 10**6, judged=True)
     assert (found.config, len(found.notes)) == (config, lines)
+
+
+@pytest.mark.parametrize("variable", [None, "ONEDNN_MAX_CPU_ISA"])
+def test_a_written_precision_with_instructions_of_its_own_is_not_timed(
+    variable: str | None, configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = timed(monkeypatch, {FLOAT: 1.0, BRAIN: 7.0})
+    monkeypatch.setattr(plans, "multiplies_bfloat16", lambda: True)
+    for name in DISPATCH:
+        monkeypatch.delenv(name, raising=False)
+    if variable is not None:
+        monkeypatch.setenv(variable, "AVX2")
+    found = resolve_plan(configured(training={"dtype": "bfloat16", "threads": 1}), build, 10**6, judged=True)
+    assert bool(asked) == bool(found.notes) == (variable is not None)
 
 
 def test_a_step_is_stopped_at_its_limit(configured: Configured) -> None:

@@ -83,6 +83,15 @@ def processor(root: Path = ROOT) -> str | None:
     return platform.processor() or None
 
 
+def multiplies_bfloat16(root: Path = ROOT) -> bool:
+    """Whether the processor is known to have instructions for products in bfloat16."""
+    for line in (_read(root / "proc/cpuinfo") or "").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in ("flags", "Features"):
+            return not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(value.split())
+    return False
+
+
 LIMITS = ("memory.max", "memory.limit_in_bytes")
 USAGES = ("memory.current", "memory.usage_in_bytes")
 DROPPABLE = ("inactive_file", "total_inactive_file")

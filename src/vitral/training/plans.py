@@ -17,10 +17,11 @@ from torch import Tensor
 from vitral.core.devices import resolve_device
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
-from vitral.core.machine import cores
+from vitral.core.machine import cores, multiplies_bfloat16
 from vitral.core.process import MOST_THREADS, using_threads
 from vitral.model import Transformer, cost
 from vitral.runs.config import RunConfig, TrainingConfig
+from vitral.runs.environment import DISPATCH
 from vitral.training.regularisation import most_passes, regularisation
 from vitral.training.sizes import LADDER
 from vitral.training.trials import ExecutionPlan, StepTime, TooSlow, time_steps
@@ -114,7 +115,7 @@ def resolve_plan(
     if training.regularisation == FIT and training.minutes is None:
         raise UsageError('training.regularisation: "fit" chooses dropout for a time; give training.minutes too')
     is_written = training.plan == "as-written" and training.minutes is None
-    is_judged = judged and is_written and training.dtype == "bfloat16" and resolve_device(training.device).type == "cpu"
+    is_judged = judged and is_written and training.dtype == "bfloat16" and not _is_surely_fast(training)
     if is_written and training.threads is not None and not is_judged:
         return ResolvedPlan(config, ())
     sizes = [size.of(config) for size in LADDER] if training.plan == FIT else [config]
@@ -199,7 +200,7 @@ def _chosen_precision(trials: _Trials) -> tuple[ExecutionPlan, float]:
     """The plan to train with, and its seconds per step."""
     training = trials.config.training
     if training.plan == "as-written":
-        if training.dtype == "bfloat16" and resolve_device(training.device).type == "cpu":
+        if training.dtype == "bfloat16" and not _is_surely_fast(training):
             _judge(trials)
         return _written_plan(trials)
     return _fastest(trials)
@@ -221,6 +222,12 @@ def _written_plan(trials: _Trials) -> tuple[ExecutionPlan, float]:
 
 def _no_compiler(error: Exception) -> str:
     return N_("plan: cannot compile here ({error}); continuing without it").format(error=type(error).__name__)
+
+
+def _is_surely_fast(training: TrainingConfig) -> bool:
+    """Whether products in bfloat16 need no trial: the device is made for them, and nothing chooses other kernels."""
+    is_chosen = any(os.environ.get(name) for name in DISPATCH)
+    return resolve_device(training.device).type != "cpu" or (multiplies_bfloat16() and not is_chosen)
 
 
 def _judge(trials: _Trials) -> None:

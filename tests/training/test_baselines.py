@@ -1,0 +1,76 @@
+"""N-gram baselines that are counted beside the steps are those of counting alone, however they are counted."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from vitral.core.errors import UsageError
+from vitral.data import Corpus, CorpusConfig, Dataset, prepare
+from vitral.evaluation import ngram_baselines
+from vitral.training import baselines
+from vitral.training.baselines import counted_beside
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+SECONDS = 60
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    text = "".join(f"{number} times {number} is {number * number}.\n" for number in range(1_117))
+    corpus = Corpus("squares", text, len(text), "0" * 64)
+    return prepare(CorpusConfig(), corpus=corpus, cache=tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(params=[0, 2**40], ids=["process", "thread"])
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(baselines, "FORKED_FROM", request.param)
+
+
+@pytest.mark.usefixtures("_way")
+def test_the_result_is_that_of_counting_alone(dataset: Dataset) -> None:
+    found = counted_beside(dataset, lambda: None).result(SECONDS)
+    splits = dataset.splits
+    assert found == ngram_baselines(splits["train"], splits["test"], dataset.tokenizer.vocab_size)
+
+
+@pytest.mark.usefixtures("_way")
+def test_an_exception_of_the_check_is_the_result(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = threading.Event()
+
+    def check() -> None:
+        begun.set()
+        raise UsageError("asked to stop")
+
+    child, result = _sleeping()
+    monkeypatch.setattr(baselines, "_forked", lambda dataset: (child, result))
+    with pytest.raises(UsageError, match="asked to stop"):
+        counted_beside(dataset, check).result(SECONDS)
+    assert begun.is_set()
+    if baselines.FORKED_FROM == 0:
+        with pytest.raises(ProcessLookupError):
+            os.kill(child, 0)
+    else:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_a_child_that_fails_is_replaced_by_the_thread(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(baselines, "FORKED_FROM", 0)
+    monkeypatch.setattr(baselines, "_forked", lambda dataset: _ended())
+    splits = dataset.splits
+    expected = ngram_baselines(splits["train"], splits["test"], dataset.tokenizer.vocab_size)
+    assert counted_beside(dataset, lambda: None).result(SECONDS) == expected
+
+
+def _ended() -> tuple[int, int]:
+    result, given = os.pipe()
+    child = os.spawnlp(os.P_NOWAIT, "true", "true")
+    os.close(given)
+    return child, result
+
+
+def _sleeping() -> tuple[int, int]:
+    result, _given = os.pipe()  # which stays open
+    return os.spawnlp(os.P_NOWAIT, "sleep", "sleep", str(SECONDS)), result
