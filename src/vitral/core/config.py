@@ -54,9 +54,7 @@ class _ConfigType(type(BaseModel)):
 class Config(BaseModel, metaclass=_ConfigType):
     """Base class of all configurations: frozen, strict about types, no unknown keys."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, validate_default=True, defer_build=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, validate_default=True)
 
     @model_validator(mode="before")
     @classmethod
