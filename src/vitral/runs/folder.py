@@ -276,6 +276,9 @@ class RunFolder:
             return self.log.cut({"bytes": 0})
         self.point(checkpoint)
         if "metrics" in checkpoint.history:
+            if "stopped" in checkpoint.history:  # of events that are removed now, so that a kill leaves a log as sealed
+                history = {name: value for name, value in checkpoint.history.items() if name != "stopped"}
+                checkpoints.reseal(self.guarded_steps, last, history)
             return self.log.cut(checkpoint.history["metrics"])
         self._rewind_log_of_format_1(checkpoint)
         return 0
