@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator
 import hypothesis
 import pytest
 
+from vitral.core import parts
 from vitral.core.language import set_language
 
 # A busy machine is no failure: nothing here is timed. A night (`make test-full`) draws five times as many examples.
@@ -35,6 +36,13 @@ def _in_english() -> Iterator[None]:
     """A test that chooses a language chooses it for itself alone."""
     yield
     set_language("en")
+
+
+@pytest.fixture(autouse=True)
+def _without_own_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that registers or imports parts does so for itself alone: a worker that it starts would import them."""
+    monkeypatch.setattr(parts, "_parts", {})
+    monkeypatch.setattr(parts, "_imported", {})
 
 
 @pytest.fixture(scope="session")

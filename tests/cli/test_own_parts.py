@@ -32,10 +32,8 @@ def block(kind: str, containing: str = "") -> str:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the document's files; nothing is registered."""
+    """A folder with the document's files."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(parts, "_parts", {})
-    monkeypatch.setattr(parts, "_imported", [])
     (tmp_path / "my_parts.py").write_text(block("python", "register"), encoding="utf-8")
     (tmp_path / "mine.toml").write_text(block("toml"), encoding="utf-8")
     return tmp_path

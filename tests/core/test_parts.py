@@ -33,13 +33,6 @@ class Filed(nn.Identity):
 """
 
 
-@pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is registered."""
-    monkeypatch.setattr(parts, "_parts", {})
-    monkeypatch.setattr(parts, "_imported", [])
-
-
 def identity(d_model: int, epsilon: float = 0.5) -> nn.Module:
     return nn.Identity()
 
@@ -155,7 +148,7 @@ def test_a_file_that_is_no_file_of_parts_is_one_line(tmp_path: Path, text: str |
         import_parts(file)
     assert str(file) in str(refused.value)
     assert registered_parts() == []
-    assert parts.imported_files() == ()
+    assert parts.imported_files() == {}
 
 
 def test_an_import_writes_nothing_beside_the_file_and_reads_it_as_it_is(tmp_path: Path) -> None:
@@ -165,6 +158,14 @@ def test_an_import_writes_nothing_beside_the_file_and_reads_it_as_it_is(tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
     file.write_text(FILE.replace("filed", "filled"))
     assert [part.name for part in import_parts(file)] == ["filled"]
+
+
+def test_a_file_is_found_again_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text(FILE)
+    monkeypatch.chdir(tmp_path)
+    import_parts(Path("mine.py"))
+    monkeypatch.chdir(tmp_path.parent)
+    assert parts.imported_files() == {Path("mine.py"): tmp_path / "mine.py"}
 
 
 def test_a_recorded_part_is_read_without_being_registered_and_not_made(monkeypatch: pytest.MonkeyPatch) -> None:

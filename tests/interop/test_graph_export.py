@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from variants import BASE, TOKENIZER, VARIANTS, enlarged, made
 
 from vitral.cli import run as command
-from vitral.core import parts
 from vitral.core.errors import UsageError
 from vitral.core.graphs import OPERATIONS
 from vitral.core.parts import Kind, register
@@ -141,8 +140,9 @@ OWN: dict[str, tuple[Kind, Callable[..., Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("kind", OWN)
-def test_own_parts_are_in_the_graph_or_refused_with_the_reason(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "_parts", {})
+def test_own_parts_are_in_the_graph_or_refused_with_the_reason(
+    kind: str,
+) -> None:
     part, factory, changes = OWN[kind]
     register(part, "mine")(factory)
     model = enlarged(Transformer(ModelConfig.parse({**BASE, "num_layers": 1, **changes}), 9, seed=1).eval())
@@ -158,8 +158,7 @@ class Decides(nn.Module):
         return x * self.gain if float(x.sum()) > 0 else x
 
 
-def test_a_part_that_decides_by_numbers_has_no_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "_parts", {})
+def test_a_part_that_decides_by_numbers_has_no_graph() -> None:
     register("norm", "mine")(Decides)
     model = Transformer(ModelConfig.parse({**BASE, "num_layers": 1, "norm_type": "mine"}), 9, seed=1)
     with pytest.raises(UsageError, match="--to graph"):

@@ -96,8 +96,7 @@ class Gained(Plain):
 
 
 @pytest.mark.parametrize("norm", [Plain, Gained])
-def test_norms_of_users_have_it_too(norm: type[Plain], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "_parts", {})
+def test_norms_of_users_have_it_too(norm: type[Plain]) -> None:
     parts.register("norm", "mine", norm)
     config = ModelConfig.parse({"norm_type": "mine", "initialisation": "wide", "tie_head": True})
     assert fresh_excess(Transformer(config, 300, seed=1)) < 0.1

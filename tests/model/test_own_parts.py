@@ -20,11 +20,6 @@ VOCAB = 11
 SIZES: dict[str, Any] = {"context_length": 9, "d_model": 12, "num_heads": 3, "num_layers": 2, "d_ff": 10}
 
 
-@pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "_parts", {})
-
-
 def model_of(seed: int = 3, **changes: Any) -> Transformer:
     return Transformer(ModelConfig.parse({**SIZES, **changes}), VOCAB, seed=seed).eval()
 

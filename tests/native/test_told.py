@@ -48,7 +48,6 @@ def test_both_tell_that_it_is_turned_off(
 def test_both_tell_what_the_model_is_made_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(parts, "_parts", {})
     library.register("activation", "sine", lambda: torch.sin)
     path = tmp_path / "run"
     assert run(["train", "sample", *SETTINGS, "--set", "model.feed_forward=sine", "--out", str(path)]) == 0

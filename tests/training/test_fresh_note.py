@@ -22,8 +22,7 @@ class Loud(torch.nn.LayerNorm):
 
 
 @pytest.fixture
-def loud(monkeypatch: pytest.MonkeyPatch, configured: Configured) -> RunConfig:
-    monkeypatch.setattr(parts, "_parts", {})
+def loud(configured: Configured) -> RunConfig:
     parts.register("norm", "loud", Loud)
     return configured(model={"norm_type": "loud", "initialisation": "pytorch"}, training={"steps": 3})
 

@@ -60,11 +60,6 @@ OWN: dict[str, Any] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "_parts", {})
-
-
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """A registered file of parts."""

@@ -64,7 +64,8 @@ class Part:
 
 
 _parts: dict[tuple[Kind, str], Part] = {}
-_imported: list[Path] = []
+_imported: dict[Path, Path] = {}
+"""Where each imported file lay, by the path that named it."""
 _importing: list[tuple[Path, list[Part]]] = []
 """Files that are being imported, with the parts that they have registered."""
 
@@ -333,14 +334,13 @@ def import_parts(path: Path) -> list[Part]:
             '--parts {path}: it registers no part; it needs lines such as vitral.register("norm", "my-norm", MyNorm)',
             path=path,
         )
-    if path not in _imported:
-        _imported.append(path)
+    _imported.setdefault(path, Path(loader.path))
     return found
 
 
-def imported_files() -> tuple[Path, ...]:
-    """The files of parts imported in this process, as the user named them."""
-    return tuple(_imported)
+def imported_files() -> dict[Path, Path]:
+    """The absolute paths of the files of parts imported in this process, by the path that the user named."""
+    return dict(_imported)
 
 
 def own_parts(config: Config) -> Iterator[OwnPart]:
