@@ -100,6 +100,14 @@ def test_a_text_without_both_markers_is_kept_whole(text):
     assert strip_licence(text) == text
 
 
+def test_several_books_in_one_file_are_all_kept():
+    book = "licence\n*** START OF THE EBOOK ***\n{}\n*** END OF THE EBOOK ***\nlicence\n"
+    books = [book.format(name) for name in ("one", "two", "three")]
+    assert strip_licence("".join(books)) == "one\ntwo\nthree\n"
+    cut = "".join(books)[len("licence\n*** START OF THE EBOOK ***\no") : -len("ee\n*** END OF THE EBOOK ***\nlicence\n")]
+    assert strip_licence(cut) == "ne\ntwo\nthr"
+
+
 def test_notes_say_what_changed_and_nothing_else():
     clean = decode_document(b"clean\n", "here")
     changed = decode_document(b"\xef\xbb\xbfa\r\nb\rc\r\n", "here")

@@ -461,17 +461,25 @@ def _decoded_as(raw: bytes, encoding: str, where: str) -> str:
 
 
 def strip_licence(text: str) -> str:
-    r"""The text between Project Gutenberg's two markers; a text without both markers is returned unchanged.
+    r"""The text between Project Gutenberg's markers; a text without both of them is returned unchanged.
 
-    The result begins after the line that starts with `*** START OF TH` and ends before the line that starts with
-    `*** END OF TH`.
+    A book begins after the line that starts with `*** START OF TH` and ends before the line that starts with
+    `*** END OF TH`. Of a file of several books, all are kept; so is the rest of one that the beginning or the end of
+    the file cuts off.
 
     >>> strip_licence("licence\n*** START OF THE EBOOK ***\nthe work\n*** END OF THE EBOOK ***\nmore")
     'the work\n'
     """
     before = _LICENCE_BEFORE.search(text)
-    after = _LICENCE_AFTER.search(text, before.end()) if before else None
-    return text[before.end() : after.start()] if before and after else text
+    if before is None or _LICENCE_AFTER.search(text, before.end()) is None:
+        return text
+    cut = _LICENCE_AFTER.search(text, 0, before.start())
+    books = [text[: cut.start()]] if cut else []
+    while before:
+        after = _LICENCE_AFTER.search(text, before.end())
+        books.append(text[before.end() : after.start() if after else None])
+        before = _LICENCE_BEFORE.search(text, after.end()) if after else None
+    return "".join(books)
 
 
 def reading_notes(documents: Sequence[Document]) -> tuple[str, ...]:
