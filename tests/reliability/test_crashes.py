@@ -115,7 +115,7 @@ def test_death_before_and_after_every_call(replace: bool, tmp_path: Path, tally:
         for when in ("before", "after"):
             path = tmp_path / f"{when}-{at}"
             shutil.copytree(base, path)
-            if not _dies(path, at, when, replace):
+            if not _dies(path, at, when, lambda path: save(path, *NEXT[replace])):
                 if when == "after":  # a call that fails, as some may, has no after
                     continue
                 assert loaded(path) == NEXT[replace]
@@ -131,8 +131,39 @@ def test_death_before_and_after_every_call(replace: bool, tmp_path: Path, tally:
             shutil.rmtree(path)
 
 
-def _dies(path: Path, at: int, when: str, replace: bool) -> bool:
-    """Save in a child that dies at call number `at`; gives whether it came so far."""
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="dies in a process of its own, made by fork")
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_death_while_the_events_of_a_stop_are_removed(when: str, tmp_path: Path, tally: Tally) -> None:
+    """The log is never unlike its seal, and the next resume removes what is left of them."""
+    base = saved(tmp_path / "base", 1, 2, 3)
+    kept = RunFolder.open(base).metrics()
+    stopped = RunFolder.open(base)
+    stopped.append_metric({"event": "stopped", "step": 3, "reason": "not finite"})
+    stopped.reseal()
+    assert stopped.metrics() != kept
+
+    def rewind(path: Path) -> None:
+        folder = RunFolder.open(path)
+        folder.sweep()
+        folder.rewind(folder.load("last", warn=lambda line: None))
+
+    for at in itertools.count():
+        path = tmp_path / str(at)
+        shutil.copytree(base, path)
+        died = _dies(path, at, when, rewind)
+        seen = RunFolder.open(path).metrics()  # between two renames only up to the checkpoint before
+        assert seen[: len(kept)] == kept[: len(seen)]
+        rewind(path)
+        assert RunFolder.open(path).metrics() == kept
+        assert [json.loads(line) for line in (path / "metrics.jsonl").read_bytes().splitlines()] == kept
+        if not died:
+            tally(f"deaths {when} a call of a rewind", at)
+            assert at > 3
+            return
+
+
+def _dies(path: Path, at: int, when: str, work: Callable[[Path], None]) -> bool:
+    """Do something in a child that dies at call number `at`; gives whether it came so far."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
@@ -143,7 +174,7 @@ def _dies(path: Path, at: int, when: str, replace: bool) -> bool:
             return lambda name, paths: os._exit(9) if next(numbers[side]) == at and side == when else None
 
         with watched(maybe("before"), maybe("after")):
-            save(path, *NEXT[replace])
+            work(path)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
 
