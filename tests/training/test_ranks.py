@@ -9,6 +9,7 @@ import threading
 import tomllib
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,26 @@ class TestHybrid:
         runs = RunFolder.open(tmp_path / "run"), train(config, tmp_path / "one")
         (first, second), on_one = ([event["loss"] for event in run.metrics("step")] for run in runs)
         assert [first, second] == pytest.approx(on_one, rel=1e-5)
+
+    @pytest.mark.parametrize("call", [0, 1])
+    def test_a_rank_that_ends_while_machines_connect(
+        self, call: int, shared: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Before the ranks of one machine connect, or between that and the connection of the machines."""
+        whole, calls = ranks.dist.new_subgroups_by_enumeration, count()
+
+        def connect(*given: Any, **options: Any) -> Any:
+            if current().rank == 3 and next(calls) == call:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return whole(*given, **options)
+
+        monkeypatch.setattr(ranks.dist, "new_subgroups_by_enumeration", connect)
+        work = partial(train, shared(sharding="hybrid"), tmp_path / "run")
+        several = Forked(4, work, tmp_path, 2, VITRAL_HEARTBEAT="1")
+        assert several.wait() == [4, 4, 4, -signal.SIGKILL]
+        ((line, code),) = several.said()
+        assert "\n" not in line
+        assert code == 4
 
     def test_machines_with_different_numbers_of_ranks(self, shared: Configured, tmp_path: Path) -> None:
         """Three ranks of which the launcher says that two are on one machine."""

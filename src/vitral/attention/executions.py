@@ -120,8 +120,11 @@ def _fused(
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     with torch.autocast("cpu", enabled=False):
         scores = q @ (factor * k).mT
-        weights = torch.softmax(scores if attn_mask is None else scores + attn_mask, dim=-1)
-        return drop_out(weights, dropout_p) @ v
+        if attn_mask is not None:
+            # In place where the type stays: nothing else needs the scores, and they are the largest tensor here.
+            is_same = torch.promote_types(scores.dtype, attn_mask.dtype) == scores.dtype
+            scores = scores.add_(attn_mask) if is_same else scores + attn_mask
+        return drop_out(torch.softmax(scores, dim=-1), dropout_p) @ v
 
 
 @checked

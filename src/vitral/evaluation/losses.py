@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from vitral.core.allocation import keep_freed_memory
 from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
@@ -117,6 +118,8 @@ def evaluate_split(
     try:
         with torch.inference_mode():
             on_cpu = model.token_embedding.weight.device.type == "cpu"
+            if on_cpu:
+                keep_freed_memory()
             passing = _pass if masking is None else partial(_masked_pass, masking=masking)
             nats, counts = passing(model, split, batch_tokens or (4096 if on_cpu else 16384), tick)
     finally:

@@ -196,21 +196,22 @@ class Ranks(Team):
         # Without the store one rank of each machine speaks; where rank 0 served it, rank 0 is gone.
         is_first = here.local_rank == 0 or (self.rank == 1 and not is_served)
         self.heart = Heart(self.rank, self.size, [place, beating], silence, standstill, is_first=is_first)
-        self._connect(named(store), timedelta(seconds=coming))
+        self._coming = timedelta(seconds=coming)
+        self._connect(named(store))
 
-    def _connect(self, store: Any, longest: timedelta) -> None:
+    def _connect(self, store: Any) -> None:
         """Connect to the other ranks, all of which have started.
 
         Raises:
             RankLost: one has ended since, or cannot be reached.
         """
         try:
-            dist.init_process_group("gloo", timeout=longest, rank=self.rank, world_size=self.size, store=store)
+            dist.init_process_group("gloo", timeout=self._coming, rank=self.rank, world_size=self.size, store=store)
         except RuntimeError as error:
             lost = self.heart.reason(error)
             lost.is_said = not self.heart.speaks(lost.rank, LONGEST_SILENT)
             raise lost from None
-        dist.distributed_c10d._set_pg_timeout(LONGEST_WAIT)  # pyright: ignore[reportPrivateImportUsage]
+        _wait_long(None)
         store.set_timeout(LONGEST_WAIT)
 
     def greet(self) -> None:
@@ -385,13 +386,23 @@ class Ranks(Team):
         return SharedOutSum(held, training, asked=asked)
 
     def split(self) -> tuple[Any, Any]:
-        """The group of the ranks of this machine, and that of the ranks of one number, one on each machine."""
-        self.any_of([False])  # a rank that is lost by now is named; connecting to it would have no end
+        """The group of the ranks of this machine, and that of the ranks of one number, one on each machine.
+
+        Raises:
+            RankLost: one has ended, or cannot be reached.
+        """
+        self.any_of([False])  # a rank that is lost by now is named sooner than by connecting to it
         machines = [list(range(first, first + self.local)) for first in range(0, self.size, self.local)]
         across = [list(ranks) for ranks in zip(*machines, strict=True)]
-        inside, between = (
-            dist.new_subgroups_by_enumeration(groups, timeout=LONGEST_WAIT)[0] for groups in (machines, across)
-        )
+        try:
+            inside, between = (
+                dist.new_subgroups_by_enumeration(groups, timeout=self._coming)[0] for groups in (machines, across)
+            )
+        except RuntimeError as error:
+            self.is_broken = True
+            raise self.heart.reason(error) from None
+        _wait_long(inside)
+        _wait_long(between)
         return inside, between
 
     def exchanged(self, leaf: Tensor, group: Any = None) -> Sequence[Tensor]:
@@ -560,6 +571,11 @@ class SharedSum(StepSum):
         """The gradients, the loss, and zeros up to a multiple of the number of ranks; on the processor."""
         flat = torch.cat([*(gradient.detach().reshape(-1).cpu() for gradient in taken(self._parameters)), loss.view(1)])
         return nn.functional.pad(flat, (0, -flat.numel() % self._team.size))
+
+
+def _wait_long(group: Any) -> None:
+    """Let the ranks of a group that are connected wait for one another as long as their hearts beat."""
+    dist.distributed_c10d._set_pg_timeout(LONGEST_WAIT, group)  # pyright: ignore[reportPrivateImportUsage]
 
 
 def _seconds(variable: str, default: float) -> float:
