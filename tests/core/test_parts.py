@@ -165,7 +165,7 @@ def test_a_file_is_found_again_from_another_folder(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     import_parts(Path("mine.py"))
     monkeypatch.chdir(tmp_path.parent)
-    assert parts.imported_files() == {Path("mine.py"): tmp_path / "mine.py"}
+    assert parts.imported_files() == {tmp_path / "mine.py": Path("mine.py")}
 
 
 def test_a_recorded_part_is_read_without_being_registered_and_not_made(monkeypatch: pytest.MonkeyPatch) -> None:

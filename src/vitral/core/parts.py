@@ -65,7 +65,7 @@ class Part:
 
 _parts: dict[tuple[Kind, str], Part] = {}
 _imported: dict[Path, Path] = {}
-"""Where each imported file lay, by the path that named it."""
+"""The imported files: the path that named each, by its absolute path."""
 _importing: list[tuple[Path, list[Part]]] = []
 """Files that are being imported, with the parts that they have registered."""
 
@@ -334,12 +334,12 @@ def import_parts(path: Path) -> list[Part]:
             '--parts {path}: it registers no part; it needs lines such as vitral.register("norm", "my-norm", MyNorm)',
             path=path,
         )
-    _imported.setdefault(path, Path(loader.path))
+    _imported.setdefault(Path(loader.path), path)
     return found
 
 
 def imported_files() -> dict[Path, Path]:
-    """The absolute paths of the files of parts imported in this process, by the path that the user named."""
+    """The files of parts imported in this process: the path that the user named, by the absolute path."""
     return dict(_imported)
 
 

@@ -101,7 +101,7 @@ def plan_study(
     listed = None if seeds is None else ",".join(map(str, seeds))
     options = [("--base", start), ("--budget", budget), ("--corpus", corpus), ("--seeds", listed)]
     options += [("--set", setting) for setting in settings_of(merge(*overrides))]
-    options += [("--parts", path) for path in imported_files()]
+    options += [("--parts", path) for path in imported_files().values()]
     words = ["vitral", "study", name, *(word for pair in options if pair[1] is not None for word in pair)]
     folder = out or Path("studies") / (study.name if chosen is None else f"{study.name}-{chosen}")
     recorded = read_record(GuardedFolder(folder), lambda line: None) if seeds is None else None

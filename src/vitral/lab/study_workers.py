@@ -166,7 +166,7 @@ def _is_main_thread() -> bool:
 
 def work_command(folder: Path) -> list[str]:
     """The command of one worker in a process of its own."""
-    parts = [word for path in imported_files().values() for word in ("--parts", str(path))]
+    parts = [word for path in imported_files() for word in ("--parts", str(path))]
     return [sys.executable, "-m", "vitral", "study", "work", str(folder.absolute()), "--workers", "1", *parts]
 
 
