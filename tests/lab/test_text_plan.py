@@ -92,7 +92,7 @@ def test_the_context_of_a_short_text_fits_into_its_shortest_split(own_cache: Non
 
 
 @pytest.mark.parametrize(
-    ("minutes", "context", "batch"), [(0.2, 50, 32), (0.5, 128, 16), (20.0, 192, 16), (60.0, 256, 16)]
+    ("minutes", "context", "batch"), [(0.2, 50, 32), (0.5, 128, 16), (3.0, 256, 8), (20.0, 192, 16), (60.0, 256, 16)]
 )
 def test_context_and_batch_depend_on_the_time(own_cache: None, minutes: float, context: int, batch: int) -> None:
     config, _ = planned(prose(9_000), minutes)
