@@ -16,7 +16,7 @@ def keep_freed_memory() -> None:
     """Keep up to 256 MiB of freed memory for the next tensors of at most 32 MiB each, where the C library is glibc.
 
     By its own rule glibc gives the memory of a whole pass back to the system when it is freed, and every page of it is
-    filled with zeros again for the next pass: an eighth of a training step of a small model.
+    filled with zeros again for the next pass.
     """
     if not sys.platform.startswith("linux"):
         return

@@ -217,7 +217,8 @@ class Muon(Optimizer):
         updates = {parameter: self._averaged(parameter, group["momentum"]) for parameter in parameters}
         shapes: dict[tuple[int, int], None] = {}
         for parameter in parameters:
-            parameter.mul_(1 - group["lr"] * group["weight_decay"])
+            if group["weight_decay"]:
+                parameter.mul_(1 - group["lr"] * group["weight_decay"])
             shapes |= dict.fromkeys(_oriented(rows, parameter.shape[1]) for rows in self._rows[parameter])
         for shape in shapes:
             self._move(shape, updates, group["lr"])
