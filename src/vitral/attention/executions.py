@@ -121,9 +121,7 @@ def _fused(
     with torch.autocast("cpu", enabled=False):
         scores = q @ (factor * k).mT
         if attn_mask is not None:
-            # In place where the type stays: nothing else needs the scores, and they are the largest tensor here.
-            is_same = torch.promote_types(scores.dtype, attn_mask.dtype) == scores.dtype
-            scores = scores.add_(attn_mask) if is_same else scores + attn_mask
+            scores.add_(attn_mask)  # in place: nothing else needs the scores, and they are the largest tensor here
         return drop_out(torch.softmax(scores, dim=-1), dropout_p) @ v
 
 
