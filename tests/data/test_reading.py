@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
 from vitral.data import texts
+from vitral.data.licence import strip_licence
 from vitral.data.opening import shown
-from vitral.data.texts import Reading, decode_document, read_document, reading_notes, strip_licence
+from vitral.data.texts import Reading, decode_document, read_document, reading_notes
 
 GUTENBERG = "Title\n\n*** START OF THIS PROJECT GUTENBERG EBOOK X ***\nthe\nwork\n*** END OF THE PROJECT\nX ***\nend\n"
 

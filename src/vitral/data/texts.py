@@ -12,7 +12,6 @@ again whenever they are needed, those of some megabytes piece by piece.
 
 import hashlib
 import os
-import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ from vitral.data.config import CorpusConfig
 from vitral.data.encodings import SAMPLE, guess, is_utf8, sample_around, unmarked_utf
 from vitral.data.formats import foreign_format
 from vitral.data.in_order import in_order
+from vitral.data.licence import may_have_licence, strip_licence
 from vitral.data.long_texts import PIECE, FileText, LongText, Text, bytes_in_lines, in_lines, pieces
 from vitral.data.opening import all_of, changed, opened, shown, stamp_of
 from vitral.data.records import SUFFIXES, field_of_lines, text_fields
@@ -46,9 +46,6 @@ _MARKS = {
     BOM_UTF16_BE: "utf-16",
     BOM_UTF8: "utf-8",
 }
-_MARKED = "*** START OF TH"
-_LICENCE_BEFORE = re.compile(r"^\*\*\* START OF TH[^\r\n]*(?:\r\n|\r|\n)", re.MULTILINE)
-_LICENCE_AFTER = re.compile(r"^\*\*\* END OF TH", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -171,20 +168,10 @@ def read_streamed(file: BinaryIO, path: Path, reading: Reading = AS_UTF8) -> Doc
     """
     if os.fstat(file.fileno()).st_size > STREAMED and reading.encoding is None and reading.field is None:
         document = read_long(file, path, reading)
-        if not _is_marked(document.text):
+        if not may_have_licence(document.text):
             return document
         file.seek(0)
     return read_file(file, path, reading)
-
-
-def _is_marked(text: Text) -> bool:
-    """Whether Project Gutenberg's licence may be in a text."""
-    before = ""
-    for piece in pieces(text):
-        if _MARKED in before + piece:
-            return True
-        before = (before + piece)[-len(_MARKED) :]
-    return False
 
 
 def on_disk(document: Document, path: Path, reading: Reading, stamp: tuple[int, int]) -> Document:
@@ -458,28 +445,6 @@ def _decoded_as(raw: bytes, encoding: str, where: str) -> str:
             "{where}: is no text in {encoding}; give another --encoding", where=where, encoding=_named(encoding)
         )
     return text
-
-
-def strip_licence(text: str) -> str:
-    r"""The text between Project Gutenberg's markers; a text without both of them is returned unchanged.
-
-    A book begins after the line that starts with `*** START OF TH` and ends before the line that starts with
-    `*** END OF TH`. Of a file of several books, all are kept; so is the rest of one that the beginning or the end of
-    the file cuts off.
-
-    >>> strip_licence("licence\n*** START OF THE EBOOK ***\nthe work\n*** END OF THE EBOOK ***\nmore")
-    'the work\n'
-    """
-    before = _LICENCE_BEFORE.search(text)
-    if before is None or _LICENCE_AFTER.search(text, before.end()) is None:
-        return text
-    cut = _LICENCE_AFTER.search(text, 0, before.start())
-    books = [text[: cut.start()]] if cut else []
-    while before:
-        after = _LICENCE_AFTER.search(text, before.end())
-        books.append(text[before.end() : after.start() if after else None])
-        before = _LICENCE_BEFORE.search(text, after.end()) if after else None
-    return "".join(books)
 
 
 def reading_notes(documents: Sequence[Document]) -> tuple[str, ...]:
