@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 
 import pytest
 
@@ -62,6 +63,54 @@ def test_a_child_that_fails_is_replaced_by_the_thread(dataset: Dataset, monkeypa
     splits = dataset.splits
     expected = ngram_baselines(splits["train"], splits["test"], dataset.tokenizer.vocab_size)
     assert counted_beside(dataset, lambda: None).result(SECONDS) == expected
+
+
+def test_a_child_that_is_given_no_time_is_replaced_once_the_run_needs_the_result(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(baselines, "FORKED_FROM", 0)
+    monkeypatch.setattr(baselines, "PATIENCE", 0.0)
+    monkeypatch.setattr(baselines, "LOOKS", 0.01)
+    child, result = _sleeping()
+    monkeypatch.setattr(baselines, "_forked", lambda dataset: (child, result))
+    looks, is_enough = [0], threading.Event()
+
+    def check() -> None:
+        looks[0] += 1
+        if looks[0] == 7:
+            is_enough.set()
+
+    counting = counted_beside(dataset, check)
+    assert is_enough.wait(SECONDS)
+    assert not counting.done()
+    os.kill(child, 0)
+    splits = dataset.splits
+    assert counting.result(SECONDS) == ngram_baselines(splits["train"], splits["test"], dataset.tokenizer.vocab_size)
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="only Linux has a policy for idle processors")
+def test_a_child_runs_only_where_a_processor_is_idle(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Policy:
+        def plain(self) -> int:
+            return os.sched_getscheduler(0)
+
+    monkeypatch.setattr(baselines, "_counted", lambda dataset, tick: Policy())
+    forked = baselines._forked(dataset)
+    assert forked is not None
+    child, result = forked
+    with os.fdopen(result, "rb") as file:
+        assert int(file.read()) == os.SCHED_IDLE
+    os.waitpid(child, 0)
+
+
+def test_the_processor_time_of_a_process_is_that_of_its_own_clock() -> None:
+    process = os.getpid()
+    before, own, after = baselines._processor_time(process), time.process_time(), baselines._processor_time(process)
+    tick = 2 / os.sysconf("SC_CLK_TCK")
+    assert before - tick <= own <= after + tick
+    assert baselines._processor_time(2**22 + 1) == 0.0  # the kernel numbers no process so high
 
 
 def _ended() -> tuple[int, int]:

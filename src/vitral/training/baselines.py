@@ -8,10 +8,12 @@ import select
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from pathlib import Path
 
 import torch
 
@@ -22,15 +24,43 @@ from vitral.training.stopping import StopAsked
 
 FORKED_FROM = 2**19
 """Tokens from which a process counts. A thread that counts keeps the interpreter, so ten steps beside it take as long
-as a hundred; a process of low priority takes the time that the steps leave."""
+as a hundred; a process that runs where a processor is idle takes the time that the steps leave."""
 NICENESS = 19
+"""Of the process where the system has no idle policy."""
 LOOKS = 0.1
 """Seconds between two looks whether counting was cancelled or the run was asked to stop."""
+PATIENCE = 0.5
+"""Seconds in which a process that the run waits for must be given half of a processor."""
 DIE_WITH_PARENT = 1
 """Linux's PR_SET_PDEATHSIG."""
 
 
-def counted_beside(dataset: Dataset, check: Callable[[], None]) -> "Future[NgramBaselines]":
+class Counting(Future[NgramBaselines]):
+    """N-gram baselines that are being counted.
+
+    Attributes:
+        is_needed: set once somebody waits for the result.
+    """
+
+    def __init__(self) -> None:
+        """Begin without anyone who waits."""
+        super().__init__()
+        self.is_needed = threading.Event()
+
+    def result(self, timeout: float | None = None) -> NgramBaselines:
+        """Wait for the baselines.
+
+        Args:
+            timeout: seconds to wait at most.
+
+        Returns:
+            The baselines, or the exception of counting is raised.
+        """
+        self.is_needed.set()
+        return super().result(timeout)
+
+
+def counted_beside(dataset: Dataset, check: Callable[[], None]) -> Counting:
     """Begin to count a text's n-gram baselines.
 
     Args:
@@ -40,26 +70,25 @@ def counted_beside(dataset: Dataset, check: Callable[[], None]) -> "Future[Ngram
     Returns:
         The result, or the exception of counting; cancelled, it ends soon.
     """
-    future: Future[NgramBaselines] = Future()
+    counting = Counting()
     child = _forked(dataset) if _may_fork(dataset) else None
 
     def tick() -> None:
-        if future.cancelled():
+        if counting.cancelled():
             raise StopAsked
         check()
 
     def count() -> None:
         with suppress(InvalidStateError):  # it was cancelled at the last moment
             try:
-                found = None if child is None else _awaited(*child, tick)
-                future.set_result(_counted(dataset, tick) if found is None else found)
+                found = None if child is None else _awaited(*child, tick, counting.is_needed)
+                counting.set_result(_counted(dataset, tick) if found is None else found)
             except BaseException as error:
-                future.set_exception(error)
+                counting.set_exception(error)
 
-    # A thread that counts is a daemon: an order of a long text takes a minute, and must not keep an interrupted program
-    # from ending. One that waits for a child ends at once, and the program with it.
-    threading.Thread(target=count, name="n-grams", daemon=child is None).start()
-    return future
+    # An order of a long text takes a minute, and must not keep an interrupted program from ending.
+    threading.Thread(target=count, name="n-grams", daemon=True).start()
+    return counting
 
 
 def _counted(dataset: Dataset, tick: Callable[[], None]) -> NgramBaselines:
@@ -98,6 +127,8 @@ def _forked(dataset: Dataset) -> tuple[int, int] | None:
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
         if os.getppid() == parent:
             os.nice(NICENESS)
+            with suppress(OSError):
+                os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
             found = _counted(dataset, lambda: None)
             with os.fdopen(given, "w", encoding="ascii") as file:
                 json.dump(found.plain(), file)
@@ -116,13 +147,20 @@ def _keep_only(descriptor: int) -> None:
     os.closerange(descriptor + 1, os.sysconf("SC_OPEN_MAX"))
 
 
-def _awaited(child: int, result: int, tick: Callable[[], None]) -> NgramBaselines | None:
-    """What the child has counted; None if it failed."""
+def _awaited(child: int, result: int, tick: Callable[[], None], is_needed: threading.Event) -> NgramBaselines | None:
+    """What the child has counted; None if it failed, or is needed and given no time by a busy machine."""
     told = b""
     try:
         with os.fdopen(result, "rb") as file:
+            given, since = _processor_time(child), time.monotonic()
             while not select.select([file], [], [], LOOKS)[0]:
                 tick()
+                waited = time.monotonic() - since
+                if is_needed.is_set() and waited < PATIENCE:
+                    continue
+                before, given, since = given, _processor_time(child), time.monotonic()
+                if is_needed.is_set() and given - before < waited / 2:
+                    return None
             told = file.read()
     finally:
         with suppress(ProcessLookupError):
@@ -130,3 +168,12 @@ def _awaited(child: int, result: int, tick: Callable[[], None]) -> NgramBaseline
         with suppress(ChildProcessError):
             os.waitpid(child, 0)
     return NgramBaselines.from_plain(json.loads(told)) if told else None
+
+
+def _processor_time(process: int) -> float:
+    """Seconds that the processors have given to a process; 0 where Linux does not tell them."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")  # utime and stime

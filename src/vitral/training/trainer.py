@@ -3,7 +3,6 @@
 import hashlib
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -20,7 +19,7 @@ from vitral.model import Transformer
 from vitral.runs import RunFolder
 from vitral.runs.config import RunConfig
 from vitral.runs.identity import Decision, Identity, decided, document_hash, new_identity
-from vitral.training.baselines import counted_beside
+from vitral.training.baselines import Counting, counted_beside
 from vitral.training.clock import Clock
 from vitral.training.events import Callback, Event
 from vitral.training.holding import Holding
@@ -144,7 +143,7 @@ class Trainer:
     failure: Exception | None = None
     ended: bool = False
     looked: bool = False
-    counting: "Future[NgramBaselines] | None" = None
+    counting: Counting | None = None
     clock: Clock = None  # pyright: ignore[reportAssignmentType]
     began: float = field(default_factory=time.perf_counter)
     waited: float = 0.0
