@@ -622,7 +622,12 @@ FOR_EACH_PROCESSOR void vitral_step_attend(const query_t *p) {
   float *scores = p->scores;
   const float *keys = p->keys + p->from * width, *values = p->values + p->from * width;
   product_t product = {p->q, 1, width, keys, NULL, scores, count, width, count, 0, NULL};
-  rows_of_product(1, 8, 0, &product, 0, 0, count);
+  int64_t read = 0;
+  for (; read + 8 <= count; read += 8) { /* the values are fetched meanwhile */
+    for (int64_t i = 0; i < 8 * width; i += 16) fetch((uintptr_t)(values + read * width + i));
+    rows_of_product(1, 8, 0, &product, 0, read, read + 8);
+  }
+  rows_of_product(1, 8, 0, &product, 0, read, count);
   if (p->adaptive) { /* 1/σ of the visible scores; the usual factor where they count as equal (attention/scales.py) */
     double mean = 0, variance = 0;
     for (int64_t t = 0; t < count; t++) mean += scores[t];
