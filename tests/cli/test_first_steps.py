@@ -56,7 +56,7 @@ def short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, language: str) -> Doc
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("VITRAL_LANG", language)
-    monkeypatch.setattr(plans, "most_passes", lambda dropout: PASSES[language])
+    monkeypatch.setattr(plans, "most_passes", lambda model, num_tokens: PASSES[language])
     return document
 
 

@@ -97,7 +97,7 @@ def test_a_run_with_minutes_is_sealed_and_goes_on_with_the_rest(
     configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick(monkeypatch)
-    monkeypatch.setattr(plans, "most_passes", lambda dropout: 10**6)
+    monkeypatch.setattr(plans, "most_passes", lambda model, num_tokens: 10**6)
     said: list[Event] = []
 
     def stop(event: Event) -> None:
@@ -127,7 +127,7 @@ def test_a_straight_run_with_the_same_decisions_is_equal(
 ) -> None:
     """The clock enters only through sealed decisions."""
     quick(monkeypatch)
-    monkeypatch.setattr(plans, "most_passes", lambda dropout: 10**6)
+    monkeypatch.setattr(plans, "most_passes", lambda model, num_tokens: 10**6)
     kept = train(configured(training={"minutes": 0.05, "threads": 1}), tmp_path / "kept")
     sealed = enter(kept.path, lambda line: None)
     taken: dict[int, dict[str, Any]] = {

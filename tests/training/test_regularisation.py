@@ -39,12 +39,18 @@ def test_a_model_with_room_for_the_text_learns_it_in_half_as_many_passes() -> No
         assert regularisation(row.passes + 0.1, SMALL, many) == row
 
 
-def test_the_most_passes_follow_the_dropout() -> None:
+def test_the_most_passes_follow_the_dropout_and_the_room() -> None:
+    parameters = count_parameters(SMALL, 1)
+    few, many = int(parameters / ROOMY) - 1, parameters
+
+    def most(num_tokens: int, **rates: float) -> int:
+        return most_passes(SMALL.model_copy(update={"dropout": DropoutConfig(**rates)}), num_tokens)
+
     for row in TABLE:
-        assert most_passes(DropoutConfig(**row.dropout)) == row.most_passes
-        assert row.most_passes > row.passes
-    assert most_passes(DropoutConfig(feed_forward=0.9)) == TABLE[-1].most_passes
-    assert most_passes(DropoutConfig(weights=0.05)) == TABLE[0].most_passes
+        assert most(many, **row.dropout) == row.most_passes > row.passes
+        assert most(few, **row.dropout) == row.most_passes / 2
+    assert most(many, feed_forward=0.9) == TABLE[-1].most_passes
+    assert most(few, weights=0.05) == TABLE[0].most_passes / 2
 
 
 def build(config: RunConfig) -> Transformer:

@@ -389,7 +389,7 @@ def steps_in(
     enough = most_steps(config, num_tokens)
     if enough < steps:
         sentence = N_("plan: {steps:,} steps see each token of this text {times} times, which is enough")
-        notes.append(sentence.format(steps=enough, times=most_passes(config.model.dropout)))
+        notes.append(sentence.format(steps=enough, times=most_passes(config.model, num_tokens)))
         steps = enough
     warmup = min(training.schedule.warmup_steps, steps // 10)
     return {
@@ -413,7 +413,8 @@ def in_minutes(minutes: float) -> str:
 
 def most_steps(config: RunConfig, num_tokens: int) -> int:
     """The number of steps after which more would only memorize the text; those of a parent do not count."""
-    enough = max(2 * EVALUATIONS, math.ceil(most_passes(config.model.dropout) * num_tokens / config.tokens_per_step))
+    passes = most_passes(config.model, num_tokens)
+    enough = max(2 * EVALUATIONS, math.ceil(passes * num_tokens / config.tokens_per_step))
     return (config.training.schedule.begin or 0) + enough
 
 

@@ -13,7 +13,8 @@ from vitral.model.config import DropoutConfig, ModelConfig
 from vitral.runs.config import MuonConfig, RunConfig
 
 ROOMY = 1.5
-"""Parameters per token of the text from which on a model knows it by heart after half as many passes."""
+"""Parameters per token of the text from which on a model knows it by heart after half as many passes: then all numbers
+of passes in the table count half."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,17 @@ TABLE = (
 
 def regularisation(passes: float, model: ModelConfig, num_tokens: int) -> Regularisation:
     """What suits a model that sees a training text of so many tokens so often."""
-    is_roomy = count_parameters(model, 1) > ROOMY * num_tokens
-    often = 2 * passes if is_roomy else passes
-    return next((row for row in reversed(TABLE) if often > row.passes), TABLE[0])
+    share = _share(model, num_tokens)
+    return next((row for row in reversed(TABLE) if passes > share * row.passes), TABLE[0])
 
 
-def most_passes(dropout: DropoutConfig) -> int:
-    """The number of passes over a text after which more would only memorize it, with this dropout."""
-    highest = max(dropout.plain().values())
-    return next(row.most_passes for row in reversed(TABLE) if highest >= row.rate)
+def most_passes(model: ModelConfig, num_tokens: int) -> int:
+    """The number of passes over a text of so many tokens after which more would only memorize it."""
+    highest = max(model.dropout.plain().values())
+    row = next(row for row in reversed(TABLE) if highest >= row.rate)
+    return round(_share(model, num_tokens) * row.most_passes)
+
+
+def _share(model: ModelConfig, num_tokens: int) -> float:
+    """The share of the passes in the table that this model takes."""
+    return 0.5 if count_parameters(model, 1) > ROOMY * num_tokens else 1.0
