@@ -14,6 +14,7 @@ from vitral.training import baselines
 from vitral.training.baselines import counted_beside
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+only_linux = pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="only Linux has a policy for idle processors")
 SECONDS = 60
 
 
@@ -90,7 +91,7 @@ def test_a_child_that_is_given_no_time_is_replaced_once_the_run_needs_the_result
         os.kill(child, 0)
 
 
-@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="only Linux has a policy for idle processors")
+@only_linux
 def test_a_child_runs_only_where_a_processor_is_idle(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     class Policy:
         def plain(self) -> int:
@@ -105,6 +106,7 @@ def test_a_child_runs_only_where_a_processor_is_idle(dataset: Dataset, monkeypat
     os.waitpid(child, 0)
 
 
+@only_linux
 def test_the_processor_time_of_a_process_is_that_of_its_own_clock() -> None:
     process = os.getpid()
     before, own, after = baselines._processor_time(process), time.process_time(), baselines._processor_time(process)
