@@ -17,7 +17,7 @@ from vitral.model import Transformer
 from vitral.runs import RunFolder
 from vitral.training import RunConfig, silent
 from vitral.training.loop import Trainer, one_step
-from vitral.training.optimizers import build_optimizer
+from vitral.training.optimizers import optimizer_of
 
 Feed = Callable[[], tuple[Tensor, Tensor]]
 """Returns the next batch, inputs and targets [batch, time]; drawing it is part of a step."""
@@ -84,7 +84,7 @@ def trainer(
     }
     config = RunConfig.parse({"model": shape.model_config().plain(), "training": training})
     ours = model(shape, config.seed).to(device)
-    optimizer = build_optimizer(ours, config.training.optimizer)
+    optimizer = optimizer_of(ours, config.training)
     trainer = Trainer(config, dataset, ours, optimizer, RunFolder(Path(tempfile.gettempdir())), silent)
 
     def step() -> None:

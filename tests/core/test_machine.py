@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from vitral.core import machine
 from vitral.core.errors import UsageError
-from vitral.core.machine import cores, memory_available, memory_limit, multiplies_bfloat16, processor, require_memory
+from vitral.core.machine import (
+    cores,
+    has_address_limit,
+    memory_available,
+    memory_limit,
+    multiplies_bfloat16,
+    processor,
+    require_memory,
+)
 
 GIB = 2**30
 
@@ -19,7 +27,7 @@ def _sixteen_cores_sixty_four_gib(monkeypatch: pytest.MonkeyPatch) -> None:
     """A known machine below the container."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)), raising=False)
     monkeypatch.setattr(machine, "_physical_memory", lambda: 64 * GIB)
-    monkeypatch.setattr(machine, "_address_space", lambda: None)
+    monkeypatch.setattr(machine, "_resource_limit", lambda name: None)
 
 
 def written(root: Path, files: dict[str, str]) -> Path:
@@ -118,11 +126,22 @@ def test_files_of_any_content_raise_nothing(tmp_path_factory: pytest.TempPathFac
 
 
 def test_the_address_space_is_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_address_space", lambda: 3 * GIB)
+    monkeypatch.setattr(machine, "_resource_limit", {"RLIMIT_AS": 3 * GIB}.get)
     assert memory_limit(tmp_path) == 3 * GIB
     monkeypatch.setattr(machine, "_physical_memory", lambda: None)
-    monkeypatch.setattr(machine, "_address_space", lambda: None)
+    monkeypatch.setattr(machine, "_resource_limit", lambda name: None)
     assert memory_limit(tmp_path) is None
+
+
+@pytest.mark.parametrize("name", ["RLIMIT_AS", "RLIMIT_DATA"])
+def test_addresses_are_limited_for_the_process_or_by_the_kernel(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not has_address_limit(tmp_path)
+    assert not has_address_limit(written(tmp_path, {"proc/sys/vm/overcommit_memory": "0\n"}))
+    assert has_address_limit(written(tmp_path, {"proc/sys/vm/overcommit_memory": "2\n"}))
+    monkeypatch.setattr(machine, "_resource_limit", {name: 3 * GIB}.get)
+    assert has_address_limit(tmp_path / "no such folder")
 
 
 @pytest.mark.parametrize(

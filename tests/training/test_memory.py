@@ -16,7 +16,7 @@ from vitral.core.errors import UsageError
 from vitral.model import Transformer, count_parameters, next_token_loss
 from vitral.training import RunConfig, memory
 from vitral.training.memory import require_training_memory, require_trial_memory, training_bytes
-from vitral.training.optimizers import build_optimizer
+from vitral.training.optimizers import optimizer_of
 from vitral.training.summing import StepSum
 from vitral.training.team import Team, as_team
 
@@ -92,7 +92,7 @@ def needed(config: RunConfig) -> int:
     """The peak of bytes in two real steps, temporary tensors included."""
     training = config.training
     model = Transformer(config.model, VOCAB).train().to(weight_dtype(training.dtype))
-    optimizer = build_optimizer(model, training.optimizer)
+    optimizer = optimizer_of(model, training)
     window = torch.arange(training.batch_size * config.model.context_length).view(training.batch_size, -1) % VOCAB
     with Living(sum(parameter.nbytes for parameter in model.parameters())) as living:
         for _ in range(2):
@@ -115,12 +115,13 @@ def test_it_is_at_most_what_training_needs_and_not_much_less(model: dict[str, An
     assert 0.75 < training_bytes(config, VOCAB) / needed(config) <= 1
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("optimizer", ["adamw", "muon", "sgd"])
 @pytest.mark.parametrize("accumulation", [1, 2])
 @pytest.mark.parametrize("batch_size", [1, 32])
-def test_optimizer_and_gradients_are_counted(optimizer: str, accumulation: int, batch_size: int) -> None:
+def test_optimizer_and_gradients_are_counted(optimizer: str, accumulation: int, batch_size: int, dtype: str) -> None:
     training = {"optimizer": {"name": optimizer}, "accumulation": accumulation, "batch_size": batch_size}
-    config = configured({"context_length": 16, "d_model": 96}, **training)
+    config = configured({"context_length": 16, "d_model": 96}, **training, dtype=dtype)
     assert 0.75 < training_bytes(config, VOCAB) / needed(config) <= 1
 
 

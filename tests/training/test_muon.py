@@ -6,12 +6,13 @@ import pytest
 import torch
 
 from vitral.model import ModelConfig, Transformer
-from vitral.runs.config import AdamWConfig, MuonConfig
+from vitral.runs.config import AdamWConfig, MuonConfig, TrainingConfig
 from vitral.training.optimizers import (
     AdamW,
     Muon,
     build_optimizer,
     load_optimizer_tensors,
+    optimizer_of,
     optimizer_tensors,
     orthogonalise,
     stacked_matrices,
@@ -39,6 +40,31 @@ def test_the_two_orders_of_multiplication_agree() -> None:
     square = drawn(2, 6, 6)
     wide = torch.cat([square, torch.zeros(2, 6, 1, dtype=torch.float64)], dim=2)
     torch.testing.assert_close(orthogonalise(wide)[:, :, :6], orthogonalise(square), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(3, 31, 31), (2, 29, 101)])
+def test_in_bfloat16_the_directions_are_the_same_within_its_precision(shape: tuple[int, int, int]) -> None:
+    """Singular values from 1 to 0.003, as those of gradients."""
+    left, _, right = torch.linalg.svd(drawn(*shape), full_matrices=False)
+    matrices = ((left * torch.logspace(0, -2.5, shape[1])) @ right).float()
+    exact, rounded = orthogonalise(matrices), orthogonalise(matrices, in_bfloat16=True)
+    assert rounded.dtype == torch.bfloat16
+    assert float((rounded - exact).norm() / exact.norm()) < 0.05
+    largest = [float(torch.linalg.matrix_norm(made.float(), ord=2).max()) for made in (rounded, exact)]
+    assert largest[0] < 1.1 * largest[1]
+
+
+def test_a_run_in_bfloat16_moves_its_matrices_in_bfloat16() -> None:
+    moved: list[torch.Tensor] = []
+    for dtype in ("float32", "bfloat16"):
+        training = TrainingConfig.parse({"optimizer": {"name": "muon"}, "dtype": dtype}, "test")
+        model = Transformer(ModelConfig.parse(SIZES), 7)
+        weight = model.blocks[0].mlp.up.weight
+        before, weight.grad = weight.detach().clone(), drawn(*weight.shape).float()
+        optimizer_of(model, training).step()
+        moved.append(weight.detach() - before)
+    assert not torch.equal(*moved)
+    assert float((moved[0] - moved[1]).norm() / moved[0].norm()) < 0.05
 
 
 def test_a_matrix_of_zeros_stays() -> None:

@@ -11,30 +11,36 @@ from vitral.runs.config import RunConfig
 from vitral.studies import Study
 from vitral.studies.resolution import resolve
 from vitral.training.optimizer_cost import optimizer_flops, orthogonalisation_flops, step_flops
-from vitral.training.optimizers import build_optimizer, orthogonalise
+from vitral.training.optimizers import optimizer_of, orthogonalise
 
 VOCAB = 13
 
 
-def configured(optimizer: dict[str, Any], **model: Any) -> RunConfig:
+def configured(optimizer: dict[str, Any], dtype: str = "float32", **model: Any) -> RunConfig:
     sizes = {"context_length": 5, "d_model": 12, "num_layers": 2, "num_heads": 6, "d_ff": 20}
-    return RunConfig.parse({"model": sizes | model, "training": {"optimizer": optimizer, "steps": 100}}, "test")
+    return RunConfig.parse(
+        {"model": sizes | model, "training": {"optimizer": optimizer, "steps": 100, "dtype": dtype}}, "test"
+    )
 
 
+@pytest.mark.parametrize("in_bfloat16", [False, True])
 @pytest.mark.parametrize(("rows", "columns"), [(8, 8), (3, 11), (11, 3), (1, 1), (1, 6)])
-def test_the_products_are_those_that_pytorch_counts(rows: int, columns: int) -> None:
+def test_the_products_are_those_that_pytorch_counts(rows: int, columns: int, in_bfloat16: bool) -> None:
     with FlopCounterMode(display=False) as counter:
-        orthogonalise(torch.randn(4, min(rows, columns), max(rows, columns)))
-    assert counter.get_total_flops() == 4 * orthogonalisation_flops(rows, columns)
+        orthogonalise(torch.randn(4, min(rows, columns), max(rows, columns)), in_bfloat16=in_bfloat16)
+    assert counter.get_total_flops() == 4 * orthogonalisation_flops(rows, columns, in_bfloat16=in_bfloat16)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
     "model", [{}, {"num_kv_heads": 2}, {"feed_forward": "swiglu"}, {"attention": "none"}, {"num_layers": 0}], ids=str
 )
-def test_a_step_of_muon_is_what_pytorch_counts_and_the_operations_on_each_number(model: dict[str, Any]) -> None:
-    config = configured({"name": "muon"}, **model)
+def test_a_step_of_muon_is_what_pytorch_counts_and_the_operations_on_each_number(
+    model: dict[str, Any], dtype: str
+) -> None:
+    config = configured({"name": "muon"}, dtype=dtype, **model)
     made = Transformer(config.model, VOCAB)
-    optimizer = build_optimizer(made, config.training.optimizer)
+    optimizer = optimizer_of(made, config.training)
     made(torch.tensor([[1, 2, 3]])).square().sum().backward()
     with FlopCounterMode(display=False) as counter:
         optimizer.step()

@@ -14,6 +14,8 @@ from vitral.core.language import N_, _, number
 
 ROOT = Path("/")
 ADVICE = N_("use a smaller model, batch or context")
+STRICT = "2"
+"""Of vm.overcommit_memory: the addresses of all programs together may not exceed the memory."""
 LARGEST_READ = 2**20
 """Bytes read of a file of the kernel; /proc/cpuinfo has about a kilobyte per core."""
 
@@ -31,7 +33,7 @@ def cores(root: Path = ROOT) -> int:
 
 def memory_limit(root: Path = ROOT) -> int | None:
     """Memory in bytes that this process may use: the smallest of physical memory, cgroup limits and RLIMIT_AS."""
-    limits = [_physical_memory(), _address_space()]
+    limits = [_physical_memory(), _resource_limit("RLIMIT_AS")]
     limits += [_first_number(group, LIMITS) for group in _groups(root, "memory")]
     return min((limit for limit in limits if limit is not None), default=None)
 
@@ -47,6 +49,13 @@ def memory_available(root: Path = ROOT) -> int | None:
         if limit is not None and used is not None:
             free.append(max(0, limit - max(0, used - _droppable(group))))
     return min((one for one in free if one is not None), default=None)
+
+
+def has_address_limit(root: Path = ROOT) -> bool:
+    """Whether addresses are limited, not only the memory that is used: by RLIMIT_AS, RLIMIT_DATA, or the kernel."""
+    if (_read(root / "proc/sys/vm/overcommit_memory") or "").strip() == STRICT:
+        return True
+    return any(limit is not None for limit in map(_resource_limit, ("RLIMIT_AS", "RLIMIT_DATA")))
 
 
 def require_memory(needed: int, where: str, what: str, *, there: int | None = None, advice: str = ADVICE) -> None:
@@ -150,12 +159,13 @@ def _physical_memory() -> int | None:
         return None
 
 
-def _address_space() -> int | None:
+def _resource_limit(name: str) -> int | None:
+    """A limit of this process in bytes; None if there is none."""
     try:
         import resource
     except ImportError:  # Windows
         return None
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    limit = resource.getrlimit(getattr(resource, name))[0]
     return None if limit == resource.RLIM_INFINITY else limit
 
 

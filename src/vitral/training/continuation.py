@@ -14,7 +14,7 @@ from vitral.runs.config import MuonConfig, OptimizerConfig
 from vitral.runs.folder import DUE
 from vitral.training.deadline import Deadline, TimeFrame
 from vitral.training.events import Callback, silent
-from vitral.training.optimizers import build_optimizer, load_optimizer_tensors
+from vitral.training.optimizers import load_optimizer_tensors, optimizer_of
 from vitral.training.parts import require_same_parts
 from vitral.training.resumption import identity_of, last_checkpoint, restored
 from vitral.training.run import begin, complete, keep, resolved_plan
@@ -186,7 +186,7 @@ def _trainer(
     parent: Trainer, config: RunConfig, checkpoint: Checkpoint, folder: RunFolder, callback: Callback
 ) -> Trainer:
     """A trainer at the parent's last step, with its weights, optimizer and batches; nothing is its best yet."""
-    optimizer = build_optimizer(parent.model, config.training.optimizer, fused=not config.training.is_canonical)
+    optimizer = optimizer_of(parent.model, config.training)
     load_optimizer_tensors(parent.model, optimizer, checkpoint.optimizer, str(parent.folder.path))
     state = replace(parent.state, loss_sum=0.0, loss_count=0, best_loss=None, best_step=None)
     return Trainer(config, parent.dataset, parent.model, optimizer, folder, callback, state, parent.baselines)

@@ -17,7 +17,7 @@ from vitral.runs.identity import Decision, decided
 from vitral.training.events import silent
 from vitral.training.loop import not_finite_state, one_step
 from vitral.training.memory import require_training_memory
-from vitral.training.optimizers import build_optimizer, load_optimizer_tensors, optimizer_tensors
+from vitral.training.optimizers import load_optimizer_tensors, optimizer_of, optimizer_tensors
 from vitral.training.parts import require_same_parts
 from vitral.training.ranks import Ranks
 from vitral.training.run import build_model
@@ -88,8 +88,7 @@ def _trainer(about: Mapping[str, Any], corpus: str | None) -> Trainer:
     if dataset.fingerprint != about["fingerprint"]:
         raise UsageError("{source!r}: not the text that rank 0 has", source=config.corpus.source)
     model = build_model(config, tokenizer.vocab_size)
-    fused = not config.training.is_canonical
-    optimizer = build_optimizer(model, config.training.optimizer, fused=fused)
+    optimizer = optimizer_of(model, config.training)
     state = TrainerState(step=about["step"], chain=about["chain"])
     return Trainer(config, dataset, model, optimizer, RunFolder(where), silent, state)
 

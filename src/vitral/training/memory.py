@@ -24,8 +24,8 @@ from vitral.training.team import current
 
 COPIES_OF_LOGITS = 3
 """At the start of the backward pass: log-probabilities, their gradient, and the gradient of the logits."""
-COPIES_OF_MATRICES = 3
-"""While Muon orthogonalises matrices of one shape: stacked, scaled, and the result."""
+COPIES_OF_MATRICES = {"float32": 3, "bfloat16": 2.5, "float64": 3}
+"""While Muon orthogonalises matrices of one shape: stacked, scaled, and the result (in bfloat16: scaled, rounded)."""
 LSTM_WORKSPACE = {"float32": 8, "bfloat16": 24, "float64": 0}
 """Vectors of d_model numbers that oneDNN keeps on the CPU per token of an LSTM, besides those it needs; measured."""
 THIS, ON_THE_GPU = N_("training this model"), N_("training this model on the GPU")
@@ -57,7 +57,8 @@ def training_bytes(config: RunConfig, vocab_size: int, shares: int = 1, ranks: i
     if shares > 1:
         return max(weights, (weights + optimizer) // shares + weights * _earlier_sums(training) // ranks + backward)
     backward += weights * _earlier_sums(training)
-    step = weights + by_muon + COPIES_OF_MATRICES * size * _largest_stack(config, moved)
+    stacked = size * _largest_stack(config, moved)
+    step = weights + by_muon + int(COPIES_OF_MATRICES[training.dtype] * stacked)
     if training.steps == 1:  # the optimizer's state is made in the first step
         return weights + max(backward, optimizer + step)
     return weights + optimizer + max(backward, step)

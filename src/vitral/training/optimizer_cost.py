@@ -67,18 +67,22 @@ def optimizer_flops(config: RunConfig, vocab_size: int) -> int:
         return ADAMW_OPERATIONS * parameters
     moved = [row for row in rows if is_block_matrix(row)]
     inside = sum(row.count for row in moved)
-    products = sum(orthogonalisation_flops(*shape) for shape in matrices(config.model, moved))
+    in_bfloat16 = config.training.dtype == "bfloat16"
+    products = sum(orthogonalisation_flops(*shape, in_bfloat16=in_bfloat16) for shape in matrices(config.model, moved))
     return products + MUON_OPERATIONS * inside + ADAMW_OPERATIONS * (parameters - inside)
 
 
 @checked
-def orthogonalisation_flops(rows: Count, columns: Count) -> int:
+def orthogonalisation_flops(rows: Count, columns: Count, *, in_bfloat16: bool = False) -> int:
     """Floating-point operations of the products in `vitral.training.optimizers.orthogonalise` of one matrix.
 
-    With n the smaller side, m the larger one and K iterations: 6 K n³ if n = m; else 4 n² m + (8 K - 6) n³.
+    With n the smaller side, m the larger one and K iterations: K (4 n² m + 2 n³) if n = m or in bfloat16; else
+    4 n² m + (8 K - 6) n³.
     """
     n, m, iterations = min(rows, columns), max(rows, columns), len(POLYNOMIALS)
-    return 6 * iterations * n**3 if n == m else 4 * n**2 * m + (8 * iterations - 6) * n**3
+    if in_bfloat16 or n == m:
+        return iterations * (4 * n**2 * m + 2 * n**3)
+    return 4 * n**2 * m + (8 * iterations - 6) * n**3
 
 
 def matrices(model: ModelConfig, moved: Sequence[ParameterRow]) -> Iterator[tuple[int, int]]:

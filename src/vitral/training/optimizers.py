@@ -22,7 +22,7 @@ from vitral.core.errors import UsageError
 from vitral.model import Transformer
 from vitral.model.parametrisation import rate_factor
 from vitral.model.recurrence import GATES
-from vitral.runs.config import AdamWConfig, MuonConfig, OptimizerConfig, SGDConfig
+from vitral.runs.config import AdamWConfig, MuonConfig, OptimizerConfig, SGDConfig, TrainingConfig
 from vitral.training.holding import Holding
 from vitral.training.own_optimizer import AdoptedOptimizer, adopt
 
@@ -158,18 +158,22 @@ MARGIN = 1.01
 
 
 def orthogonalise(
-    matrices: Float[Tensor, "count rows columns"],
+    matrices: Float[Tensor, "count rows columns"], *, in_bfloat16: bool = False
 ) -> Float[Tensor, "count rows columns"]:
     """Approximately U Vᵀ of every matrix U Σ Vᵀ; no matrix may have more rows than columns.
 
     For X with n rows, A = X Xᵀ and p(A) = a + b A + c A², one iteration is X ← p(A) X. For wide matrices the n × n
-    factors p are multiplied first, and with X once at the end.
+    factors p are multiplied first, and with X once at the end, except in bfloat16, where the product of the factors
+    would be too inexact: its largest singular value was up to 3.
 
     Args:
         matrices: matrices of one shape.
+        in_bfloat16: whether the products are computed in bfloat16; then the result is too.
     """
     x = matrices / (matrices.norm(dim=(1, 2), keepdim=True) * MARGIN + 1e-7)
-    if x.shape[2] == x.shape[1]:
+    if in_bfloat16:
+        x = x.to(torch.bfloat16)
+    if in_bfloat16 or x.shape[2] == x.shape[1]:
         for a, b, c in POLYNOMIALS:
             gram = x @ x.mT
             x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
@@ -200,16 +204,23 @@ class Muon(Optimizer):
     """
 
     def __init__(
-        self, stacked: Iterable[tuple[nn.Parameter, Sequence[int]]], held: Holding | None = None, **numbers: float
+        self,
+        stacked: Iterable[tuple[nn.Parameter, Sequence[int]]],
+        held: Holding | None = None,
+        *,
+        in_bfloat16: bool = False,
+        **numbers: float,
     ) -> None:
         """Store the parameters.
 
         Args:
             stacked: each parameter, with the numbers of rows of its stacked matrices.
             held: the rows of each parameter that this rank holds; None: all.
+            in_bfloat16: whether the products that orthogonalise are computed in bfloat16.
             numbers: the hyperparameters. A step moves a square matrix by about "lr" in every direction.
         """
         self._rows, self._held = {parameter: tuple(rows) for parameter, rows in stacked}, held
+        self._in_bfloat16 = in_bfloat16
         super().__init__([{"params": list(self._rows), **numbers}])
 
     def apply(self, parameters: Sequence[nn.Parameter], group: Group) -> None:
@@ -238,7 +249,7 @@ class Muon(Optimizer):
                     pieces.append(piece.mT if len(piece) > width else piece)
                     places.append((parameter, begin, len(piece)))
                 begin += len(piece)
-        directions = orthogonalise(torch.stack(pieces))
+        directions = orthogonalise(torch.stack(pieces), in_bfloat16=self._in_bfloat16)
         for (parameter, begin, rows), direction in zip(places, directions, strict=True):
             width, first = parameter.shape[1], 0 if self._held is None else self._held.begin(parameter)
             upright = direction.mT if rows > width else direction
@@ -296,8 +307,27 @@ def decay_groups(model: nn.Module) -> tuple[list[str], list[str]]:
     return [name for name, p in named if p.dim() == 2], [name for name, p in named if p.dim() != 2]
 
 
+def optimizer_of(model: Transformer, training: TrainingConfig, held: Holding | None = None) -> Optimizers:
+    """The optimizer that trains the model's parameters as configured.
+
+    Args:
+        model: the model.
+        training: the optimizer, and the arithmetic of its steps.
+        held: what this rank holds of the model; None: all of it.
+    """
+    in_bfloat16 = training.dtype == "bfloat16"
+    return build_optimizer(
+        model, training.optimizer, fused=not training.is_canonical, in_bfloat16=in_bfloat16, held=held
+    )
+
+
 def build_optimizer(
-    model: Transformer, config: OptimizerConfig, *, fused: bool = True, held: Holding | None = None
+    model: Transformer,
+    config: OptimizerConfig,
+    *,
+    fused: bool = True,
+    in_bfloat16: bool = False,
+    held: Holding | None = None,
 ) -> Optimizers:
     """The optimizer of the model's parameters, with fused or plain kernels.
 
@@ -305,6 +335,7 @@ def build_optimizer(
         model: the model.
         config: the optimizer's kind and hyperparameters.
         fused: whether to use fused kernels.
+        in_bfloat16: whether Muon's products are computed in bfloat16.
         held: what this rank holds of the model; None: all of it.
     """
     held = held or Holding(model)
@@ -322,6 +353,7 @@ def build_optimizer(
     muon = Muon(
         [(held.parameters[name], rows) for name, rows in matrices.items()],
         held,
+        in_bfloat16=in_bfloat16,
         lr=config.learning_rate,
         momentum=config.momentum,
         weight_decay=config.weight_decay,

@@ -20,7 +20,7 @@ from vitral.runs.lock import only_writer
 from vitral.training.deadline import Deadline, TimeFrame
 from vitral.training.events import Callback, silent
 from vitral.training.memory import require_training_memory
-from vitral.training.optimizers import build_optimizer, load_optimizer_tensors
+from vitral.training.optimizers import load_optimizer_tensors, optimizer_of
 from vitral.training.parts import accepted_changes
 from vitral.training.run import build_model, initial_state, keep, note_excess, run_to_the_end, share
 from vitral.training.stopping import stop_on_signals
@@ -229,7 +229,7 @@ def restored(
     )
     known = folder.ngrams(identity.plain() if sealed.format > 1 else {})
     model = build_model(config, dataset.tokenizer.vocab_size)
-    optimizer = build_optimizer(model, config.training.optimizer, fused=not config.training.is_canonical)
+    optimizer = optimizer_of(model, config.training)
     baselines = None if known is None else NgramBaselines.from_plain(known)
     trainer = Trainer(config, dataset, model, optimizer, folder, callback, initial_state(dataset), baselines)
     trainer.identity, trainer.environment = identity, _environment_hash(folder, checkpoint)

@@ -29,7 +29,7 @@ from vitral.training.events import Callback, Event, silent
 from vitral.training.inherited import inherit_weights, inherited_config, require_inherited
 from vitral.training.loop import run_steps, save
 from vitral.training.memory import require_training_memory, require_trial_memory
-from vitral.training.optimizers import build_optimizer, optimizer_tensors
+from vitral.training.optimizers import optimizer_of, optimizer_tensors
 from vitral.training.parts import require_same_parts
 from vitral.training.plans import ResolvedPlan, given_threads, resolve_plan
 from vitral.training.stopping import stop_on_signals
@@ -113,7 +113,7 @@ def _new_trainer(
     model = build_model(config, dataset.tokenizer.vocab_size)
     if source is not None:
         inherit_weights(model, source)
-    optimizer = build_optimizer(model, config.training.optimizer, fused=not config.training.is_canonical)
+    optimizer = optimizer_of(model, config.training)
     return Trainer(config, dataset, model, optimizer, folder, callback, initial_state(dataset))
 
 

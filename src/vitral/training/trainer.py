@@ -24,7 +24,7 @@ from vitral.training.clock import Clock
 from vitral.training.events import Callback, Event
 from vitral.training.holding import Holding
 from vitral.training.objectives import masking_of
-from vitral.training.optimizers import Optimizers, build_optimizer, load_optimizer_tensors, optimizer_tensors
+from vitral.training.optimizers import Optimizers, load_optimizer_tensors, optimizer_of, optimizer_tensors
 from vitral.training.plans import compiled
 from vitral.training.stopping import StopRequest
 from vitral.training.team import Team, current
@@ -171,7 +171,7 @@ class Trainer:
         for name in list(tensors):
             tensors[name] = held.own(name.partition("/")[0], tensors[name])
         self.held, self.forward = held, self.model
-        self.optimizer = build_optimizer(self.model, training.optimizer, fused=not training.is_canonical, held=held)
+        self.optimizer = optimizer_of(self.model, training, held)
         load_optimizer_tensors(held, self.optimizer, tensors, str(self.folder.path))
 
     def emit(self, event: Event) -> None:

@@ -11,7 +11,7 @@ from vitral.core.devices import precision
 from vitral.core.language import N_
 from vitral.model import Transformer, next_token_loss
 from vitral.runs.config import RunConfig
-from vitral.training.optimizers import build_optimizer
+from vitral.training.optimizers import optimizer_of
 
 TRIALS = 4
 """Minimum number of timed steps, after one warm-up step."""
@@ -84,7 +84,7 @@ def time_steps(
     """
     training = config.training
     model = build(config).train()
-    optimizer = build_optimizer(model, training.optimizer, fused=not training.is_canonical)
+    optimizer = optimizer_of(model, training.model_copy(update={"dtype": plan.dtype}))
     watch = _Watch(model, limit)
     forward = torch.compile(model) if plan.compile else model
     device = model.token_embedding.weight.device
@@ -135,7 +135,7 @@ def time_pace(config: RunConfig, build: Callable[[RunConfig], Transformer]) -> P
     """
     training, length = config.training, config.model.context_length
     model = build(config).train()
-    optimizer = build_optimizer(model, training.optimizer, fused=not training.is_canonical)
+    optimizer = optimizer_of(model, training)
     on_cpu = model.token_embedding.weight.device.type == "cpu"
     clock = time.thread_time if on_cpu and torch.get_num_threads() == 1 else time.perf_counter
     size = (max(training.batch_size, EVALUATED // length), length + 1)
