@@ -4,9 +4,12 @@ import os
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
+import torch
 
+from vitral.core.allocation import keep_freed_memory
 from vitral.core.errors import UsageError
 from vitral.data import Corpus, CorpusConfig, Dataset, prepare
 from vitral.evaluation import ngram_baselines
@@ -89,6 +92,23 @@ def test_a_child_that_is_given_no_time_is_replaced_once_the_run_needs_the_result
     assert counting.result(SECONDS) == ngram_baselines(splits["train"], splits["test"], dataset.tokenizer.vocab_size)
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
+
+
+@only_linux
+def test_a_child_shares_no_freed_memory(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what both have, a large page becomes small ones when the run writes to it."""
+    monkeypatch.setattr(baselines, "FORKED_FROM", 0)
+    keep_freed_memory()
+    used = [torch.ones(2**18) for _ in range(131)]
+    del used
+    before = _resident()
+    counted_beside(dataset, lambda: None).result(SECONDS)
+    assert _resident() < before - 100 * 2**20
+
+
+def _resident() -> int:
+    """Bytes of memory that this process has."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @only_linux

@@ -59,7 +59,7 @@ def test_a_run_in_bfloat16_moves_its_matrices_in_bfloat16() -> None:
     for dtype in ("float32", "bfloat16"):
         training = TrainingConfig.parse({"optimizer": {"name": "muon"}, "dtype": dtype}, "test")
         model = Transformer(ModelConfig.parse(SIZES), 7)
-        weight = model.blocks[0].mlp.up.weight
+        weight = dict(model.named_parameters())["blocks.0.mlp.up.weight"]
         before, weight.grad = weight.detach().clone(), drawn(*weight.shape).float()
         optimizer_of(model, training).step()
         moved.append(weight.detach() - before)

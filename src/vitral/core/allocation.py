@@ -2,6 +2,7 @@
 
 import ctypes
 import sys
+from functools import cache
 from pathlib import Path
 
 from vitral.core.machine import ROOT, has_address_limit, memory_limit
@@ -28,6 +29,13 @@ def keep_freed_memory() -> None:
         _ask_for_large_pages(libc)
 
 
+def give_back_freed_memory() -> None:
+    """Give the freed memory back to the system."""
+    libc = _glibc()
+    if libc is not None:
+        libc.malloc_trim(ctypes.c_size_t(0))
+
+
 def _glibc() -> ctypes.CDLL | None:
     """The C library, if it is glibc."""
     if not sys.platform.startswith("linux"):
@@ -37,25 +45,29 @@ def _glibc() -> ctypes.CDLL | None:
 
 
 def _ask_for_large_pages(libc: ctypes.CDLL) -> None:
-    """Let the kernel use large pages for the heap: take a large piece of it, ask for them, and free it.
-
-    Memory that is taken and not used has addresses only. Nothing is asked for where addresses are limited.
-    """
-    limit = memory_limit()
-    if limit is None or has_address_limit() or not _has_large_pages():
+    """Let the kernel use large pages for the heap: take a large piece of it, ask for them, and free it."""
+    size = _bytes_to_ask_for()
+    if not size:
         return
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
     libc.sbrk.restype, libc.sbrk.argtypes = ctypes.c_void_p, [ctypes.c_ssize_t]
     libc.free.argtypes = [ctypes.c_void_p]
     libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    begin = libc.malloc(limit // SHARE)
+    begin = libc.malloc(size)
     if not begin:
         return
-    end = begin + limit // SHARE
+    end = begin + size
     if end <= libc.sbrk(0):  # a piece outside the heap is not used again
         first, last = -(-begin // LARGE_PAGE) * LARGE_PAGE, end // LARGE_PAGE * LARGE_PAGE
         libc.madvise(first, last - first, ADVISE_LARGE_PAGES)
     libc.free(begin)
+
+
+@cache
+def _bytes_to_ask_for() -> int:
+    """Memory that is taken and not used has addresses only; where these are limited, no bytes."""
+    limit = memory_limit()
+    return 0 if limit is None or has_address_limit() or not _has_large_pages() else limit // SHARE
 
 
 def _has_large_pages(root: Path = ROOT) -> bool:

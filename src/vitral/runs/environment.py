@@ -11,10 +11,11 @@ import torch
 from vitral.core.language import N_, _
 from vitral.core.machine import cores, processor
 
-NUMERICS = 2
+NUMERICS = 3
 """A larger number wherever the same configuration gives other bits than before; the changelog says why.
 
 2: dropout on the CPU (`core/dropout.py`).
+3: Muon in bfloat16 (`training/optimizers.py`).
 """
 UNRECORDED = {"numerics": 1}
 """What holds where an environment does not record it."""
