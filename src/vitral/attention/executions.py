@@ -16,6 +16,7 @@ from vitral.core.errors import UsageError
 from vitral.core.graphs import is_tracing
 from vitral.core.taps import SILENT, Tap
 
+CAUSAL, OPEN = masks.Causal(), masks.Bidirectional()  # the compiler cannot trace how a configuration is made
 PLAIN_UP_TO = 512
 """Up to this many keys plain products are faster on the CPU: there the fused kernel's bfloat16 backward is slow."""
 
@@ -83,7 +84,7 @@ def attend(
     chosen = masks.as_mask(mask)
     time, source = q.shape[-2], k.shape[-2]
     if isinstance(chosen, masks.Causal) and time == 1:
-        chosen = masks.Bidirectional()  # the last position sees every key
+        chosen = OPEN  # the last position sees every key
     # bool: in a traced graph with symbolic lengths the comparison is a symbol.
     plainly_causal = bool(isinstance(chosen, masks.Causal) and time == source and bias is None)
     unmasked = isinstance(chosen, masks.Bidirectional)
@@ -114,7 +115,7 @@ def _fused(
             q, k, v, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale
         )
     if is_causal:
-        attn_mask = masks.Causal().allowed(q.shape[-2], k.shape[-2])
+        attn_mask = CAUSAL.allowed(q.shape[-2], k.shape[-2])
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         attn_mask = torch.zeros(attn_mask.shape, dtype=q.dtype).masked_fill_(~attn_mask, -math.inf)
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale

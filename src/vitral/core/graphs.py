@@ -243,8 +243,11 @@ _TRACING = ContextVar("_TRACING", default=False)
 
 
 def is_tracing() -> bool:
-    """Whether a graph is being made: numbers are not known then, so a check of numbers has to wait."""
-    return _TRACING.get()
+    """Whether a graph is being made: numbers are not known then, so a check of numbers has to wait.
+
+    The compiler knows every length, and cannot trace a context variable.
+    """
+    return not torch.compiler.is_dynamo_compiling() and _TRACING.get()
 
 
 @contextmanager

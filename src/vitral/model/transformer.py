@@ -103,7 +103,7 @@ class Transformer(CheckedModule):
         if cache is not None:
             cache.advance(time)
         x = tap("final_norm", self.final_norm(x))
-        return tap("logits", self.unembed(x))
+        return tap("logits", self._logits(x))
 
     def complaint(self, *args: Any, **kwargs: Any) -> str | None:
         """Token ids outside the vocabulary."""
@@ -121,6 +121,10 @@ class Transformer(CheckedModule):
 
     def unembed(self, x: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any vocab"]:
         """The logits of normalised vectors of the stream: the head."""
+        return self._logits(x)
+
+    def _logits(self, x: Tensor) -> Tensor:
+        """`unembed` without its check, which the compiler cannot trace: it would give up the whole pass."""
         return functional.linear(x, self.head_weight, self.head_bias)
 
     @property
