@@ -12,6 +12,7 @@ from vitral.core.errors import UsageError
 from vitral.core.machine import (
     cores,
     has_address_limit,
+    has_matrix_unit,
     memory_available,
     memory_limit,
     multiplies_bfloat16,
@@ -149,7 +150,9 @@ def test_addresses_are_limited_for_the_process_or_by_the_kernel(
     [("flags : fma amx_bf16 avx2", True), ("Features : asimd bf16", True), ("flags : avx2", False)],
 )
 def test_instructions_for_bfloat16_are_listed_by_the_kernel(line: str, is_known: bool, tmp_path: Path) -> None:
-    assert multiplies_bfloat16(written(tmp_path, {"proc/cpuinfo": f"processor : 0\n{line}\n"})) == is_known
+    root = written(tmp_path, {"proc/cpuinfo": f"processor : 0\n{line}\n"})
+    assert multiplies_bfloat16(root) == is_known
+    assert has_matrix_unit(root) == ("amx" in line)
 
 
 def test_the_processor_is_named_by_the_kernel(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The compiler reads a training pass as one graph: no part makes it give up and go the usual way."""
+"""The compiler reads a training pass as one graph: no part makes it give up. (It refuses an LSTM by itself.)"""
 
 import json
 import subprocess

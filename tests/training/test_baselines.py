@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from vitral.core.allocation import keep_freed_memory
+from vitral.core.allocation import keep_all_freed_memory
 from vitral.core.errors import UsageError
 from vitral.data import Corpus, CorpusConfig, Dataset, prepare
 from vitral.evaluation import ngram_baselines
@@ -97,8 +97,8 @@ def test_a_child_that_is_given_no_time_is_replaced_once_the_run_needs_the_result
 @only_linux
 def test_a_child_shares_no_freed_memory(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what both have, a large page becomes small ones when the run writes to it."""
-    monkeypatch.setattr(baselines, "FORKED_FROM", 0)
-    keep_freed_memory()
+    monkeypatch.setattr(baselines, "_may_fork", lambda dataset: True)
+    keep_all_freed_memory()
     used = [torch.ones(2**18) for _ in range(131)]
     del used
     before = _resident()

@@ -11,7 +11,7 @@ from vitral.runs.config import RunConfig
 from vitral.studies import Study
 from vitral.studies.resolution import resolve
 from vitral.training.optimizer_cost import optimizer_flops, orthogonalisation_flops, step_flops
-from vitral.training.optimizers import optimizer_of, orthogonalise
+from vitral.training.optimizers import build_optimizer, orthogonalise
 
 VOCAB = 13
 
@@ -40,7 +40,7 @@ def test_a_step_of_muon_is_what_pytorch_counts_and_the_operations_on_each_number
 ) -> None:
     config = configured({"name": "muon"}, dtype=dtype, **model)
     made = Transformer(config.model, VOCAB)
-    optimizer = optimizer_of(made, config.training)
+    optimizer = build_optimizer(made, config.training.optimizer, in_bfloat16=dtype == "bfloat16")
     made(torch.tensor([[1, 2, 3]])).square().sum().backward()
     with FlopCounterMode(display=False) as counter:
         optimizer.step()

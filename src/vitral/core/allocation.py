@@ -7,21 +7,39 @@ from pathlib import Path
 
 from vitral.core.machine import ROOT, has_address_limit, memory_limit
 
-TRIM_THRESHOLD, MMAP_MAX, NEVER = -1, -4, -1  # M_TRIM_THRESHOLD and M_MMAP_MAX of glibc's malloc.h
+TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4  # M_TRIM_THRESHOLD and so on of glibc's malloc.h
+NEVER = -1  # as TRIM_THRESHOLD
 ADVISE_LARGE_PAGES = 14  # MADV_HUGEPAGE of Linux's mman.h
+KEPT = 256 << 20
+"""Bytes of freed memory that are kept."""
+LARGEST = 32 << 20
+"""Bytes of the largest tensor whose memory is kept."""
 LARGE_PAGE = 2 << 20
 """Bytes of a large page. Where they are larger, as with small pages of 64 KB, they would waste memory."""
-SHARE = 4
-"""The part of the memory that the process may use for which large pages are asked for."""
+LARGE_PAGES_FOR = 0.25
+"""Share of the memory that the process may use for which large pages are asked for."""
 
 
+@cache
 def keep_freed_memory() -> None:
-    """Keep freed memory for the next tensors, and let it consist of large pages, where there are Linux and glibc.
+    """Keep up to 256 MiB of freed memory for the next tensors of at most 32 MiB each, where the C library is glibc.
 
     By its own rule glibc gives the memory of a whole pass back to the system when it is freed, and every page of it is
-    filled with zeros again for the next pass. A processor knows the addresses of a few thousand pages only, so with
-    pages of 4 KB it looks them up again and again. What the largest pass has used stays with the process to its end.
+    filled with zeros again for the next pass.
     """
+    libc = _glibc()
+    if libc is not None:
+        libc.mallopt(MMAP_THRESHOLD, LARGEST)
+        libc.mallopt(TRIM_THRESHOLD, KEPT)
+
+
+def keep_all_freed_memory() -> None:
+    """Keep all memory that the main thread frees, in large pages, where there are Linux and glibc.
+
+    A processor keeps the addresses of a few thousand pages only; with pages of 4 KB it looks them up again and again.
+    The largest training's memory then stays with the process, for later tensors and whatever else it needs.
+    """
+    keep_freed_memory()  # so that it does not undo this later
     libc = _glibc()
     if libc is not None:
         libc.mallopt(MMAP_MAX, 0)  # large tensors come from the heap too, where freed memory stays
@@ -37,11 +55,15 @@ def give_back_freed_memory() -> None:
 
 
 def _glibc() -> ctypes.CDLL | None:
-    """The C library, if it is glibc."""
+    """The C library, if it is glibc and allocates."""
     if not sys.platform.startswith("linux"):
         return None
-    libc = ctypes.CDLL(None)
-    return libc if hasattr(libc, "gnu_get_libc_version") else None
+    everything = ctypes.CDLL(None)
+    if not hasattr(everything, "gnu_get_libc_version"):
+        return None
+    libc = ctypes.CDLL("libc.so.6")
+    used, own = (ctypes.cast(one.malloc, ctypes.c_void_p).value for one in (everything, libc))
+    return libc if used == own else None  # another allocator may be loaded before it
 
 
 def _ask_for_large_pages(libc: ctypes.CDLL) -> None:
@@ -57,7 +79,7 @@ def _ask_for_large_pages(libc: ctypes.CDLL) -> None:
     if not begin:
         return
     end = begin + size
-    if end <= libc.sbrk(0):  # a piece outside the heap is not used again
+    if end <= libc.sbrk(0):  # it is in the heap
         first, last = -(-begin // LARGE_PAGE) * LARGE_PAGE, end // LARGE_PAGE * LARGE_PAGE
         libc.madvise(first, last - first, ADVISE_LARGE_PAGES)
     libc.free(begin)
@@ -67,7 +89,7 @@ def _ask_for_large_pages(libc: ctypes.CDLL) -> None:
 def _bytes_to_ask_for() -> int:
     """Memory that is taken and not used has addresses only; where these are limited, no bytes."""
     limit = memory_limit()
-    return 0 if limit is None or has_address_limit() or not _has_large_pages() else limit // SHARE
+    return 0 if limit is None or has_address_limit() or not _has_large_pages() else int(LARGE_PAGES_FOR * limit)
 
 
 def _has_large_pages(root: Path = ROOT) -> bool:

@@ -245,7 +245,7 @@ _TRACING = ContextVar("_TRACING", default=False)
 def is_tracing() -> bool:
     """Whether a graph is being made: numbers are not known then, so a check of numbers has to wait.
 
-    The compiler knows every length, and cannot trace a context variable.
+    The compiler cannot trace a context variable, and makes no such graph.
     """
     return not torch.compiler.is_dynamo_compiling() and _TRACING.get()
 

@@ -94,11 +94,21 @@ def processor(root: Path = ROOT) -> str | None:
 
 def multiplies_bfloat16(root: Path = ROOT) -> bool:
     """Whether the processor is known to have instructions for products in bfloat16."""
+    return not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(_instructions(root))
+
+
+def has_matrix_unit(root: Path = ROOT) -> bool:
+    """Whether the processor is known to have a unit for products of whole matrices in bfloat16 (AMX)."""
+    return "amx_bf16" in _instructions(root)
+
+
+def _instructions(root: Path) -> list[str]:
+    """The kernel's names of the processor's instructions."""
     for line in (_read(root / "proc/cpuinfo") or "").splitlines():
         name, _, value = line.partition(":")
         if name.strip() in ("flags", "Features"):
-            return not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(value.split())
-    return False
+            return value.split()
+    return []
 
 
 LIMITS = ("memory.max", "memory.limit_in_bytes")

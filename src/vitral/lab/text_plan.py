@@ -31,7 +31,7 @@ SHAPES = ((0.0, 50, 32), (0.5, 128, 16), (3.0, 256, 8), (10.0, 192, 16), (60.0, 
 """(Minutes, context length, batch size) from that training time on.
 
 50 and 128 are the contexts of the ladder and of `fast` (docs/speed.md). 256 was compared with 128 at one, three and
-five minutes, and with 192 at three, five and fifteen (docs/experiments.md); that of an hour was run once, without a comparison.
+five minutes, and with 192 at three, five and fifteen (docs/experiments.md); for an hour nothing else was tried.
 """
 EXPECTED_STEPS = 1_000
 """Steps that a run makes in half a minute to five, roughly: a longer one has a larger model, up to the largest."""

@@ -124,7 +124,7 @@ class Transformer(CheckedModule):
         return self._logits(x)
 
     def _logits(self, x: Tensor) -> Tensor:
-        """`unembed` without its check, which the compiler cannot trace: it would give up the whole pass."""
+        """`unembed` without its check, which the compiler cannot trace."""
         return functional.linear(x, self.head_weight, self.head_bias)
 
     @property

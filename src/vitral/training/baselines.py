@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from vitral.core.allocation import give_back_freed_memory, keep_freed_memory
+from vitral.core.allocation import give_back_freed_memory, keep_all_freed_memory
 from vitral.core.launching import launched
 from vitral.data import Dataset
 from vitral.evaluation import NgramBaselines, ngram_baselines
@@ -111,7 +111,7 @@ def _forked(dataset: Dataset) -> tuple[int, int] | None:
     """
     result, given = os.pipe()
     parent = os.getpid()
-    give_back_freed_memory()  # of what a child shares, every large page that the parent writes to becomes small ones
+    give_back_freed_memory()  # the kernel splits a shared large page into small ones when the parent writes to it
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
@@ -119,10 +119,11 @@ def _forked(dataset: Dataset) -> tuple[int, int] | None:
     except OSError:
         os.close(result)
         os.close(given)
+        keep_all_freed_memory()
         return None
     if child:
         os.close(given)
-        keep_freed_memory()
+        keep_all_freed_memory()
         return child, result
     try:
         gc.freeze()  # what the parent has is not freed here

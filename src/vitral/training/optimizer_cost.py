@@ -53,6 +53,8 @@ def step_flops(config: RunConfig, vocab_size: int) -> int:
 def optimizer_flops(config: RunConfig, vocab_size: int) -> int:
     """Floating-point operations of one step of the optimizer; an own one is taken to need as many as AdamW.
 
+    With `training.dtype = "bfloat16"` Muon's are those of a GPU or of a processor with a unit for matrices.
+
     Args:
         config: configuration of the run.
         vocab_size: number of tokens in the vocabulary.

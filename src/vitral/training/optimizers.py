@@ -6,6 +6,7 @@ are faster, but their bits depend on where a tensor begins and ends; by the plai
 moves in the whole.
 """
 
+import os
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -19,10 +20,12 @@ from torch.optim.sgd import sgd
 
 from vitral.attention import MultiHeadAttention
 from vitral.core.errors import UsageError
+from vitral.core.machine import has_matrix_unit
 from vitral.model import Transformer
 from vitral.model.parametrisation import rate_factor
 from vitral.model.recurrence import GATES
 from vitral.runs.config import AdamWConfig, MuonConfig, OptimizerConfig, SGDConfig, TrainingConfig
+from vitral.runs.environment import DISPATCH
 from vitral.training.holding import Holding
 from vitral.training.own_optimizer import AdoptedOptimizer, adopt
 
@@ -311,14 +314,22 @@ def optimizer_of(model: Transformer, training: TrainingConfig, held: Holding | N
     """The optimizer that trains the model's parameters as configured.
 
     Args:
-        model: the model.
+        model: the model, on its device.
         training: the optimizer, and the arithmetic of its steps.
         held: what this rank holds of the model; None: all of it.
     """
-    in_bfloat16 = training.dtype == "bfloat16"
+    device = model.token_embedding.weight.device
+    in_bfloat16 = training.dtype == "bfloat16" and _is_faster_in_bfloat16(device)
     return build_optimizer(
         model, training.optimizer, fused=not training.is_canonical, in_bfloat16=in_bfloat16, held=held
     )
+
+
+def _is_faster_in_bfloat16(device: torch.device) -> bool:
+    """Whether orthogonalising is: on a CPU only by a unit for matrices, if the environment chooses no other kernels."""
+    if device.type != "cpu":
+        return device.type == "cuda"
+    return has_matrix_unit() and not any(os.environ.get(name) for name in DISPATCH)
 
 
 def build_optimizer(

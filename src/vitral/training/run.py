@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from vitral.core.allocation import keep_freed_memory
+from vitral.core.allocation import keep_all_freed_memory
 from vitral.core.checked import checked
 from vitral.core.devices import resolve_device, weight_dtype
 from vitral.core.errors import UsageError
@@ -265,7 +265,7 @@ def build_model(config: RunConfig, vocab_size: int) -> Transformer:
     device = resolve_device(config.training.device)
     model = Transformer(config.model, vocab_size, seed=config.seed)
     if device.type == "cpu":
-        keep_freed_memory()
+        keep_all_freed_memory()
     else:
         check_device(model, device)
     return model.to(device=device, dtype=weight_dtype(config.training.dtype))
