@@ -54,8 +54,9 @@ def give_back_freed_memory() -> None:
         libc.malloc_trim(ctypes.c_size_t(0))
 
 
+@cache
 def _glibc() -> ctypes.CDLL | None:
-    """The C library, if it is glibc and allocates."""
+    """The C library, if it is glibc and allocates; looked up once."""
     if not sys.platform.startswith("linux"):
         return None
     everything = ctypes.CDLL(None)
