@@ -1,4 +1,4 @@
-"""What a pass frees is there for the next one, for training all of it, in large pages where the kernel gives them."""
+"""Freed memory serves the next pass; training keeps all of it, in large pages where the kernel gives them."""
 
 import subprocess
 import sys

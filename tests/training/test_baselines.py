@@ -96,7 +96,7 @@ def test_a_child_that_is_given_no_time_is_replaced_once_the_run_needs_the_result
 
 @only_linux
 def test_a_child_shares_no_freed_memory(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of what both have, a large page becomes small ones when the run writes to it."""
+    """The kernel would split a large page that both have when the run writes to it."""
     monkeypatch.setattr(baselines, "_may_fork", lambda dataset: True)
     keep_all_freed_memory()
     used = [torch.ones(2**18) for _ in range(131)]

@@ -37,7 +37,7 @@ def keep_all_freed_memory() -> None:
     """Keep all memory that the main thread frees, in large pages, where there are Linux and glibc.
 
     A processor keeps the addresses of a few thousand pages only; with pages of 4 KB it looks them up again and again.
-    The largest training's memory then stays with the process, for later tensors and whatever else it needs.
+    The memory of the largest training then stays with the process until it ends.
     """
     keep_freed_memory()  # so that it does not undo this later
     libc = _glibc()
@@ -51,12 +51,12 @@ def give_back_freed_memory() -> None:
     """Give the freed memory back to the system."""
     libc = _glibc()
     if libc is not None:
-        libc.malloc_trim(ctypes.c_size_t(0))
+        libc.malloc_trim(0)
 
 
 @cache
 def _glibc() -> ctypes.CDLL | None:
-    """The C library, if it is glibc and allocates; looked up once."""
+    """The C library, if it is glibc and no other allocator is loaded before it; looked up once."""
     if not sys.platform.startswith("linux"):
         return None
     everything = ctypes.CDLL(None)
@@ -64,7 +64,14 @@ def _glibc() -> ctypes.CDLL | None:
         return None
     libc = ctypes.CDLL("libc.so.6")
     used, own = (ctypes.cast(one.malloc, ctypes.c_void_p).value for one in (everything, libc))
-    return libc if used == own else None  # another allocator may be loaded before it
+    if used != own:
+        return None
+    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    libc.sbrk.restype, libc.sbrk.argtypes = ctypes.c_void_p, [ctypes.c_ssize_t]
+    libc.free.argtypes = [ctypes.c_void_p]
+    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    libc.malloc_trim.argtypes = [ctypes.c_size_t]
+    return libc
 
 
 def _ask_for_large_pages(libc: ctypes.CDLL) -> None:
@@ -72,10 +79,6 @@ def _ask_for_large_pages(libc: ctypes.CDLL) -> None:
     size = _bytes_to_ask_for()
     if not size:
         return
-    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
-    libc.sbrk.restype, libc.sbrk.argtypes = ctypes.c_void_p, [ctypes.c_ssize_t]
-    libc.free.argtypes = [ctypes.c_void_p]
-    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     begin = libc.malloc(size)
     if not begin:
         return
@@ -88,7 +91,10 @@ def _ask_for_large_pages(libc: ctypes.CDLL) -> None:
 
 @cache
 def _bytes_to_ask_for() -> int:
-    """Memory that is taken and not used has addresses only; where these are limited, no bytes."""
+    """Bytes of the heap for which large pages are asked.
+
+    Memory that is taken and not used costs only addresses, so where addresses are limited there are none.
+    """
     limit = memory_limit()
     return 0 if limit is None or has_address_limit() or not _has_large_pages() else int(LARGE_PAGES_FOR * limit)
 

@@ -72,7 +72,11 @@ def counted_beside(dataset: Dataset, check: Callable[[], None]) -> Counting:
         The result, or the exception of counting; cancelled, it ends soon.
     """
     counting = Counting()
-    child = _forked(dataset) if _may_fork(dataset) else None
+    child: tuple[int, int] | None = None
+    if _may_fork(dataset):
+        give_back_freed_memory()  # the kernel splits a shared large page into small ones when the parent writes to it
+        child = _forked(dataset)
+        keep_all_freed_memory()
 
     def tick() -> None:
         if counting.cancelled():
@@ -111,7 +115,6 @@ def _forked(dataset: Dataset) -> tuple[int, int] | None:
     """
     result, given = os.pipe()
     parent = os.getpid()
-    give_back_freed_memory()  # the kernel splits a shared large page into small ones when the parent writes to it
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
@@ -119,11 +122,9 @@ def _forked(dataset: Dataset) -> tuple[int, int] | None:
     except OSError:
         os.close(result)
         os.close(given)
-        keep_all_freed_memory()
         return None
     if child:
         os.close(given)
-        keep_all_freed_memory()
         return child, result
     try:
         gc.freeze()  # what the parent has is not freed here
