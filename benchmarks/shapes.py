@@ -67,7 +67,7 @@ def shakespeare() -> Shape:
 
 MEDIUM = Shape(vocab=65, context=256, d_model=384, layers=6, heads=6, batch=8)
 """10.7 million parameters: the model that nanoGPT trains on Shakespeare, with a batch for a laptop."""
-GPT2 = Shape(vocab=50_304, context=1024, d_model=768, layers=12, heads=12, batch=16)
-"""The shapes of GPT-2 with 124 million parameters, its vocabulary a multiple of 128, with a batch for a GPU."""
+GPT2 = Shape(vocab=50_304, context=1024, d_model=768, layers=12, heads=12, batch=64)
+"""The shapes of GPT-2 with 124 million parameters, its vocabulary a multiple of 128, with a batch for 80 GB."""
 TINY = Shape(vocab=31, context=11, d_model=20, layers=2, heads=5, batch=3)
 """For smoke runs."""

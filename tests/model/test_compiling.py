@@ -33,17 +33,29 @@ import json, sys
 import torch
 from vitral.core.devices import precision
 from vitral.model import ModelConfig, Transformer
+from vitral.training.objectives import loss_function
 
-tokens = torch.tensor([[3, 1, 4, 1, 5, 9, 2], [6, 5, 3, 5, 8, 9, 7]])
+tokens = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6], [6, 5, 3, 5, 8, 9, 7, 9]])
+batch = tokens[:, :-1], tokens[:, 1:]
+
+
+def gradients(model, loss):
+    model.zero_grad()
+    found = loss(*batch)
+    found.backward()
+    return [found.detach(), *(one.grad for one in model.parameters() if one.grad is not None)]
+
+
 for config in json.loads(sys.stdin.read()):
     torch.compiler.reset()
     model = Transformer(ModelConfig.parse(config), 11)
-    forward = torch.compile(model, backend="eager", fullgraph=True)
+    loss = loss_function(model, masking=None)
+    compiled = torch.compile(loss, backend="eager", fullgraph=True)
     with precision(torch.device("cpu"), sys.argv[1]):
         try:
-            forward(tokens).square().sum().backward()  # in training, dropout included
+            compiled(*batch).backward()  # in training, dropout included
             model.eval()
-            torch.testing.assert_close(forward(tokens), model(tokens))
+            torch.testing.assert_close(gradients(model, compiled), gradients(model, loss))
         except Exception as error:
             print(config, type(error).__name__, str(error)[:300])
 """

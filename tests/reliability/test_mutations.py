@@ -196,7 +196,7 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     ),
     "the look at weights and optimizer": (
         LOOP,
-        "    culprit = not_finite_state(trainer)\n",
+        "    culprit = trainer.held.agreed(_first_not_finite(trainer, state_value))\n",
         "    culprit = None\n",
         f"{NUMBERS} -k training_stops",
     ),

@@ -252,18 +252,18 @@ class TestNumbersThatAreNotFinite:
         bytes_of: BytesOf,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        from vitral.model import next_token_loss
+        from vitral.model.transformer import mean_cross_entropy
 
         calls: list[int] = []
 
-        def broken(logits: Tensor, targets: Tensor, mask: Any) -> Tensor:
+        def broken(logits: Tensor, targets: Tensor, first: int) -> Tensor:
             calls.append(1)
-            loss = next_token_loss(logits, targets, mask)
+            loss = mean_cross_entropy(logits, targets, first)
             return poison(loss, logits, where) if len(calls) == 2 * 9 else loss  # the second batch of step 9
 
         said: list[Event] = []
         with monkeypatch.context() as patch:
-            patch.setattr("vitral.training.loop.next_token_loss", broken)
+            patch.setattr("vitral.training.objectives.mean_cross_entropy", broken)
             with pytest.raises(TrainingStopped, match=f"stopped before step 9: {culprit}") as stopped:
                 train(configured(), tmp_path / "run", callback=said.append)
         assert stopped.value.exit_code == 3

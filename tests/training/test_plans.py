@@ -12,6 +12,7 @@ from vitral.core.process import MOST_THREADS
 from vitral.model import Transformer, cost
 from vitral.runs.environment import DISPATCH
 from vitral.training import Event, RunConfig, plans, train
+from vitral.training.objectives import Loss, loss_function
 from vitral.training.plans import compiled, resolve_plan
 from vitral.training.sizes import LADDER
 from vitral.training.trials import ExecutionPlan, StepTime, TooSlow, time_steps
@@ -335,17 +336,17 @@ def test_a_run_says_what_was_measured(configured: Configured, tmp_path: Path, mo
 
 
 def test_a_compiler_that_fails_is_gone_on_without(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(model: Transformer) -> Callable[..., Any]:
-        def fail(tokens: torch.Tensor) -> torch.Tensor:
+    def broken(loss: Loss) -> Loss:
+        def fail(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
             raise RuntimeError("no compiler")
 
         return fail
 
     monkeypatch.setattr(torch, "compile", broken)
-    model, said = build(configured()).eval(), list[str]()
-    forward, tokens = compiled(model, said.append), torch.tensor([[1, 2]])
+    loss, said = loss_function(build(configured()).eval(), masking=None), list[str]()
+    chosen, tokens = compiled(loss, said.append), torch.tensor([[1, 2]])
     for _ in range(2):
-        assert torch.equal(forward(tokens), model(tokens))
+        assert torch.equal(chosen(tokens, tokens), loss(tokens, tokens))
     assert said == ["plan: cannot compile here (RuntimeError); continuing without it"]
     with pytest.raises(UsageError):
-        forward(torch.tensor([[99]]))
+        chosen(torch.tensor([[99]]), tokens)

@@ -25,7 +25,8 @@ class Recurrence(nn.Module):
     i, f, o = σ(W x_t + U h_{t-1} + b),  g = tanh(…),  c_t = f · c_{t-1} + i · g,  h_t = o · tanh(c_t)
 
     Its width is d_model, so that its output h is added to the stream without a projection. Every window begins with a
-    state of zeros. The computation is `torch.nn.LSTM`'s, which has two biases that are added.
+    state of zeros. The computation is `torch.nn.LSTM`'s, which has two biases that are added. On a GPU cuDNN rounds the
+    factors of float32 products to ten bits (TF32), unless torch.backends.cudnn.allow_tf32 is False.
     """
 
     def __init__(self, config: ModelConfig) -> None:

@@ -240,6 +240,12 @@ def next_token_loss(
 
     Targets already visible to their position (inside a prefix) do not count, unless the mask shows all targets.
     """
-    first = first_target(mask)
+    return mean_cross_entropy(logits, targets, first_target(mask))
+
+
+def mean_cross_entropy(
+    logits: Float[Tensor, "batch time vocab"], targets: Int[Tensor, "batch time"], first: int
+) -> Float[Tensor, ""]:
+    """`next_token_loss` of the targets from position `first` on, without its check, which the compiler cannot trace."""
     scored = logits[:, first:].to(torch.promote_types(logits.dtype, torch.float32))
     return functional.cross_entropy(scored.flatten(0, 1), targets[:, first:].flatten())

@@ -11,11 +11,12 @@ import torch
 from vitral.core.language import N_, _
 from vitral.core.machine import cores, processor
 
-NUMERICS = 3
+NUMERICS = 4
 """A larger number wherever the same configuration gives other bits than before; the changelog says why.
 
 2: dropout on the CPU (`core/dropout.py`).
 3: Muon in bfloat16 (`training/optimizers.py`).
+4: the loss is compiled together with the model (`training/objectives.py`).
 """
 UNRECORDED = {"numerics": 1}
 """What holds where an environment does not record it."""

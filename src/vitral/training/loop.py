@@ -16,7 +16,6 @@ from vitral.core.language import N_
 from vitral.core.streams import ambient_stream
 from vitral.data.batches import thinned
 from vitral.evaluation import evaluate_split
-from vitral.model import next_token_loss
 from vitral.runs import Checkpoint
 from vitral.training.clock import Clock
 from vitral.training.objectives import make_inputs
@@ -126,11 +125,10 @@ def one_step(trainer: Trainer) -> tuple[float, float, float]:
         loss, chain = backward(trainer, step, micro, chain)
         summed.add(loss)
     team.compare_batches(chain)
-    loss = summed.total()
+    loss, norm = summed.total(), summed.norm()
     trainer.request.asked |= team.asked
-    norm = summed.norm()
-    loss_value, norm_value = float(loss), float(norm)
-    culprit = not_finite_state(trainer)
+    loss_value, norm_value, state_value = _fetched(loss, norm, _norm_of_state(trainer))
+    culprit = trainer.held.agreed(_first_not_finite(trainer, state_value))
     if culprit is not None or not math.isfinite(loss_value) or not math.isfinite(norm_value):
         raise TrainingStopped(_not_finite_message(trainer, loss_value, norm_value, culprit))
     if training.clip_norm is not None:
@@ -148,7 +146,12 @@ def backward(trainer: Trainer, step: int, micro: int, chain: str = "") -> tuple[
     """Add the gradients of one batch; return its loss (see `loss_of`) and the extended batch chain."""
     loss, chain = loss_of(trainer, step, micro, chain)
     loss.backward()
-    return loss.detach().cpu(), chain
+    return loss.detach(), chain
+
+
+def _fetched(*scalars: Tensor) -> list[float]:
+    """The values of numbers, fetched at once: each fetch waits until a GPU has done all that it was given."""
+    return torch.stack([one.to(scalars[-1].device) for one in scalars]).tolist()
 
 
 def loss_of(trainer: Trainer, step: int, micro: int, chain: str = "") -> tuple[Tensor, str]:
@@ -156,9 +159,8 @@ def loss_of(trainer: Trainer, step: int, micro: int, chain: str = "") -> tuple[T
     training, batch = trainer.config.training, trainer.batches.batch(step, micro)
     seed, masking = trainer.config.seed, trainer.masking
     inputs, targets = (tensor.to(trainer.device) for tensor in make_inputs(batch, masking, seed, step, micro))
-    shown_by = trainer.model.mask if masking is None else None  # no attention mask reveals a masked token
     with ambient_stream(seed, "dropout", step, micro), precision(trainer.device, training.dtype):
-        loss = next_token_loss(trainer.forward(inputs), targets, shown_by) / training.accumulation
+        loss = trainer.loss(inputs, targets) / training.accumulation
     return loss, link(chain, *batch)
 
 
@@ -306,19 +308,24 @@ def _found_not_finite(trainer: Trainer) -> str | None:
 
 def not_finite_state(trainer: Trainer) -> str | None:
     """The first weight or optimizer tensor that is not finite, in English; None if all are, on every rank."""
-    return trainer.held.agreed(_not_finite_here(trainer))
+    return trainer.held.agreed(_first_not_finite(trainer, float(_norm_of_state(trainer))))
 
 
-def _not_finite_here(trainer: Trainer) -> str | None:
-    kept, weights = [value for one in trainer.optimizer.members for value in one.kept()], trainer.held.parameters
-    with torch.no_grad():
-        if math.isfinite(float(torch.nn.utils.get_total_norm([*weights.values(), *kept]))):
-            return None
-        optimizer = optimizer_tensors(trainer.held, trainer.optimizer)
-        # The norm of large finite numbers can overflow.
-        of_weight, of_optimizer = N_("the weight {name} is not finite"), N_("the optimizer's {name} is not finite")
-        bad = [of_weight.format(name=name) for name, weight in weights.items() if not weight.isfinite().all()]
-        bad += [of_optimizer.format(name=name) for name, value in optimizer.items() if not value.isfinite().all()]
+def _norm_of_state(trainer: Trainer) -> Tensor:
+    """The norm of this rank's weights and optimizer; finite if all of them are, unless large numbers overflow."""
+    kept = (value for one in trainer.optimizer.members for value in one.kept())
+    # Detached: where there are parameters PyTorch takes the norms one by one.
+    return torch.nn.utils.get_total_norm([one.detach() for one in (*trainer.held.parameters.values(), *kept)])
+
+
+def _first_not_finite(trainer: Trainer, norm: float) -> str | None:
+    """The first of this rank's tensors that is not finite, by `_norm_of_state`."""
+    if math.isfinite(norm):
+        return None
+    optimizer = optimizer_tensors(trainer.held, trainer.optimizer)
+    of_weight, of_optimizer = N_("the weight {name} is not finite"), N_("the optimizer's {name} is not finite")
+    bad = [of_weight.format(name=name) for name, one in trainer.held.parameters.items() if not one.isfinite().all()]
+    bad += [of_optimizer.format(name=name) for name, value in optimizer.items() if not value.isfinite().all()]
     return bad[0] if bad else None
 
 

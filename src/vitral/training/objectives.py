@@ -1,5 +1,6 @@
 """Training objectives: next-token and masked."""
 
+from collections.abc import Callable
 from typing import Literal
 
 from jaxtyping import Int
@@ -9,8 +10,11 @@ from vitral.core.streams import numpy_stream
 from vitral.data.batches import Pair
 from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation.masking import Masking, mask_token
+from vitral.model.transformer import Transformer, first_target, mean_cross_entropy
 from vitral.runs.config import Masked
 
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""The mean loss of inputs and targets [batch, time], in nats per token."""
 IGNORED = -100
 """The target value ignored by `torch.nn.functional.cross_entropy`."""
 
@@ -22,6 +26,19 @@ def masking_of(objective: Literal["next-token"] | Masked, tokenizer: Tokenizer) 
         UsageError: the tokenizer has no mask token.
     """
     return Masking(objective.rate, mask_token(tokenizer)) if isinstance(objective, Masked) else None
+
+
+def loss_function(model: Transformer, masking: Masking | None) -> Loss:
+    """The loss of a batch as `make_inputs` makes it.
+
+    One function holds the model and the cross-entropy, so that a compiler can fuse the head's logits with what follows.
+    """
+    first = 0 if masking is not None else first_target(model.mask)  # no attention mask reveals a masked token
+
+    def loss(inputs: Tensor, targets: Tensor) -> Tensor:
+        return mean_cross_entropy(model(inputs), targets, first)
+
+    return loss
 
 
 def make_inputs(batch: Pair, masking: Masking | None, seed: int, step: int, micro: int) -> Pair:

@@ -22,6 +22,7 @@ from vitral.core.process import MOST_THREADS, using_threads
 from vitral.model import Transformer, cost
 from vitral.runs.config import RunConfig, TrainingConfig
 from vitral.runs.environment import DISPATCH
+from vitral.training.objectives import Loss
 from vitral.training.regularisation import most_passes, regularisation
 from vitral.training.sizes import LADDER
 from vitral.training.trials import ExecutionPlan, StepTime, TooSlow, time_steps
@@ -418,19 +419,19 @@ def most_steps(config: RunConfig, num_tokens: int) -> int:
     return (config.training.schedule.begin or 0) + enough
 
 
-def compiled(model: Transformer, warn: Callable[[str], None]) -> Callable[[Tensor], Tensor]:
-    """The compiled forward pass; if compiling fails, the model itself, with a warning."""
-    forward: Callable[[Tensor], Tensor] = torch.compile(model)
+def compiled(loss: Loss, warn: Callable[[str], None]) -> Loss:
+    """The compiled loss; if compiling fails, the loss itself, with a warning."""
+    chosen: Loss = torch.compile(loss)
 
-    def run(tokens: Tensor) -> Tensor:
-        nonlocal forward
+    def run(inputs: Tensor, targets: Tensor) -> Tensor:
+        nonlocal chosen
         try:
-            return forward(tokens)
+            return chosen(inputs, targets)
         except Exception as error:  # the compiler and its backends raise many types
-            if forward is model:
+            if chosen is loss:
                 raise
             warn(_no_compiler(error))
-            forward = model
-            return model(tokens)
+            chosen = loss
+            return loss(inputs, targets)
 
     return run

@@ -569,7 +569,8 @@ class SharedSum(StepSum):
 
     def _flat(self, loss: Tensor) -> Tensor:
         """The gradients, the loss, and zeros up to a multiple of the number of ranks; on the processor."""
-        flat = torch.cat([*(gradient.detach().reshape(-1).cpu() for gradient in taken(self._parameters)), loss.view(1)])
+        parts = [*taken(self._parameters), loss]
+        flat = torch.cat([part.detach().reshape(-1).cpu() for part in parts])
         return nn.functional.pad(flat, (0, -flat.numel() % self._team.size))
 
 

@@ -23,7 +23,7 @@ from vitral.training.baselines import Counting, counted_beside
 from vitral.training.clock import Clock
 from vitral.training.events import Callback, Event
 from vitral.training.holding import Holding
-from vitral.training.objectives import masking_of
+from vitral.training.objectives import loss_function, masking_of
 from vitral.training.optimizers import Optimizers, load_optimizer_tensors, optimizer_of, optimizer_tensors
 from vitral.training.plans import compiled
 from vitral.training.stopping import StopRequest
@@ -159,7 +159,8 @@ class Trainer:
             self.identity = new_identity(self.config, self.dataset.describe(), self.dataset.tokenizer.plain())
         self.masking = masking_of(self.config.training.objective, self.dataset.tokenizer)
         self.device = self.model.token_embedding.weight.device
-        self.forward = compiled(self.model, self.warn) if self.config.training.compile else self.model
+        loss = loss_function(self.model, self.masking)
+        self.loss = compiled(loss, self.warn) if self.config.training.compile else loss
 
     def share_out(self) -> None:
         """Keep this rank's part of weights and optimizer only, where the ranks share them out; all ranks do it now."""
@@ -170,7 +171,7 @@ class Trainer:
         tensors = optimizer_tensors(self.held, self.optimizer)
         for name in list(tensors):
             tensors[name] = held.own(name.partition("/")[0], tensors[name])
-        self.held, self.forward = held, self.model
+        self.held = held
         self.optimizer = optimizer_of(self.model, training, held)
         load_optimizer_tensors(held, self.optimizer, tensors, str(self.folder.path))
 

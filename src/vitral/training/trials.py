@@ -9,8 +9,9 @@ from torch import Tensor
 
 from vitral.core.devices import precision
 from vitral.core.language import N_
-from vitral.model import Transformer, next_token_loss
+from vitral.model import Transformer
 from vitral.runs.config import RunConfig
+from vitral.training.objectives import loss_function
 from vitral.training.optimizers import optimizer_of
 
 TRIALS = 4
@@ -86,7 +87,8 @@ def time_steps(
     model = build(config).train()
     optimizer = optimizer_of(model, training.model_copy(update={"dtype": plan.dtype}))
     watch = _Watch(model, limit)
-    forward = torch.compile(model) if plan.compile else model
+    loss_of = loss_function(model, masking=None)
+    loss_of = torch.compile(loss_of) if plan.compile else loss_of
     device = model.token_embedding.weight.device
     shape = (training.batch_size, config.model.context_length + 1)
     tokens = torch.randint(model.vocab_size, shape, generator=torch.Generator().manual_seed(0)).to(device)
@@ -98,7 +100,7 @@ def time_steps(
             began = watch.start()
             for _ in range(training.accumulation):
                 with precision(device, plan.dtype):  # pyright: ignore[reportArgumentType]
-                    loss = next_token_loss(forward(tokens[:, :-1]), tokens[:, 1:], model.mask)
+                    loss = loss_of(tokens[:, :-1], tokens[:, 1:])
                 loss.backward()
                 loss.item()  # waits for the accelerator
             optimizer.step()
@@ -135,7 +137,7 @@ def time_pace(config: RunConfig, build: Callable[[RunConfig], Transformer]) -> P
     """
     training, length = config.training, config.model.context_length
     model = build(config).train()
-    optimizer = optimizer_of(model, training)
+    optimizer, loss_of = optimizer_of(model, training), loss_function(model, masking=None)
     on_cpu = model.token_embedding.weight.device.type == "cpu"
     clock = time.thread_time if on_cpu and torch.get_num_threads() == 1 else time.perf_counter
     size = (max(training.batch_size, EVALUATED // length), length + 1)
@@ -147,7 +149,7 @@ def time_pace(config: RunConfig, build: Callable[[RunConfig], Transformer]) -> P
             began, batch = clock(), tokens[: training.batch_size]
             for _ in range(training.accumulation):
                 with precision(tokens.device, dtype):
-                    loss = next_token_loss(model(batch[:, :-1]), batch[:, 1:], model.mask)
+                    loss = loss_of(batch[:, :-1], batch[:, 1:])
                 loss.backward()
                 loss.item()  # waits for the accelerator
             optimizer.step()
@@ -158,7 +160,7 @@ def time_pace(config: RunConfig, build: Callable[[RunConfig], Transformer]) -> P
         for _ in range(TIMED):
             began = clock()
             with torch.inference_mode():
-                next_token_loss(model(batch[:, :-1]), batch[:, 1:], model.mask).item()
+                loss_of(batch[:, :-1], batch[:, 1:]).item()
             passes.append(clock() - began)
     return Pace(min(steps[1:]), min(passes) / (batch.shape[0] * length))
 

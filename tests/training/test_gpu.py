@@ -1,0 +1,187 @@
+"""On a GPU the numbers are the processor's, and a run is a function of its configuration as it is there."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+import torch
+from torch import Tensor
+from variants import GENERATED, TOKENIZER, made
+
+from vitral.core.errors import UsageError
+from vitral.decoding import GenerateOptions, Sampling, generate
+from vitral.model import Transformer, next_token_loss
+from vitral.runs import RunFolder
+from vitral.training import Event, RunConfig, resume, train
+from vitral.training.memory import require_training_memory
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+
+Configured = Callable[..., RunConfig]
+BytesOf = Callable[[RunFolder, int], dict[str, bytes]]
+MeasuredIn = Callable[[RunFolder], list[str]]
+GPU = torch.device("cuda")
+
+
+def drawn(batch: int = 2, time: int = 13) -> Tensor:
+    """Random ids, [batch, time]."""
+    return torch.randint(TOKENIZER.vocab_size, (batch, time), generator=torch.Generator().manual_seed(7))
+
+
+def gradients(model: Transformer, tokens: Tensor) -> dict[str, Tensor]:
+    """The gradient of each parameter, on the processor."""
+    next_token_loss(model(tokens[:, :-1]), tokens[:, 1:], model.mask).backward()
+    return {name: one.grad.cpu() for name, one in model.named_parameters() if one.grad is not None}
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_logits_and_gradients_are_the_processors(name: str) -> None:
+    here, there, tokens = made(name).double(), made(name).double().to(GPU), drawn()
+    with torch.inference_mode():
+        torch.testing.assert_close(there(tokens.to(GPU)).cpu(), here(tokens), rtol=1e-9, atol=1e-9)
+    if here.config.num_layers:
+        torch.testing.assert_close(gradients(there, tokens.to(GPU)), gradients(here, tokens), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", GENERATED)
+def test_logits_are_the_processors_in_lower_precision(name: str, dtype: torch.dtype) -> None:
+    here, there, tokens = made(name).double(), made(name).to(GPU), drawn()
+    with torch.inference_mode(), torch.autocast("cuda", torch.bfloat16, enabled=dtype == torch.bfloat16):
+        expected, found = here(tokens), there(tokens.to(GPU)).cpu().double()
+    in_float32 = 1e-3 if "lstm" in name else 1e-4  # cuDNN's LSTM rounds factors to ten bits
+    assert float((found - expected).norm() / expected.norm()) < (0.15 if dtype == torch.bfloat16 else in_float32)
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_traced_is_fused_and_cached_is_uncached(name: str) -> None:
+    model, tokens = made(name).double().to(GPU), drawn().to(GPU)
+    with torch.inference_mode():
+        plain = model(tokens)
+        torch.testing.assert_close(model.trace(tokens)["logits"], plain, rtol=1e-9, atol=1e-9)
+        together = 0 if model.mask is None else model.mask.joint_prefix()
+        if together is None:  # the past depends on the future
+            return
+        cache, first = model.new_cache(2), max(5, together)
+        parts = [model(tokens[:, :first], cache=cache)]
+        parts += [model(tokens[:, n : n + 1], cache=cache) for n in range(first, 13)]
+        torch.testing.assert_close(torch.cat(parts, dim=1), plain, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_greedy_samples_are_the_processors(name: str) -> None:
+    greedy, options = Sampling(temperature=0), GenerateOptions(num_samples=2)
+    texts = [
+        [one.text for one in generate(model, TOKENIZER, ["ab"], max_tokens=29, sampling=greedy, options=options)]
+        for model in (made(name).double(), made(name).double().to(GPU))
+    ]
+    assert texts[0] == texts[1]
+
+
+def test_losses_are_the_processors(configured: Configured, tmp_path: Path) -> None:
+    """Step by step; without dropout, whose draws differ."""
+    losses: list[list[float]] = []
+    for device in ("cpu", "cuda"):
+        changes: dict[str, Any] = {"device": device, "dtype": "float64"}
+        folder = train(configured(model={"dropout": 0.0}, training=changes), tmp_path / device)
+        losses.append([event["loss"] for event in folder.metrics() if event["event"] == "step"])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-9)
+
+
+def cut(straight: Path, path: Path) -> Path:
+    """A copy of a run as after a kill in step 9: later lines of metrics are there, later checkpoints are not."""
+    shutil.copytree(straight, path)
+    for later in range(9, 21):
+        shutil.rmtree(path / "steps" / f"step-{later:08d}")
+    return path
+
+
+RECIPES: dict[str, dict[str, Any]] = {
+    "float32": {},
+    "batches of a step added one after another": {"reduction": "fast"},
+    "bfloat16": {"dtype": "bfloat16"},
+    "muon": {"optimizer": {"name": "muon"}, "dtype": "bfloat16"},
+    "one batch a step": {"accumulation": 1},
+}
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_resumed_is_straight(
+    recipe: str, configured: Configured, tmp_path: Path, bytes_of: BytesOf, measured_in: MeasuredIn
+) -> None:
+    changes: dict[str, Any] = {"device": "cuda", "checkpoint_every": 1} | RECIPES[recipe]
+    straight = train(configured(training=changes), tmp_path / "straight")
+    resumed = resume(cut(straight.path, tmp_path / "resumed"))
+    for step in (9, 20):
+        assert bytes_of(resumed, step) == bytes_of(straight, step)
+    assert measured_in(resumed) == measured_in(straight)
+
+
+COMPILED = """
+import sys, tomllib
+from pathlib import Path
+from vitral.training import RunConfig, resume, train
+
+def callback(event):
+    assert event["event"] != "note", event  # as where it cannot be compiled
+
+config, path = Path(sys.argv[1]), Path(sys.argv[2])
+if path.exists():
+    resume(path, callback=callback)
+else:
+    train(RunConfig.parse(tomllib.loads(config.read_text(encoding="utf-8"))), path, callback=callback)
+"""
+
+
+def test_resumed_is_straight_compiled(
+    configured: Configured, tmp_path: Path, bytes_of: BytesOf, measured_in: MeasuredIn
+) -> None:
+    """In processes of their own, since the compiler cannot read the tests' checks of annotations."""
+    changes: dict[str, Any] = {"device": "cuda", "checkpoint_every": 1, "compile": True, "dtype": "bfloat16"}
+    config = configured(training=changes)
+    (tmp_path / "config.toml").write_bytes(tomli_w.dumps(config.plain()).encode())
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
+    for name in ("straight", "resumed"):
+        environment["TORCHINDUCTOR_CACHE_DIR"] = str(tmp_path / f"compiled-{name}")  # each compiles for itself
+        command = [sys.executable, "-c", COMPILED, str(tmp_path / "config.toml"), str(tmp_path / name)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        if name == "straight":
+            cut(tmp_path / "straight", tmp_path / "resumed")
+    straight, resumed = (RunFolder(tmp_path / name) for name in ("straight", "resumed"))
+    assert bytes_of(resumed, 20) == bytes_of(straight, 20)
+    assert measured_in(resumed) == measured_in(straight)
+    plain = train(configured(training=changes | {"compile": False}), tmp_path / "plain")
+    first = [next(event["loss"] for event in one.metrics() if event["event"] == "step") for one in (plain, straight)]
+    assert first[0] == pytest.approx(first[1], rel=0.02)  # other draws of dropout
+
+
+def test_the_processor_and_the_gpu_are_left_as_they_were(configured: Configured, tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state(), torch.cuda.get_rng_state()
+
+    def draw(event: Event) -> None:
+        torch.rand(3, device=GPU)
+
+    losses: list[list[float]] = []
+    for name, callback in (("quiet", lambda event: None), ("drawing", draw)):
+        folder = train(configured(training={"device": "cuda"}), tmp_path / name, callback=callback)
+        losses.append([event["loss"] for event in folder.metrics() if event["event"] == "step"])
+        if name == "quiet":
+            assert torch.equal(torch.get_rng_state(), before[0])
+            assert torch.equal(torch.cuda.get_rng_state(), before[1])
+    assert losses[0] == losses[1]
+
+
+def test_training_that_does_not_fit_is_refused(configured: Configured) -> None:
+    large = configured(
+        model={"context_length": 10_000, "d_model": 6_000}, training={"device": "cuda", "batch_size": 999}
+    )
+    with pytest.raises(UsageError, match="GPU"):
+        require_training_memory(large, 100, "here")
