@@ -60,7 +60,7 @@ def test_logits_are_the_processors_in_lower_precision(name: str, dtype: torch.dt
 
 
 @pytest.mark.parametrize("name", GENERATED)
-def test_traced_is_fused_and_cached_is_uncached(name: str) -> None:
+def test_traced_is_plain_and_cached_is_uncached(name: str) -> None:
     model, tokens = made(name).double().to(GPU), drawn().to(GPU)
     with torch.inference_mode():
         plain = model(tokens)

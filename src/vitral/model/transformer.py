@@ -246,6 +246,6 @@ def next_token_loss(
 def mean_cross_entropy(
     logits: Float[Tensor, "batch time vocab"], targets: Int[Tensor, "batch time"], first: int
 ) -> Float[Tensor, ""]:
-    """`next_token_loss` of the targets from position `first` on, without its check, which the compiler cannot trace."""
+    """`next_token_loss` of the targets from position `first` on, without a check, so that a compiler reads no more."""
     scored = logits[:, first:].to(torch.promote_types(logits.dtype, torch.float32))
     return functional.cross_entropy(scored.flatten(0, 1), targets[:, first:].flatten())

@@ -150,7 +150,7 @@ def backward(trainer: Trainer, step: int, micro: int, chain: str = "") -> tuple[
 
 
 def _fetched(*scalars: Tensor) -> list[float]:
-    """The values of numbers, fetched at once: each fetch waits until a GPU has done all that it was given."""
+    """The values of numbers, fetched at once from the last one's device: each fetch waits until a GPU has finished."""
     return torch.stack([one.to(scalars[-1].device) for one in scalars]).tolist()
 
 
@@ -319,7 +319,7 @@ def _norm_of_state(trainer: Trainer) -> Tensor:
 
 
 def _first_not_finite(trainer: Trainer, norm: float) -> str | None:
-    """The first of this rank's tensors that is not finite, by `_norm_of_state`."""
+    """The first of this rank's tensors that is not finite, None if all are; `norm` is that of `_norm_of_state`."""
     if math.isfinite(norm):
         return None
     optimizer = optimizer_tensors(trainer.held, trainer.optimizer)
