@@ -41,6 +41,9 @@ LARGE_ALPHABET = 1_000
 """Alphabets from which on most characters are several bytes."""
 ENOUGH_MINUTES = 5.0
 """Minutes from which on byte pairs are chosen; in fewer, the model stays above the trigram baseline of its tokens."""
+LONG = 2_400_000
+"""Characters from which on byte pairs are chosen: so many were better learned in them, and twice as many in an hour
+(docs/experiments.md)."""
 MOST_ENCODED = 20_000_000
 """Characters of a longer text take too much of the time to encode as byte pairs."""
 COUNTED_PIECES = 16
@@ -237,14 +240,10 @@ def _split_remark(pin: str) -> str | None:
 def _tokenizer(size: int, alphabet: int, config: RunConfig) -> tuple[dict[str, Any], str]:
     """The tokenizer with the fewest bits per character at equal arithmetic (measured: docs/experiments.md)."""
     there = {"alphabet": alphabet, "size": size}
-    context, batch = _shape(config.training.minutes)
-    seen_once = (1 - HELD_OUT) * size <= EXPECTED_STEPS * context * batch
-    is_short = (config.training.minutes or 0) < ENOUGH_MINUTES or seen_once
-    if is_short or alphabet >= LARGE_ALPHABET or size > MOST_ENCODED:
+    is_brief = (config.training.minutes or 0) < ENOUGH_MINUTES
+    if is_brief or not LONG <= size <= MOST_ENCODED or alphabet >= LARGE_ALPHABET:
         return {"name": "char"}, N_("{alphabet:,} distinct characters in {size:,}").format(**there)
-    why = N_("{alphabet:,} distinct characters in {size:,}, too long to be seen once as characters in the time").format(
-        **there
-    )
+    why = N_("{alphabet:,} distinct characters in {size:,}; byte pairs are better for texts this long").format(**there)
     return {"name": "bpe", "vocab_size": 1024}, why
 
 
