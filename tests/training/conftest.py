@@ -1,6 +1,7 @@
 """A run that is trained in a moment, on a text of its own."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,3 +102,17 @@ def bytes_of() -> Callable[[RunFolder, int], dict[str, bytes]]:
 def measured_in() -> Callable[[RunFolder], list[str]]:
     """The function `measured`."""
     return measured
+
+
+def killed_in_step_nine(straight: Path, path: Path) -> Path:
+    """A copy of a run as after a kill in step 9: later lines of metrics are there, later checkpoints are not."""
+    shutil.copytree(straight, path)
+    for later in range(9, 21):
+        shutil.rmtree(path / "steps" / f"step-{later:08d}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def cut() -> Callable[[Path, Path], Path]:
+    """The function `killed_in_step_nine`."""
+    return killed_in_step_nine

@@ -1,15 +1,10 @@
 """On a GPU the numbers are the processor's, and a run is a function of its configuration as it is there."""
 
-import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import tomli_w
 import torch
 from torch import Tensor
 from variants import GENERATED, TOKENIZER, made
@@ -26,6 +21,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is 
 Configured = Callable[..., RunConfig]
 BytesOf = Callable[[RunFolder, int], dict[str, bytes]]
 MeasuredIn = Callable[[RunFolder], list[str]]
+Cut = Callable[[Path, Path], Path]
 GPU = torch.device("cuda")
 
 
@@ -94,14 +90,6 @@ def test_losses_are_the_processors(configured: Configured, tmp_path: Path) -> No
     assert losses[1] == pytest.approx(losses[0], rel=1e-9)
 
 
-def cut(straight: Path, path: Path) -> Path:
-    """A copy of a run as after a kill in step 9: later lines of metrics are there, later checkpoints are not."""
-    shutil.copytree(straight, path)
-    for later in range(9, 21):
-        shutil.rmtree(path / "steps" / f"step-{later:08d}")
-    return path
-
-
 RECIPES: dict[str, dict[str, Any]] = {
     "float32": {},
     "batches of a step added one after another": {"reduction": "fast"},
@@ -113,7 +101,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_resumed_is_straight(
-    recipe: str, configured: Configured, tmp_path: Path, bytes_of: BytesOf, measured_in: MeasuredIn
+    recipe: str, configured: Configured, tmp_path: Path, cut: Cut, bytes_of: BytesOf, measured_in: MeasuredIn
 ) -> None:
     changes: dict[str, Any] = {"device": "cuda", "checkpoint_every": 1} | RECIPES[recipe]
     straight = train(configured(training=changes), tmp_path / "straight")
@@ -121,45 +109,6 @@ def test_resumed_is_straight(
     for step in (9, 20):
         assert bytes_of(resumed, step) == bytes_of(straight, step)
     assert measured_in(resumed) == measured_in(straight)
-
-
-COMPILED = """
-import sys, tomllib
-from pathlib import Path
-from vitral.training import RunConfig, resume, train
-
-def callback(event):
-    assert event["event"] != "note", event  # as where it cannot be compiled
-
-config, path = Path(sys.argv[1]), Path(sys.argv[2])
-if path.exists():
-    resume(path, callback=callback)
-else:
-    train(RunConfig.parse(tomllib.loads(config.read_text(encoding="utf-8"))), path, callback=callback)
-"""
-
-
-def test_resumed_is_straight_compiled(
-    configured: Configured, tmp_path: Path, bytes_of: BytesOf, measured_in: MeasuredIn
-) -> None:
-    """In processes of their own, since the compiler cannot read the tests' checks of annotations."""
-    changes: dict[str, Any] = {"device": "cuda", "checkpoint_every": 1, "compile": True, "dtype": "bfloat16"}
-    config = configured(training=changes)
-    (tmp_path / "config.toml").write_bytes(tomli_w.dumps(config.plain()).encode())
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
-    for name in ("straight", "resumed"):
-        environment["TORCHINDUCTOR_CACHE_DIR"] = str(tmp_path / f"compiled-{name}")  # each compiles for itself
-        command = [sys.executable, "-c", COMPILED, str(tmp_path / "config.toml"), str(tmp_path / name)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        if name == "straight":
-            cut(tmp_path / "straight", tmp_path / "resumed")
-    straight, resumed = (RunFolder(tmp_path / name) for name in ("straight", "resumed"))
-    assert bytes_of(resumed, 20) == bytes_of(straight, 20)
-    assert measured_in(resumed) == measured_in(straight)
-    plain = train(configured(training=changes | {"compile": False}), tmp_path / "plain")
-    first = [next(event["loss"] for event in one.metrics() if event["event"] == "step") for one in (plain, straight)]
-    assert first[0] == pytest.approx(first[1], rel=0.02)  # other draws of dropout
 
 
 def test_the_processor_and_the_gpu_are_left_as_they_were(configured: Configured, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The device a model runs on, and its precision."""
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal
 
 import torch
@@ -43,3 +44,26 @@ def weight_dtype(dtype: DtypeName) -> torch.dtype:
 def precision(device: torch.device, dtype: DtypeName) -> AbstractContextManager[object]:
     """The context for the forward pass: autocast for bfloat16, otherwise no change."""
     return torch.autocast(device.type, torch.bfloat16) if dtype == "bfloat16" else nullcontext()
+
+
+@contextmanager
+def ordered_sums(device: torch.device) -> Generator[None]:
+    """The context for the loss and its gradients: the CPU adds in one order for each number of threads.
+
+    Otherwise its threads add the gradients of indexed numbers in any order: those of relative positions, and in
+    compiled code those of the token embedding. PyTorch's deterministic algorithms add them in one thread. An operation
+    that has no such algorithm only warns. On other devices nothing changes.
+    """
+    if device.type != "cpu":
+        yield
+        return
+    deterministic, mode = torch.utils.deterministic, torch.get_deterministic_debug_mode()
+    fills = deterministic.fill_uninitialized_memory
+    try:
+        torch.set_deterministic_debug_mode("warn")  # `use_deterministic_algorithms` would import the compiler: 1 s
+        # All new memory would be written twice.
+        deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
+        yield
+    finally:
+        torch.set_deterministic_debug_mode(mode)
+        deterministic.fill_uninitialized_memory = fills  # pyright: ignore[reportAttributeAccessIssue]

@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vitral.core.checked import Count, Natural, checked
+from vitral.core.devices import ordered_sums
 from vitral.core.streams import numpy_stream
 from vitral.model import ModelConfig, Transformer
 
@@ -150,7 +151,8 @@ def fit(
         targets = tokens[:, list(answers)].flatten()
         loss = functional.cross_entropy(answer_logits(model, tokens, answers, masked).flatten(0, 1), targets)
         optimizer.zero_grad()
-        loss.backward()
+        with ordered_sums(loss.device):
+            loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
         losses.append(float(loss.detach()))

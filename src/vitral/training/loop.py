@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from vitral.core.devices import precision
+from vitral.core.devices import ordered_sums, precision
 from vitral.core.errors import TrainingStopped
 from vitral.core.language import N_
 from vitral.core.streams import ambient_stream
@@ -144,8 +144,9 @@ def one_step(trainer: Trainer) -> tuple[float, float, float]:
 
 def backward(trainer: Trainer, step: int, micro: int, chain: str = "") -> tuple[Tensor, str]:
     """Add the gradients of one batch; return its loss (see `loss_of`) and the extended batch chain."""
-    loss, chain = loss_of(trainer, step, micro, chain)
-    loss.backward()
+    with ordered_sums(trainer.device):
+        loss, chain = loss_of(trainer, step, micro, chain)
+        loss.backward()
     return loss.detach(), chain
 
 

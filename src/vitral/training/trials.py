@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vitral.core.devices import precision
+from vitral.core.devices import ordered_sums, precision
 from vitral.core.language import N_
 from vitral.model import Transformer
 from vitral.runs.config import RunConfig
@@ -93,7 +93,7 @@ def time_steps(
     shape = (training.batch_size, config.model.context_length + 1)
     tokens = torch.randint(model.vocab_size, shape, generator=torch.Generator().manual_seed(0)).to(device)
     times: list[float] = []
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+    with torch.random.fork_rng([device] if device.type == "cuda" else []), ordered_sums(device):
         while len(times) <= trials or sum(times) < least:
             if len(times) > 1 and sum(times) >= most:
                 break
@@ -144,7 +144,7 @@ def time_pace(config: RunConfig, build: Callable[[RunConfig], Transformer]) -> P
     tokens = torch.randint(model.vocab_size, size, generator=torch.Generator().manual_seed(0))
     tokens = tokens.to(model.token_embedding.weight.device)
     steps, passes, dtype = list[float](), list[float](), training.dtype
-    with torch.random.fork_rng([] if on_cpu else [tokens.device]):
+    with torch.random.fork_rng([] if on_cpu else [tokens.device]), ordered_sums(tokens.device):
         for _ in range(1 + TIMED):
             began, batch = clock(), tokens[: training.batch_size]
             for _ in range(training.accumulation):

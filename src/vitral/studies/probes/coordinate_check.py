@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from vitral.core.config import merge
+from vitral.core.devices import ordered_sums
 from vitral.core.language import N_, _, number
 from vitral.core.streams import numpy_stream
 from vitral.figures.lines import Axis, Line, line_plot
@@ -61,7 +62,8 @@ def _moved(setting: Setting, kind: str, width: int) -> dict[str, float]:
         optimizer = build_optimizer(model, config.training.optimizer)
         for _step in range(STEPS):
             optimizer.zero_grad()
-            next_token_loss(model(tokens[:, :-1]), tokens[:, 1:], model.mask).backward()
+            with ordered_sums(tokens.device):
+                next_token_loss(model(tokens[:, :-1]), tokens[:, 1:], model.mask).backward()
             optimizer.step()
         moved = activation_movements(before.eval(), model.eval(), tokens[:, :-1])
         found = {name: found[name] + moved.get(name, math.inf) / SEEDS for name in names}
