@@ -69,7 +69,7 @@ DOCUMENTS = {
         "my.txt",
         "the-window-of-aldermere.txt",
         "--- sample after step",
-        re.compile(r"step \S+ · loss|note: plan: .*(\d steps|a step[: ])"),
+        re.compile(r"step \S+ · loss|note: plan: .*(\d steps|a step[: ]|a larger model)"),
         (*_MACHINE, (re.compile(r"(above|below|between) the .*$"), "RANK")),
     ),
     "pt": Document(
@@ -78,7 +78,7 @@ DOCUMENTS = {
         "meu.txt",
         "dom-casmurro.txt",
         "--- amostra",
-        re.compile(r"passo \S+ · perda|nota: plano: .*(\d passos|um passo[: ])"),
+        re.compile(r"passo \S+ · perda|nota: plano: .*(\d passos|um passo[: ]|um modelo maior)"),
         (*_MACHINE, (re.compile(r"(acima|abaixo|entre) .*$"), "RANK")),
     ),
 }

@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
 from vitral.core.process import MOST_THREADS
-from vitral.model import Transformer, cost
+from vitral.model import Transformer, cost, count_parameters
 from vitral.runs.environment import DISPATCH
 from vitral.training import Event, RunConfig, plans, train
 from vitral.training.objectives import Loss, loss_function
 from vitral.training.plans import compiled, resolve_plan
-from vitral.training.sizes import LADDER
+from vitral.training.sizes import LADDER, MOST_PER_TOKEN, sizes_for
 from vitral.training.trials import ExecutionPlan, StepTime, TooSlow, time_steps
 
 Configured = Callable[..., RunConfig]
@@ -287,6 +289,27 @@ def test_the_size_fits_the_speed(
     found = resolve_plan(config, build, 10**9).config
     assert (found.model.d_model, found.training.plan) == (width, "as-written")
     assert found.training.steps >= next(size.least_steps for size in LADDER if size.model["d_model"] == width) * 0.9
+
+
+@given(num_tokens=st.integers(1, 10**7))
+def test_a_short_text_has_a_small_model(num_tokens: int) -> None:
+    """The sizes up to the largest that has at most so many parameters per token; the smallest has no limit."""
+    sizes = sizes_for(RunConfig.parse({}, "x"), num_tokens)
+    widths = [(size.model["d_model"], size.model["num_layers"]) for size in LADDER]
+    assert [(one.model.d_model, one.model.num_layers) for one in sizes] == widths[: len(sizes)]
+    parameters = [count_parameters(size.of(sizes[0]).model, 1) for size in LADDER]
+    assert parameters == sorted(parameters)
+    assert all(count <= MOST_PER_TOKEN * num_tokens for count in parameters[1 : len(sizes)])
+    assert all(count > MOST_PER_TOKEN * num_tokens for count in parameters[len(sizes) :])
+
+
+@pytest.mark.parametrize(("num_tokens", "size"), [(1000, (64, 2)), (10**6, (192, 4)), (10**9, (256, 6))])
+def test_however_fast_a_machine_is_a_short_text_has_a_small_model(
+    num_tokens: int, size: tuple[int, int], configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans, "time_steps", lambda *given, **how: StepTime(0.001, 0.001))
+    found = resolve_plan(configured(training={"minutes": 60, "plan": "fit", "threads": 1}), build, num_tokens)
+    assert (found.config.model.d_model, found.config.model.num_layers) == size
 
 
 def test_the_size_that_fits_is_found_by_time_not_by_operations(

@@ -34,7 +34,8 @@ SHAPES = ((0.0, 50, 32), (0.5, 128, 16), (3.0, 256, 8), (10.0, 192, 16), (60.0, 
 five minutes, and with 192 at three, five and fifteen (docs/experiments.md); for an hour nothing else was tried.
 """
 EXPECTED_STEPS = 1_000
-"""Steps that a run makes in half a minute to five, roughly: a longer one has a larger model, up to the largest."""
+"""Steps that a run makes in half a minute to five, roughly: a longer one has a larger model, up to the largest that
+suits the text."""
 SHORT = 16 * BLOCK
 """Characters from which on every split is longer than any context here, whatever the tokenizer."""
 LARGE_ALPHABET = 1_000

@@ -24,7 +24,7 @@ from vitral.runs.config import RunConfig, TrainingConfig
 from vitral.runs.environment import DISPATCH
 from vitral.training.objectives import Loss
 from vitral.training.regularisation import most_passes, regularisation
-from vitral.training.sizes import LADDER
+from vitral.training.sizes import LADDER, MOST_PER_TOKEN, sizes_for
 from vitral.training.trials import ExecutionPlan, StepTime, TooSlow, time_steps
 
 TRIAL_SHARE, TRIAL_SECONDS = 0.05, 6.0
@@ -119,7 +119,7 @@ def resolve_plan(
     is_judged = judged and is_written and training.dtype == "bfloat16" and not _is_surely_fast(training)
     if is_written and training.threads is not None and not is_judged:
         return ResolvedPlan(config, ())
-    sizes = [size.of(config) for size in LADDER] if training.plan == FIT else [config]
+    sizes = sizes_for(config, num_tokens) if training.plan == FIT else [config]
     limit = None if training.minutes is None else min(TRIAL_SECONDS, TRIAL_SHARE * 60 * training.minutes)
     trials = _Trials(sizes[0], build, limit, [])
     threads = training.threads or given_threads(training) or _faster_threads(trials)
@@ -296,7 +296,7 @@ def _fastest(trials: _Trials) -> tuple[ExecutionPlan, float]:
 
 
 def _fitting_size(trials: _Trials, sizes: Sequence[RunConfig], allowed: float) -> tuple[ExecutionPlan, float]:
-    """The plan for the largest size with enough steps in the time, and its seconds per step.
+    """The plan for the largest of some sizes with enough steps in the time, and its seconds per step.
 
     Operations foretell too long a step of a larger size, since a processor does those of a small one more slowly; so
     the size that they propose is timed, and then the next one if it may fit. Each size is timed in each precision:
@@ -332,6 +332,9 @@ def _fitting_size(trials: _Trials, sizes: Sequence[RunConfig], allowed: float) -
         layers=model.num_layers, width=model.d_model, milliseconds=1000 * a_step, steps=allowed / a_step
     )
     trials.notes += [*notes, told]
+    if place == len(sizes) - 1 < len(LADDER) - 1:
+        sentence = N_("plan: a larger model would have more than {most:g} parameters for each token of this text")
+        trials.notes.append(sentence.format(most=MOST_PER_TOKEN))
     return plan, a_step
 
 

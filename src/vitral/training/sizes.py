@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from vitral.core.config import merge
+from vitral.model import count_parameters
 from vitral.runs.config import RunConfig
 
 
@@ -44,3 +46,19 @@ LADDER = (
     Size(3000, {"d_model": 256, "num_layers": 6, "num_heads": 8, "d_ff": 1024}, _muon(0.04)),
 )
 """Sizes from small to large; up to 128 × 4 the borders are measured, the others are extrapolated (docs/speed.md)."""
+
+MOST_PER_TOKEN = 4.0
+"""Parameters per token of the training text above which a size ends no better than a smaller one: it learns the text by
+heart, or with more dropout takes longer to the same loss (measured: docs/experiments.md)."""
+
+
+def sizes_for(config: RunConfig, num_tokens: int) -> list[RunConfig]:
+    """The configurations with the sizes of the ladder that suit a training text of so many tokens, small to large.
+
+    The smallest size suits every text.
+    """
+    smallest, *larger = (size.of(config) for size in LADDER)
+    return [
+        smallest,
+        *takewhile(lambda one: count_parameters(one.model, 1) <= MOST_PER_TOKEN * num_tokens, larger),
+    ]
