@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vitral.model import Transformer, cost
@@ -81,12 +81,107 @@ def test_the_end_comes_in_time(begins: float, ends: float, slower: float, planne
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: world.now))
         planner = Deadline(SECONDS / 60, TimeFrame(0.0, after=2.0))
-        planner.begin(world, 0.1 * planned, may_change_threads=False)  # pyright: ignore[reportArgumentType]
+        planner.begin(world, 0.1 * planned, measured_threads=None)  # pyright: ignore[reportArgumentType]
         steps = world.run(planner)
     assert world.now <= 1.1 * (SECONDS - 2.0), world.decisions
     if slower >= 1 and ends < 25:
         assert steps >= 100
     assert len(world.decisions) < 25
+
+
+@given(
+    begins=st.floats(0, 35),
+    lasts=st.floats(0, 20),
+    slower=st.sampled_from([1.7, 3.0, 8.0]),
+    one_thread=st.sampled_from([0.5, 0.9, 1.1, 2.0, 4.0]),
+    idle_thread=st.sampled_from([1.2, 1.4, 1.8, 4.0]),
+)
+@example(begins=20.586, lasts=15.0, slower=8.0, one_thread=1.1, idle_thread=4.0)
+@example(begins=4.659, lasts=19.449, slower=1.7, one_thread=0.5, idle_thread=1.4)
+@settings(max_examples=50, deadline=None)
+def test_a_disturbance_takes_no_time_beyond_itself(
+    begins: float, lasts: float, slower: float, one_thread: float, idle_thread: float
+) -> None:
+    """Other programs slow two threads down for a while, and one thread more or less than that.
+
+    The planner may try one thread. Then steps take the planned time again, and longer with one thread.
+    """
+    ends = begins + lasts
+    training = {"steps": 550, "evaluate_every": 110, "threads": 2}
+    config = RunConfig.parse({"model": {"context_length": 10}, "training": training}, "x")
+
+    def factor(now: float) -> float:
+        is_one = world.config.training.threads == 1
+        if begins <= now < ends:
+            return slower * one_thread if is_one else slower
+        return idle_thread if is_one else 1.0
+
+    world = World(config, factor, 0.1, 0.3)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: world.now))
+        planner = Deadline(SECONDS / 60, TimeFrame(0.0))
+        planner.begin(world, 0.1, measured_threads=2)  # pyright: ignore[reportArgumentType]
+        world.run(planner)
+    changes = [decision for decision in world.decisions if decision.threads is not None]
+    assert [decision.threads for decision in changes] == [1, 2, 1, 2, 1, 2, 1, 2][: len(changes)]
+    assert all(decision.steps is None for decision in changes), "the steps are planned after a trial"
+    assert world.now <= 1.05 * SECONDS, world.decisions
+    if ends < 36:
+        assert world.now >= 0.85 * SECONDS, world.decisions
+    if ends < 25:
+        assert world.config.training.threads == 2, world.decisions
+    assert len(world.decisions) < 25
+
+
+def planned(world: World, monkeypatch: pytest.MonkeyPatch, measured_threads: int | None) -> Deadline:
+    """A planner of a minute in this world."""
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: world.now))
+    planner = Deadline(SECONDS / 60, TimeFrame(0.0))
+    expected = None if world.state.step else world.a_step
+    planner.begin(world, expected, measured_threads=measured_threads)  # pyright: ignore[reportArgumentType]
+    return planner
+
+
+@pytest.mark.parametrize(("measured", "slower", "threads"), [(2, 0.5, [2]), (2, 1.4, [2, 1]), (None, 0.5, [])])
+def test_a_run_that_was_stopped_on_one_thread_tries_several_again(
+    measured: int | None, slower: float, threads: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = RunConfig.parse({"training": {"steps": 580, "evaluate_every": 116, "threads": 1}}, "x")
+    world = World(config, lambda now: 1.0 if world.config.training.threads == 1 else slower, 0.1, 0.1)
+    world.state.step = 7
+    world.run(planned(world, monkeypatch, measured))
+    found = [decision.threads for decision in world.decisions if decision.threads is not None]
+    assert found[:2] == threads
+    assert len(found) <= 4 * len(threads), "a fifth of the time lies between two trials"
+
+
+def test_a_disturbance_of_a_twentieth_of_the_time_changes_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = RunConfig.parse({"training": {"steps": 580, "evaluate_every": 116, "threads": 2}}, "x")
+    world = World(config, lambda now: 5.0 if 20 <= now < 21.2 else 1.0, 0.1, 0.1)
+    world.run(planned(world, monkeypatch, 2))
+    assert all(decision.threads is None for decision in world.decisions)
+    assert world.now >= 0.85 * SECONDS
+
+
+def test_evaluations_in_vain_are_counted_anew_after_a_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The best was at step 100. The plan changes near step 280, so step 300 is not the second evaluation in vain."""
+    config = RunConfig.parse({"training": {"steps": 580, "evaluate_every": 100, "threads": 1}}, "x")
+    world = World(config, lambda now: 1.0 if now < 27 else 1.5, 0.1, 0.0)
+    planner = planned(world, monkeypatch, None)
+    last = 0
+    for step in range(1, 400):
+        world.now += world.a_step * world.factor(world.now)
+        world.state.best_step = min(100, step - step % 100) or None
+        changes = planner(step, world.now)
+        if changes:
+            world.config = decided(world.config, Decision.parse({**changes, "step": step}, "decision"))
+            every = world.config.training.evaluate_every
+            is_end = changes.keys() == {"steps"} and step % every == 0 and changes["steps"] <= 1.1 * step + 1
+            if is_end:
+                assert step - last >= 2 * every
+                return
+            last = step
+    assert 200 < last < 300
 
 
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +243,7 @@ def test_a_run_whose_validation_loss_rises_ends(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: world.now))
     monkeypatch.setattr(deadline, "PLAN_AT", (2.0,))
     planner = Deadline(1.0, TimeFrame(0.0))
-    planner.begin(world, 0.05, may_change_threads=False)  # pyright: ignore[reportArgumentType]
+    planner.begin(world, 0.05, measured_threads=None)  # pyright: ignore[reportArgumentType]
     best = {100: 100, 200: 200, 300: 200, 400: 200}
     found = {}
     for step in range(1, 401):
@@ -164,7 +259,7 @@ def test_the_wait_for_the_counting_of_n_grams_is_no_evaluation(monkeypatch: pyte
     world = World(config, lambda now: 1.0, 0.1, 0.5)
     monkeypatch.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: world.now))
     planner = Deadline(1.0, TimeFrame(0.0))
-    planner.begin(world, 0.1, may_change_threads=False)  # pyright: ignore[reportArgumentType]
+    planner.begin(world, 0.1, measured_threads=None)  # pyright: ignore[reportArgumentType]
     for step in range(101):
         planner(step, world.now)
         world.now += 0.1
@@ -181,7 +276,7 @@ def test_costly_evaluations_become_fewer(monkeypatch: pytest.MonkeyPatch) -> Non
     world = World(config, lambda now: 1.0, 0.1, 6.0)
     monkeypatch.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: world.now))
     planner = Deadline(1.0, TimeFrame(0.0))
-    planner.begin(world, 0.1, may_change_threads=False)  # pyright: ignore[reportArgumentType]
+    planner.begin(world, 0.1, measured_threads=None)  # pyright: ignore[reportArgumentType]
     steps = world.run(planner)
     assert world.now <= SECONDS
     assert steps >= 400
@@ -198,7 +293,7 @@ def test_steps_beside_the_counting_of_n_grams_decide_nothing_later(
     world.counting = SimpleNamespace(done=lambda: world.now >= until)  # pyright: ignore[reportAttributeAccessIssue]
     monkeypatch.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: world.now))
     planner = Deadline(1.0, TimeFrame(0.0))
-    planner.begin(world, 0.1, may_change_threads=True)  # pyright: ignore[reportArgumentType]
+    planner.begin(world, 0.1, measured_threads=2)  # pyright: ignore[reportArgumentType]
     steps = world.run(planner)
     assert world.now <= SECONDS
     assert steps >= 0.8 * (SECONDS - until) / 0.1
@@ -259,8 +354,9 @@ def test_a_continued_run_counts_its_own_steps() -> None:
     world.state = SimpleNamespace(best_step=10_100, step=10_000)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: world.now))
+        patched.setattr(deadline, "PLAN_AT", (2.0,))
         planner = Deadline(1.0, TimeFrame(0.0))
-        planner.begin(world, 0.05, may_change_threads=False)  # pyright: ignore[reportArgumentType]
+        planner.begin(world, 0.05, measured_threads=None)  # pyright: ignore[reportArgumentType]
         found = {}
         for step in range(10_000, 10_301):
             found[step] = planner(step, world.now)

@@ -2,8 +2,9 @@
 
 A step may become slower or faster than it was in the trials, because another program starts or ends. At each share of
 the time or of the steps in `PLAN_AT`, and whenever the end would come too late or far too early, the number of steps is
-decided again from the measured times. The decay of the learning rate follows the number of steps, so the run always
-ends with its smallest rate.
+decided again from the measured times. Where steps have become slow, another number of threads is tried, and the steps
+are planned after that. The decay of the learning rate follows the number of steps, so the run always ends with its
+smallest rate.
 """
 
 import math
@@ -11,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 from vitral.core.language import N_
@@ -18,7 +20,7 @@ from vitral.runs.config import RunConfig
 from vitral.training.plans import EVALUATING, EVALUATIONS, FORWARD, most_steps
 from vitral.training.trainer import Trainer
 
-PLAN_AT = (0.10, 0.25, 0.50)
+PLAN_AT = (0.10, 0.25, 0.50, 0.75)
 """Shares of the time and of the steps at which the steps are planned again."""
 LATE = 0.02
 """Share of the time by which the end may be late before the steps are planned again at once."""
@@ -35,7 +37,10 @@ MOST_STRETCH = 1.6
 COUNTING = 0.4
 """Share of the time, from the first step on, in which no step is judged while n-grams are counted beside it."""
 SLOWER = 1.5
-"""One thread is tried where a step takes this many times the planned time."""
+"""One thread is tried where steps take this many times the planned time."""
+TRY_AGAIN = 0.20
+"""Share of the time from one trial of another number of threads to the next, and that must be left for a trial. After
+each trial of one thread in vain the next one comes twice as late."""
 IN_VAIN, LAST_DECAY = 2, 0.1
 """After so many evaluations without a lower validation loss the run ends, with a decay of this share of its steps."""
 
@@ -77,19 +82,22 @@ class Deadline:
         self._evaluation: float | None = None
         self._progress: tuple[float, ...] = (0.0, 0.0)
         self._began = self._decided_at = 0.0
-        self._threads: tuple[int, float] | None = None
-        self._may_change_threads = False
+        self._measured_threads: int | None = None
+        self._trial: tuple[int, float] | None = None
+        self._next_trial, self._gap = 0.0, TRY_AGAIN * self.seconds
+        self._counted_from = 0
         self._is_ending = self._is_counting = False
 
-    def begin(self, trainer: Trainer, expected: float | None, *, may_change_threads: bool) -> None:
+    def begin(self, trainer: Trainer, expected: float | None, *, measured_threads: int | None) -> None:
         """Plan for a trainer.
 
         Args:
             trainer: it is read, and changed only through the returned changes.
             expected: planned seconds of a step; None if unknown.
-            may_change_threads: whether the number of threads was chosen by measurement.
+            measured_threads: the number of threads that was chosen by measurement; None if another chose it, so that it
+                stays.
         """
-        self._trainer, self._expected, self._may_change_threads = trainer, expected, may_change_threads
+        self._trainer, self._expected, self._measured_threads = trainer, expected, measured_threads
         self._began = self.used()
         self._progress = (self._began / self.seconds, _share(trainer, trainer.state.step))
 
@@ -118,6 +126,8 @@ class Deadline:
         to_do = min(self.left(), (total - step) * self.a_step())
         if self.used() - self._decided_at < min(WINDOW_SHARE * self.seconds, to_do / 4):
             return None  # the last decision has not been tried yet
+        if other := self._tried_threads(trainer) or self._other_threads(trainer, to_do):
+            return other  # the steps are planned with their speed
         progress = (self.used() / self.seconds, _share(trainer, step))
         due = [before < share <= now for share in PLAN_AT for before, now in zip(self._progress, progress, strict=True)]
         if not any(due) and not self._is_off(trainer, step):
@@ -169,7 +179,7 @@ class Deadline:
         return max(1, _count(config.training.evaluate_every, step, config.training.steps))
 
     def _is_off(self, trainer: Trainer, step: int) -> bool:
-        """Whether the run will end too late at the present speed, or in the first half of the time far too early."""
+        """Whether the run will end too late at the present speed, or, before the last of `PLAN_AT`, far too early."""
         steps = (trainer.config.training.steps - step) * self.a_step()
         late = steps + self._evaluations(trainer.config, step) * self._an_evaluation(trainer) - self.left()
         may_grow = self.used() < PLAN_AT[-1] * self.seconds and not self._is_all(trainer)
@@ -201,7 +211,7 @@ class Deadline:
     def _decided(self, trainer: Trainer, step: int, steps: int, every: int) -> Mapping[str, Any] | None:
         """The change to this number of steps; None if it is not worth a checkpoint."""
         training = trainer.config.training
-        changes = self._other_threads(trainer)
+        changes: dict[str, Any] = {}
         written = self._evaluations(trainer.config, step)
         is_costly = written > _affordable(self.left(), self._an_evaluation(trainer))
         if is_costly or not 0 <= steps - training.steps <= WORTH_DECIDING * training.steps:
@@ -209,7 +219,7 @@ class Deadline:
             if every != training.evaluate_every:
                 changes["evaluate_every"] = every
             aligned = steps - steps % every
-            if steps - aligned < every // 4 and aligned > step:
+            if steps - aligned < min(every // 4, (steps - step) // 8) and aligned > step:
                 steps = aligned  # two evaluations right after one another would tell nothing
             changes["steps"] = steps
             warmup = max(step - begin, (steps - begin) // 10)
@@ -221,34 +231,62 @@ class Deadline:
             )
             times = {"milliseconds": 1000 * self.a_step(), "left": self.left(), "seconds": self.seconds}
             trainer.note(sentence.format(steps=steps, planned=training.steps, **times))
-        if "threads" in changes:
-            self._window.clear()
-        self._decided_at = self.used() if changes else self._decided_at
+            self._decided_at, self._counted_from = self.used(), step
         return changes or None
 
-    def _other_threads(self, trainer: Trainer) -> dict[str, Any]:
-        """One thread instead of several where steps have become slow, and back if it is slower still."""
-        threads, took = trainer.config.training.threads or 1, self.a_step()
+    def _other_threads(self, trainer: Trainer, to_do: float) -> Mapping[str, Any] | None:
+        """A trial of another number of threads: of one where steps have become slow, or of several again."""
+        several, threads = self._measured_threads or 1, trainer.config.training.threads or 1
+        if several == 1 or self._is_counting or self._is_ending:
+            return None
+        if self.used() < self._next_trial or to_do < TRY_AGAIN * self.seconds:
+            return None
+        times, half = list(self._window), (len(self._window) + 1) // 2
+        before, took = fmean(times[:-half] or times), fmean(times[-half:])
         if self._expected is None:
             self._expected = took
-        if not self._may_change_threads or self._is_counting:
-            return {}
-        if self._threads is None and threads > 1 and took > SLOWER * self._expected:
-            self._threads = (threads, took)
-            sentence = N_("plan: 1 thread instead of {threads}: a step takes {times:.1f} times as long")
-            trainer.note(sentence.format(threads=threads, times=took / self._expected))
-            return {"threads": 1}
-        if self._threads is not None and threads == 1 and took > self._threads[1]:
-            self._may_change_threads = False
-            sentence = N_("plan: {threads} threads again: with one a step takes {milliseconds:.0f} ms")
-            trainer.note(sentence.format(threads=self._threads[0], milliseconds=1000 * took))
-            return {"threads": self._threads[0]}
-        return {}
+        slower = min(before, took) / self._expected  # a short disturbance makes one half slow
+        if threads > 1 and slower <= SLOWER:
+            return None
+        self._trial = (threads, took)
+        sentence = (
+            N_("plan: 1 thread instead of {threads}: a step takes {times:.1f} times as long")
+            if threads > 1
+            else N_("plan: {threads} threads again, as a trial")
+        )
+        trainer.note(sentence.format(threads=several, times=slower))
+        return self._with_threads(1 if threads > 1 else several)
+
+    def _tried_threads(self, trainer: Trainer) -> Mapping[str, Any] | None:
+        """The former number of threads again, if the trial of another was in vain."""
+        if self._trial is None:
+            return None
+        (before, took), self._trial = self._trial, None
+        is_vain = self.a_step() > took
+        self._gap *= 2 if is_vain and before > 1 else 1
+        self._next_trial = self.used() + self._gap
+        if not is_vain:
+            return None
+        sentence = (
+            N_("plan: {threads} threads again: with one a step takes {milliseconds:.0f} ms")
+            if before > 1
+            else N_("plan: 1 thread again: with {threads} a step takes {milliseconds:.0f} ms")
+        )
+        trainer.note(sentence.format(threads=self._measured_threads, milliseconds=1000 * self.a_step()))
+        return self._with_threads(before)
+
+    def _with_threads(self, threads: int) -> Mapping[str, Any]:
+        self._window.clear()
+        self._seen = None  # the first step with other threads also starts them
+        self._decided_at = self.used()
+        return {"threads": threads}
 
     def _ended_early(self, trainer: Trainer, step: int) -> Mapping[str, Any] | None:
         """The change that ends a run whose validation loss no longer falls; None if it still does."""
         training, best = trainer.config.training, trainer.state.best_step
-        if best is None or step % training.evaluate_every or step - best < IN_VAIN * training.evaluate_every:
+        if best is None or step % training.evaluate_every:
+            return None
+        if step - max(best, self._counted_from) < IN_VAIN * training.evaluate_every:
             return None
         if best == training.schedule.begin:
             return None  # a continued run: its rate has risen again, so its loss is above the parent's for a while

@@ -84,13 +84,15 @@ def resume(
             warn(N_("stopped before its first checkpoint: starting again at step 0, with the same random numbers"))
         else:
             checkpoint = last_checkpoint(sealed, warn)
-        with using_threads(identity_of(sealed, checkpoint).current_threads):
+        identity = identity_of(sealed, checkpoint)
+        with using_threads(identity.current_threads):
             trainer = restored(sealed, checkpoint, callback, corpus)
             trainer.planner, trainer.began = planner, frame.began
             if (minutes := _minutes(sealed)) is not None:
                 history = {} if checkpoint is None else checkpoint.history
                 deadline = Deadline(minutes, frame, float(history.get("seconds", 0.0)))
-                keep(deadline, trainer, None, may_change_threads=False)
+                is_measured = any(decision.threads is not None for decision in identity.decisions)
+                keep(deadline, trainer, None, measured_threads=identity.threads if is_measured else None)
             return _continue(trainer, sealed, checkpoint, warn, sources)
 
 

@@ -92,7 +92,7 @@ def train(
             config = inherited_config(config, dataset.tokenizer)
         require_same_parts(config, "config")
         require_training_memory(config, dataset.tokenizer.vocab_size, "config")
-        may_change_threads = config.training.threads is None and given_threads(config.training) is None
+        is_measured = config.training.threads is None and given_threads(config.training) is None
         resolved = resolved_plan(config, dataset, deadline)
         for line in (*dataset.remarks, *resolved.notes):
             callback({"event": "note", "text": line})
@@ -102,7 +102,8 @@ def train(
             trainer.began = frame.began
             trainer.baselines, trainer.planner = baselines, planner
             if deadline is not None:
-                keep(deadline, trainer, resolved.seconds, may_change_threads=may_change_threads)
+                measured = config.training.threads if is_measured else None
+                keep(deadline, trainer, resolved.seconds, measured_threads=measured)
             return begin(trainer, resolved.notes, minutes, _parent(source))
 
 
@@ -243,11 +244,11 @@ def _parent(source: LoadedRun | None) -> Parent | None:
     return source.sealed.as_parent(source.checkpoint)
 
 
-def keep(deadline: Deadline, trainer: Trainer, expected: float | None, *, may_change_threads: bool) -> None:
+def keep(deadline: Deadline, trainer: Trainer, expected: float | None, *, measured_threads: int | None) -> None:
     """Let a trainer keep a deadline, unless another planner decides; its checkpoints record the time."""
     trainer.spent = deadline.used
     if trainer.planner is None:
-        deadline.begin(trainer, expected, may_change_threads=may_change_threads)
+        deadline.begin(trainer, expected, measured_threads=measured_threads)
         trainer.planner = deadline
 
 
