@@ -217,6 +217,40 @@ def test_a_run_with_minutes_is_sealed_and_goes_on_with_the_rest(
     assert finished.config.training.steps == folder.metrics("end")[-1]["step"]
 
 
+def stop_at_the_first_step(event: Event) -> None:
+    if event["event"] != "note":
+        raise KeyError("stop")
+
+
+@pytest.mark.parametrize(("changes", "measured"), [({"threads": 1}, 2), ({"steps": 70}, None)])
+def test_a_resumed_run_may_change_its_threads_if_it_did_before(
+    changes: dict[str, int],
+    measured: int | None,
+    configured: Configured,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quick(monkeypatch)
+    begun: list[int | None] = []
+
+    def begin(self: Deadline, trainer: Any, expected: float | None, *, measured_threads: int | None) -> None:
+        begun.append(measured_threads)
+
+    def stop(event: Event) -> None:
+        if event["event"] == "decision":
+            raise KeyError("stop")
+
+    monkeypatch.setattr(Deadline, "begin", begin)
+    config = configured(training={"minutes": 0.1, "threads": 2})
+    with pytest.raises(KeyError):
+        train(config, tmp_path / "run", callback=stop, planner=lambda step, seconds: changes if step == 3 else None)
+    sealed = enter(tmp_path / "run", lambda line: None)
+    assert len(sealed.identity.decisions) == 1
+    with pytest.raises(KeyError):
+        resume(tmp_path / "run", callback=stop_at_the_first_step)
+    assert begun == [measured]
+
+
 def test_a_straight_run_with_the_same_decisions_is_equal(
     configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
