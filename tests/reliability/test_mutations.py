@@ -171,7 +171,7 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     ),
     "the recorded threads": (
         RESUMPTION,
-        "with using_threads(identity_of(sealed, checkpoint).current_threads):",
+        "with using_threads(identity.current_threads):",
         "if True:",
         f"{KILLS} -k recorded_threads",
     ),
