@@ -133,8 +133,8 @@ def test_a_disturbance_takes_no_time_beyond_itself(
     assert len(world.decisions) < 25
 
 
-def planned(world: World, monkeypatch: pytest.MonkeyPatch, measured_threads: int | None) -> Deadline:
-    """A planner of a minute in this world."""
+def minute_planner(world: World, monkeypatch: pytest.MonkeyPatch, measured_threads: int | None) -> Deadline:
+    """A planner that keeps a run in this world within a minute."""
     monkeypatch.setattr(deadline, "time", SimpleNamespace(perf_counter=lambda: world.now))
     planner = Deadline(SECONDS / 60, TimeFrame(0.0))
     expected = None if world.state.step else world.a_step
@@ -149,16 +149,16 @@ def test_a_run_that_was_stopped_on_one_thread_tries_several_again(
     config = RunConfig.parse({"training": {"steps": 580, "evaluate_every": 116, "threads": 1}}, "x")
     world = World(config, lambda now: 1.0 if world.config.training.threads == 1 else slower, 0.1, 0.1)
     world.state.step = 7
-    world.run(planned(world, monkeypatch, measured))
+    world.run(minute_planner(world, monkeypatch, measured))
     found = [decision.threads for decision in world.decisions if decision.threads is not None]
     assert found[:2] == threads
     assert len(found) <= 4 * len(threads), "a fifth of the time lies between two trials"
 
 
-def test_a_disturbance_of_a_twentieth_of_the_time_changes_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_disturbance_changes_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     config = RunConfig.parse({"training": {"steps": 580, "evaluate_every": 116, "threads": 2}}, "x")
     world = World(config, lambda now: 5.0 if 20 <= now < 21.2 else 1.0, 0.1, 0.1)
-    world.run(planned(world, monkeypatch, 2))
+    world.run(minute_planner(world, monkeypatch, 2))
     assert all(decision.threads is None for decision in world.decisions)
     assert world.now >= 0.85 * SECONDS
 
@@ -167,7 +167,7 @@ def test_evaluations_in_vain_are_counted_anew_after_a_decision(monkeypatch: pyte
     """The best was at step 100. The plan changes near step 280, so step 300 is not the second evaluation in vain."""
     config = RunConfig.parse({"training": {"steps": 580, "evaluate_every": 100, "threads": 1}}, "x")
     world = World(config, lambda now: 1.0 if now < 27 else 1.5, 0.1, 0.0)
-    planner = planned(world, monkeypatch, None)
+    planner = minute_planner(world, monkeypatch, None)
     last = 0
     for step in range(1, 400):
         world.now += world.a_step * world.factor(world.now)

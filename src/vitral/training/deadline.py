@@ -83,9 +83,9 @@ class Deadline:
         self._progress: tuple[float, ...] = (0.0, 0.0)
         self._began = self._decided_at = 0.0
         self._measured_threads: int | None = None
-        self._trial: tuple[int, float] | None = None
+        self._trial: tuple[int, float] | None = None  # the threads before it, and seconds of a step with them
         self._next_trial, self._gap = 0.0, TRY_AGAIN * self.seconds
-        self._counted_from = 0
+        self._counted_from = 0  # the step from which on evaluations in vain count
         self._is_ending = self._is_counting = False
 
     def begin(self, trainer: Trainer, expected: float | None, *, measured_threads: int | None) -> None:
@@ -94,8 +94,7 @@ class Deadline:
         Args:
             trainer: it is read, and changed only through the returned changes.
             expected: planned seconds of a step; None if unknown.
-            measured_threads: the number of threads that was chosen by measurement; None if another chose it, so that it
-                stays.
+            measured_threads: the number of threads that measurement chose; None if it was given, so that it stays.
         """
         self._trainer, self._expected, self._measured_threads = trainer, expected, measured_threads
         self._began = self.used()
