@@ -7,39 +7,45 @@ BIN := $(VENV)/bin
 PIP := -m pip --disable-pip-version-check --quiet
 # More processes than the two cores of a laptop: many tests wait for processes that they have started.
 PYTEST := -m pytest -q -n 3 --dist loadfile
+# Shapes and types of the kernel's calls are checked while the tests run.
+SHAPES := --jaxtyping-packages=vitral.attention,vitral.model,vitral.evaluation,vitral.decoding,vitral.inspection,beartype.beartype
 PYTHONS := 3.11 3.12 3.13 3.14
 # The lower bounds of the dependencies, as constraints.
 LOWEST := 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 	print(*(each.replace(">=", "==") for each in project["dependencies"]), sep="\n")'
 
-.PHONY: demo test test-full test-oldest test-newest check format gallery first-steps web native llama bench wheel no-compiler resolve constraints clean
+.PHONY: demo test test-merge test-full sizes test-oldest test-newest check format gallery first-steps web native llama bench wheel no-compiler resolve constraints clean
 
 demo: $(VENV)/.installed
 	$(BIN)/vitral demo
 
-test: $(VENV)/.installed-dev
+# The quick tier: tests without a marker. The markers are in pyproject.toml.
+test: $(VENV)/.installed-test
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST)
 
-# The counts of a night: thousands of kills, 200,000 flipped bits, every safeguard taken away once, 10,000 sheets of
-# students, every example of the tests that draw their examples.
+# What CI adds: browser, Node, other libraries, ranks, workers, kills, sanitizers, notebooks, simulations.
+test-merge: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m merge $(SHAPES)
+
+# A night: every test, with thousands of kills, 200,000 flipped bits, 10,000 sheets of students, every safeguard taken away once.
 test-full: $(VENV)/.installed-dev
-	VITRAL_FULL=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) tests/reliability tests/training/test_ranks.py tests/cli/test_ranks.py \
-		tests/explanation/test_students.py tests/explanation/test_checking.py tests/explanation/test_exercises.py \
-		tests/explanation/test_equations.py tests/inspection tests/interop tests/native tests/page/test_carried.py \
-		tests/page/test_numbers.py tests/page/test_steps.py tests/notebooks tests/studies/test_estimator_by_simulation.py
-	VITRAL_FULL=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m hypothesis
+	VITRAL_FULL=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "" $(SHAPES)
+
+# The size of each room beside its budget; LOWER=--lower writes what has become smaller.
+sizes:
+	$(PYTHON) tests/house/sizes.py $(LOWER)
 
 # For a night: the tests with the oldest and with the newest versions that pyproject.toml admits, each in an environment
 # of its own. On Linux both bring PyTorch with CUDA, about 6 GB. Old libraries warn about their newer neighbours.
 test-oldest: build/oldest.txt
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python $(PIP) install -c build/oldest.txt -e '.[dev]'
-	OMP_NUM_THREADS=1 $(VENV)-oldest/bin/python $(PYTEST) -W ignore::DeprecationWarning $(TESTS)
+	OMP_NUM_THREADS=1 $(VENV)-oldest/bin/python $(PYTEST) -m "not full" -W ignore::DeprecationWarning $(TESTS)
 
 test-newest:
 	$(PYTHON) -m venv $(VENV)-newest
 	$(VENV)-newest/bin/python $(PIP) install --upgrade --upgrade-strategy eager -e '.[dev]'
-	OMP_NUM_THREADS=1 $(VENV)-newest/bin/python $(PYTEST) $(TESTS)
+	OMP_NUM_THREADS=1 $(VENV)-newest/bin/python $(PYTEST) -m "not full" $(TESTS)
 
 build/oldest.txt: pyproject.toml
 	mkdir -p build
@@ -152,12 +158,15 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt hatch_buil
 	$(BIN)/python $(PIP) install -c constraints.txt -e .
 	touch $@
 
-# The libraries that exports are opened in: 13 s of processor time and 280 MB. Where they cannot be had, their tests are
-# skipped and say so.
-$(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python $(PIP) install -c constraints.txt -e '.[dev]'
-	$(BIN)/python $(PIP) install -c constraints.txt -e '.[dev,interop]' || echo "the extra interop could not be installed"
+$(VENV)/.installed-test: $(VENV)/.installed
+	$(BIN)/python $(PIP) install -c constraints.txt -e '.[test]'
 	touch $@
+
+# The libraries that exports are opened in are 280 MB. Where they cannot be had, their tests are skipped and say so.
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/python $(PIP) install -c constraints.txt -e '.[dev,interop]' || ( \
+		$(BIN)/python $(PIP) install -c constraints.txt -e '.[dev]'; echo "the extra interop could not be installed")
+	touch $@ $(VENV)/.installed-test
 
 $(VENV)/.installed-bench: $(VENV)/.installed
 	$(BIN)/python $(PIP) install -c constraints.txt -e '.[bench]'
