@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from small_models import normal
+from symbols import symbolic_lengths
 from torch import Tensor
 
 from vitral.attention import Bidirectional, Causal, Explicit, Mask, Padding, Prefix, Window, attend, attend_traced
-from vitral.attention.steps import attend_one, normalise
+from vitral.attention.steps import attend_one
 from vitral.core.streams import torch_stream
-from vitral.core.taps import Editor, Recorder
 
 Normal = Callable[..., Tensor]
 BATCH, HEADS, D_HEAD, D_VALUE = 2, 3, 11, 13
@@ -33,7 +34,6 @@ def real_keys(source: int) -> Tensor:
 
 MASKS: dict[str, Callable[[int, int], Mask | Tensor | str | None]] = {
     "causal": lambda time, source: "causal",
-    "bidirectional": lambda time, source: Bidirectional(),
     "none": lambda time, source: None,
     "prefix": lambda time, source: Prefix(length=3),
     "window": lambda time, source: Window(size=2),
@@ -47,7 +47,6 @@ MASKS: dict[str, Callable[[int, int], Mask | Tensor | str | None]] = {
     "prefix and window or padding": lambda time, source: (
         (Prefix(length=3) & Window(size=2)) | Padding(real_keys(source))
     ),
-    "bidirectional and causal": lambda time, source: Bidirectional() & Causal(),
 }
 SCALES: dict[str, Callable[[Normal, int], str | float | Tensor]] = {
     "none": lambda normal, time: "none",
@@ -86,9 +85,7 @@ def both_ways(mask: Mask | Tensor | str | None, inputs: dict[str, Tensor], given
 @pytest.mark.parametrize(("time", "source"), SIZES)
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-4)], ids=["f64", "f32"])
-def test_fused_is_traced(
-    mask: str, time: int, source: int, dtype: torch.dtype, tolerance: float, normal: Normal
-) -> None:
+def test_fused_is_traced(mask: str, time: int, source: int, dtype: torch.dtype, tolerance: float) -> None:
     shapes = {"q": (time, D_HEAD), "k": (source, D_HEAD), "v": (source, D_VALUE)}
     tensors = {name: normal(BATCH, HEADS, *shape, purpose=name, dtype=dtype) for name, shape in shapes.items()}
     for scale, bias in itertools.product(SCALES, BIASES):
@@ -106,9 +103,7 @@ def test_fused_is_traced(
 
 @pytest.mark.parametrize("plain_up_to", [0, 512], ids=["kernel", "plain products"])
 @pytest.mark.parametrize("mask", MASKS)
-def test_in_bfloat16_it_is_the_same_to_rounding(
-    mask: str, plain_up_to: int, normal: Normal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_bfloat16_it_is_the_same_to_rounding(mask: str, plain_up_to: int, monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module("vitral.attention.executions")
     monkeypatch.setattr(module, "PLAIN_UP_TO", plain_up_to)
     for (time, source), scale, bias in itertools.product(SIZES, ("sqrt", "constant", "per head"), BIASES):
@@ -122,7 +117,7 @@ def test_in_bfloat16_it_is_the_same_to_rounding(
         torch.testing.assert_close(found.double(), exact, rtol=0, atol=0.06)
 
 
-def test_keys_of_a_cache_may_be_more_precise_than_queries_under_autocast(normal: Normal) -> None:
+def test_keys_of_a_cache_may_be_more_precise_than_queries_under_autocast() -> None:
     q, k, v = (normal(1, 2, 3, 5, purpose=name, dtype=torch.float32) for name in "qkv")
     with torch.autocast("cpu", torch.bfloat16):
         found = attend(q.bfloat16(), k, v)
@@ -130,7 +125,7 @@ def test_keys_of_a_cache_may_be_more_precise_than_queries_under_autocast(normal:
 
 
 @pytest.mark.parametrize("mask", MASKS)
-def test_the_matrix_form_is_the_loop_over_tokens(mask: str, normal: Normal) -> None:
+def test_the_matrix_form_is_the_loop_over_tokens(mask: str) -> None:
     time, source, factor = 5, 7, 0.43
     q, k, v = (normal(BATCH, HEADS, *s, purpose=str(s)) for s in ((time, 3), (source, 3), (source, 2)))
     chosen = MASKS[mask](time, source)
@@ -141,19 +136,9 @@ def test_the_matrix_form_is_the_loop_over_tokens(mask: str, normal: Normal) -> N
         torch.testing.assert_close(traced.z[b, h, i], alone, rtol=0, atol=1e-14)
 
 
-def test_the_loop_over_tokens_by_hand() -> None:
-    # Scores 0 and 2; with factor ln(3)/2 the exponentials are 1 and 3, so the weights 1/4 and 3/4.
-    keys, values = torch.tensor([[0.0, 5.0], [2.0, 7.0], [9.0, 9.0]]), torch.tensor([[4.0], [8.0], [100.0]])
-    allowed = torch.tensor([True, True, False])
-    z = attend_one(torch.tensor([1.0, 0.0]), keys, values, math.log(3) / 2, allowed)
-    torch.testing.assert_close(z, torch.tensor([7.0]))
-
-
 @pytest.mark.parametrize("bias", [None, "finite"])
 @pytest.mark.parametrize("scale", ["sqrt", "adaptive", 0.7])
-def test_a_row_without_keys_gives_zeros_and_finite_gradients(
-    scale: str | float, bias: str | None, normal: Normal
-) -> None:
+def test_a_row_without_keys_gives_zeros_and_finite_gradients(scale: str | float, bias: str | None) -> None:
     allowed = torch.tensor([[True, False, True], [False, False, False]])
     added = None if bias is None else normal(2, 3, purpose="bias")
     q, k, v = (normal(*s, purpose=str(s)).requires_grad_() for s in ((2, 5), (3, 5), (3, 7)))
@@ -169,43 +154,24 @@ def test_a_row_without_keys_gives_zeros_and_finite_gradients(
         assert gradients[2][1].tolist() == [0] * 7  # nor a value that nobody sees
 
 
-def test_the_softmax_of_nothing_has_no_gradient() -> None:
-    masked = torch.tensor([[-math.inf] * 3, [0.0, math.log(3), -math.inf]], requires_grad=True)
-    weights = normalise(masked)
-    torch.testing.assert_close(weights.detach(), torch.tensor([[0.0, 0.0, 0.0], [0.25, 0.75, 0.0]]))
-    (gradient,) = torch.autograd.grad(weights[:, 1].sum(), masked)
-    torch.testing.assert_close(gradient, torch.tensor([[0.0, 0.0, 0.0], [-0.1875, 0.1875, 0.0]]))
-
-
 @pytest.mark.parametrize("execution", [attend, lambda *a, **k: attend_traced(*a, **k).z], ids=["fused", "traced"])
 class TestShapes:
     """What either execution makes of its inputs' shapes."""
 
-    def test_leading_axes_may_be_missing(self, execution: Callable[..., Tensor], normal: Normal) -> None:
+    def test_leading_axes_may_be_missing(self, execution: Callable[..., Tensor]) -> None:
         q, k, v = normal(2, 3, 5, 11, purpose="q"), normal(2, 3, 7, 11, purpose="k"), normal(2, 3, 7, 13, purpose="v")
         whole = execution(q, k, v, scale="adaptive")
         for b, h in itertools.product(range(2), range(3)):
             torch.testing.assert_close(execution(q[b, h], k[b, h], v[b, h], scale="adaptive"), whole[b, h])
         torch.testing.assert_close(execution(q[1], k[1], v[1], scale="adaptive"), whole[1])
 
-    @pytest.mark.parametrize("kv_heads", [1, 2, 3, 6])
-    def test_few_key_value_heads_are_repeated(
-        self, execution: Callable[..., Tensor], kv_heads: int, normal: Normal
-    ) -> None:
-        q, k, v = normal(2, 6, 5, 7), normal(2, kv_heads, 5, 7, purpose="k"), normal(2, kv_heads, 5, 3, purpose="v")
-        z = execution(q, k, v)
-        for head in range(6):
-            served_by = head // (6 // kv_heads)
-            alone = execution(q[:, head], k[:, served_by], v[:, served_by])
-            torch.testing.assert_close(z[:, head], alone, rtol=0, atol=1e-14)
-
-    def test_queries_are_the_last_positions(self, execution: Callable[..., Tensor], normal: Normal) -> None:
+    def test_queries_are_the_last_positions(self, execution: Callable[..., Tensor]) -> None:
         q, k, v = (normal(2, 3, 7, 5, purpose=name) for name in "qkv")
         for mask in (Causal(), Prefix(length=3), Window(size=2), Bidirectional()):
             whole = execution(q, k, v, mask=mask)
             torch.testing.assert_close(execution(q[..., 5:, :], k, v, mask=mask), whole[..., 5:, :])
 
-    def test_dropout_keeps_or_drops_whole_weights(self, execution: Callable[..., Tensor], normal: Normal) -> None:
+    def test_dropout_keeps_or_drops_whole_weights(self, execution: Callable[..., Tensor]) -> None:
         # Equal keys: weights 1/4. Half of them are dropped and the others doubled: z counts in halves.
         q, k, v = normal(2, 3, 101, 5), torch.zeros(2, 3, 4, 5).double(), torch.ones(2, 3, 4, 1).double()
         with torch.random.fork_rng(devices=[]):
@@ -215,70 +181,33 @@ class TestShapes:
         assert seen == [0, 0.5, 1, 1.5, 2]
         assert abs(float(z.mean()) - 1) < 0.1
 
-    @pytest.mark.parametrize("source", [1, 3])
-    def test_gradients_are_right(self, execution: Callable[..., Tensor], source: int, normal: Normal) -> None:
-        q, k, v = (normal(*s, purpose=str(s)).requires_grad_() for s in ((3, 2), (source, 2), (source, 2)))
-        for scale in ("sqrt", "adaptive"):
-            assert torch.autograd.gradcheck(lambda q, k, v, s=scale: execution(q, k, v, scale=s), (q, k, v))
-
 
 BAD: dict[str, tuple[dict, str]] = {
     "width of keys": ({"k": (2, 3, 7, 13)}, r"shapes q \(2, 3, 5, 11\), k \(2, 3, 7, 13\).* do not fit"),
-    "number of values": ({"v": (2, 3, 5, 11)}, "do not fit"),
-    "heads": ({"k": (2, 2, 7, 11), "v": (2, 2, 7, 11)}, "do not fit"),
     "heads of values": ({"v": (2, 1, 7, 11)}, "do not fit"),
     "batch": ({"k": (3, 3, 7, 11), "v": (3, 3, 7, 11)}, "do not fit"),
-    "axes": ({"k": (3, 7, 11), "v": (3, 7, 11)}, "do not fit"),
     "one axis": ({"q": (11,), "k": (11,), "v": (11,)}, "do not fit"),
     "mask's name": ({"mask": "casual"}, r"mask 'casual': did you mean 'causal'\?"),
     "mask without number": ({"mask": "prefix"}, r"mask 'prefix': prefix needs a number, as Prefix\(length=8\)"),
     "mask's type": ({"mask": torch.ones(5, 7)}, r"expected a boolean tensor .* not torch\.float32"),
     "mask's rows": ({"mask": torch.ones(3, 7).bool()}, r"\(3, 7\) does not fit 5 queries and 7 keys"),
-    "mask's keys": ({"mask": torch.ones(5, 5).bool()}, r"\(5, 5\) does not fit 5 queries and 7 keys"),
-    "mask's axes": ({"mask": torch.ones(7).bool()}, r"\(7,\) does not fit"),
     "mask's heads": ({"mask": torch.ones(2, 5, 7).bool()}, r"mask: shape \(2, 5, 7\) does not broadcast"),
-    "mask's batch": ({"mask": torch.ones(5, 1, 5, 7).bool()}, "does not broadcast to scores of"),
     "padding's keys": ({"mask": Padding(torch.ones(2, 5).bool())}, r"padding mask: shape \(2, 5\) is not \[batch, 7\]"),
-    "padding's batch": ({"mask": Padding(torch.ones(3, 7).bool())}, "does not broadcast"),
     "scale's name": ({"scale": "sqr"}, r"scale 'sqr': did you mean 'sqrt'\?"),
     "learned": ({"scale": "learned"}, "scale 'learned' has parameters"),
     "not a number": ({"scale": math.nan}, "scale: nan is not finite"),
-    "infinite": ({"scale": math.inf}, "scale: inf is not finite"),
     "scale per key": ({"scale": torch.ones(11)}, r"scale: shape \(11,\) does not broadcast to \(2, 3, 5, 1\)"),
-    "scale per batch": ({"scale": torch.ones(5, 1, 1, 1)}, "does not broadcast"),
     "bias": ({"bias": torch.ones(2, 5, 7)}, r"bias: shape \(2, 5, 7\) does not broadcast to scores of \(2, 3, 5, 7\)"),
-    "wide bias": ({"bias": torch.ones(1, 1, 1, 5, 7)}, "does not broadcast"),
 }
 
 
-@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("execution", [attend, attend_traced])
 @pytest.mark.parametrize("name", BAD)
 def test_what_does_not_fit_is_refused_in_one_line(name: str, execution: Callable[..., object]) -> None:
     changes, complaint = BAD[name]
     shapes = {"q": (2, 3, 5, 11), "k": (2, 3, 7, 11), "v": (2, 3, 7, 11)}
     tensors = [torch.zeros(changes.get(name, shape)) for name, shape in shapes.items()]
-    with pytest.raises(ValueError, match=complaint) as refused:
+    with symbolic_lengths(), pytest.raises(ValueError, match=complaint) as refused:
         execution(*tensors, **{key: value for key, value in changes.items() if key not in shapes})
     assert refused.typename == "UsageError"
     assert "\n" not in str(refused.value)
-
-
-def test_a_bare_padding_mask_needs_heads() -> None:
-    q = torch.zeros(2, 5, 11)
-    with pytest.raises(ValueError, match="does not broadcast"):
-        attend(q, q, q, mask=Padding(torch.ones(2, 5).bool()))
-
-
-def test_every_step_is_shown_and_may_be_replaced(normal: Normal) -> None:
-    q, k, v = (normal(3, 5, purpose=name) for name in "qkv")
-    recorder = Recorder()
-    steps = attend_traced(q, k, v, tap=recorder)
-    assert list(recorder.kept) == ["scores", "scaled", "masked", "weights"]
-    assert all(recorder.kept[name] is getattr(steps, name) for name in recorder.kept)
-    torch.testing.assert_close(steps.scaled, steps.scores / math.sqrt(5))
-    assert steps.masked[0, 1:].tolist() == [-math.inf, -math.inf]
-    replaced = attend_traced(q, k, v, tap=Editor({"weights": lambda w: torch.eye(3).double()}))
-    assert torch.equal(replaced.z, v)
-    unscaled = attend_traced(q, k, v, tap=Editor({"scaled": lambda s: s * math.sqrt(5)}))
-    torch.testing.assert_close(unscaled.z, attend(q, k, v, scale="none"))

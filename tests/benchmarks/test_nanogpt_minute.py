@@ -23,9 +23,7 @@ from benchmarks.peers.nanogpt_training import (
     require_checkout,
     train,
 )
-from benchmarks.results import LOSS
 from benchmarks.rows import nanogpt_minute
-from benchmarks.rows.nanogpt_minute import RACES, Round, section
 from vitral.data import BPEConfig, ByteConfig, Corpus, CorpusConfig, TokenizerConfig, prepare
 
 TEXT = "Não é só um anão; é o avô.\nO que há, há.\n" * 900
@@ -107,6 +105,7 @@ def test_it_reads_our_splits_as_its_own_files(tmp_path: Path) -> None:
     assert [meta["itos"][meta["stoi"][character]] for character in found.alphabet] == list(found.alphabet)
 
 
+@pytest.mark.merge
 def test_it_trains_in_its_folder_with_its_settings_and_its_loss_is_of_our_test_split(
     checkout: Path, tmp_path: Path
 ) -> None:
@@ -132,11 +131,6 @@ def test_the_steps_fill_the_time_and_the_last_one_is_evaluated() -> None:
     assert pace.steps_in(1) == EVALUATIONS
 
 
-def test_without_the_time_of_its_steps_there_is_no_pace() -> None:
-    with pytest.raises(LeftOut, match="time"):
-        pace_of("iter 0: loss 4.1, time 3.00ms", 1.0)
-
-
 def test_a_folder_that_is_no_checkout_is_named(tmp_path: Path) -> None:
     with pytest.raises(LeftOut, match="--nanogpt"):
         require_checkout(None)
@@ -145,17 +139,7 @@ def test_a_folder_that_is_no_checkout_is_named(tmp_path: Path) -> None:
         require_checkout(tmp_path)
 
 
-def test_the_goals_are_on_the_medians() -> None:
-    ours = [Round(58.0, 1.5, 400), Round(61.0, 1.4, 400), Round(59.0, 1.6, 380)]
-    theirs = [Round(60.0, 1.8, 2000), Round(60.0, 1.8, 2000), Round(60.0, 1.8, 2000)]
-    race = ("nanogpt-minute", RACES["nanogpt-minute"], "text", ours)
-    found = section(*race, theirs)
-    assert found.ours.facts[LOSS] == 1.5
-    lower, seconds = found.verdicts()
-    assert (lower.peer, lower.reached, seconds.reached) == (NANOGPT, True, True)
-    assert not section(*race, [Round(60.0, 1.74, 2000)] * 3).verdicts()[0].reached
-
-
+@pytest.mark.full
 @pytest.mark.skipif("VITRAL_NANOGPT" not in os.environ, reason="VITRAL_NANOGPT names no checkout of nanoGPT")
 def test_the_row_runs_with_nanogpt_itself() -> None:
     options = Options(quick=True, nanogpt=Path(os.environ["VITRAL_NANOGPT"]), texts=("sample",))

@@ -1,31 +1,24 @@
 """The peers are the same model as Vitral's, the limit counts the same products, and the rows' pure parts."""
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from benchmarks import ours
 from benchmarks.grid import smallest
-from benchmarks.limits import BYTES, Product, forward_products, multiply, training_products, weights_read
+from benchmarks.limits import BYTES, forward_products, training_products, weights_read
 from benchmarks.options import LeftOut, Options
 from benchmarks.peers import available, nanogpt
-from benchmarks.peers.counting import stored_counts
 from benchmarks.peers.plain import PlainGPT
 from benchmarks.peers.training import part_loss
-from benchmarks.processes import environment, trained_at
-from benchmarks.recipes import Recipe, source, strong
-from benchmarks.results import Measurement
-from benchmarks.rows import ROWS, USUAL, evaluating, gpu, longtexts, together
+from benchmarks.rows import ROWS, USUAL, gpu
 from benchmarks.rows.target import Outcome, best_of
 from benchmarks.rows.target import ours as ours_of
 from benchmarks.shapes import MEDIUM, Shape, shakespeare
 from vitral.data import Split
-from vitral.evaluation import WittenBell, evaluate_split
+from vitral.evaluation import evaluate_split
 from vitral.model import count_parameters
 from vitral.model.counts import cost
 
@@ -83,11 +76,6 @@ def test_a_generated_token_reads_every_weight_but_the_embeddings() -> None:
     assert round(count, -5) == 10_800_000
 
 
-def test_products_run() -> None:
-    assert Product(2, 3, 5, 7).backward() == (Product(2, 3, 7, 5), Product(2, 5, 3, 7))
-    multiply(training_products(SMALL))()
-
-
 def test_a_vitral_step_and_a_sample_run() -> None:
     dataset = ours.synthetic(SMALL)
     assert dataset.tokenizer.vocab_size == SMALL.vocab
@@ -97,13 +85,6 @@ def test_a_vitral_step_and_a_sample_run() -> None:
     first, again = ours.feed(SMALL, dataset), ours.feed(SMALL, dataset)
     for _ in range(2):
         assert all(torch.equal(one, other) for one, other in zip(first(), again(), strict=True))
-
-
-def test_stored_counts_are_the_models_own() -> None:
-    tokens = np.array([1, 2, 3, 1, 2, 4, 1, 2, 3], dtype=np.uint8)
-    part = Split(tokens, np.array([[0, 5], [5, 9]]))
-    model = WittenBell(part, 5, 3)
-    assert stored_counts(part, 3) == sum(len(counts.keys) for counts in model._counts)
 
 
 NANOGPT = """
@@ -143,15 +124,6 @@ def test_a_checkout_of_nanogpt_is_a_peer(tmp_path: Path) -> None:
     peers[-1].trainer(SMALL, ours.feed(SMALL, ours.synthetic(SMALL)))()
 
 
-def test_recipes_travel_and_their_rates_follow_their_schedules() -> None:
-    recipe = strong(16, 2e-3, 100)
-    assert Recipe.from_json(recipe.to_json()) == recipe
-    assert recipe.rate_at(4) == pytest.approx(2e-3)
-    assert recipe.rate_at(0) == pytest.approx(2e-3 / 5)
-    assert 0 < recipe.rate_at(99) < 1e-5
-    assert {source(50).rate_at(step) for step in range(50)} == {3e-3}
-
-
 def test_bisection_finds_the_smallest() -> None:
     steps = [10, 20, 30, 40, 50]
     for least in (*steps, 60):
@@ -170,27 +142,6 @@ def test_the_best_setting_reaches_most_often_then_soonest() -> None:
     assert missed.facts["reached"] == "1 of 2"
 
 
-def test_the_clock_of_a_run_is_in_its_metrics() -> None:
-    evaluation = {"event": "evaluation", "step": 3, "test_loss": 1.5}
-    with pytest.raises(LeftOut, match="not finished"):
-        trained_at([evaluation])
-    assert trained_at([{"event": "end", "step": 3, "stepped": 12.5}, evaluation]) == (12.5, 3, 1.5)
-
-
-def test_a_cold_process_has_empty_caches_and_our_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VITRAL_CORPORA", str(tmp_path))
-    env = environment(Options(threads=3), tmp_path / "scratch")
-    assert env["OMP_NUM_THREADS"] == "3"
-    assert env["VITRAL_CORPORA"] == str(tmp_path.resolve())
-    assert env["TORCHINDUCTOR_CACHE_DIR"].startswith(str(tmp_path / "scratch"))
-
-
-def test_rows_of_one_measure_are_taken_together() -> None:
-    asked = together(["throughput", "fast", "shakespeare-fast"])
-    assert [names for _, names in asked] == [["shakespeare-fast", "fast"], ["throughput"]]
-    assert [name for _, names in together(list(ROWS)) for name in names] == list(ROWS)
-
-
 def test_the_row_for_a_gpu_runs_without_one_only_to_be_tried() -> None:
     (section,) = gpu.measure(gpu.NAMES, Options(rounds=2, quick=True))
     assert [len(one.seconds) for one in section.measurements] == [2, 2]
@@ -203,31 +154,3 @@ def test_the_row_for_a_gpu_runs_without_one_only_to_be_tried() -> None:
 def test_a_card_is_known_by_the_name_of_its_driver() -> None:
     cards = ("NVIDIA H100 80GB HBM3", "NVIDIA GeForce RTX 4090", "NVIDIA A100-SXM4-40GB", "Tesla K80")
     assert [gpu.peak_flops(card) for card in cards] == [989.4e12, 165.2e12, 312e12, None]
-
-
-def test_a_share_of_the_peak_is_the_least_time_over_the_measured() -> None:
-    measured = gpu.with_share(Measurement("Vitral", (0.2, 0.4, 0.5)), 0.2)
-    assert measured.facts == {gpu.OF_THE_PEAK: 50.0}
-
-
-@pytest.mark.parametrize("windows", [1, 11, 585, 589])
-def test_the_products_of_an_evaluation_are_those_of_its_windows(windows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[int] = []
-
-    def counted(products: list[Product]) -> Callable[[], None]:
-        return lambda: done.append(sum(product.flops for product in products))
-
-    monkeypatch.setattr(evaluating, "multiply", counted)
-    evaluating.products_of(SMALL, windows * SMALL.context - 3)()
-    one = sum(product.flops for product in forward_products(replace(SMALL, batch=1)))
-    assert sum(done) == windows * one
-
-
-def test_the_files_of_a_folder_are_the_text(tmp_path: Path) -> None:
-    text = tmp_path / "text"
-    text.write_text("".join(f"{'é' * (number % 13)}\n" for number in range(1009)), encoding="utf-8")
-    files = sorted(longtexts._folder(tmp_path / "folder", text).iterdir())
-    assert len(files) == longtexts.FILES
-    assert b"".join(file.read_bytes() for file in files) == text.read_bytes()
-    for file in files:
-        file.read_text(encoding="utf-8")

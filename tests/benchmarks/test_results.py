@@ -1,15 +1,12 @@
 """Goals, tables, figures and files from measurements that are made up."""
 
-import io
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
-from rich.console import Console
 
-from benchmarks import figure, table
+from benchmarks import table
 from benchmarks.machine import describe_machine, machine_slug
 from benchmarks.results import Goal, Measurement, Section
 
@@ -51,14 +48,6 @@ def test_vitral_missing_its_target_reaches_no_goal() -> None:
     json.dumps(missed.plain(), allow_nan=False)
 
 
-def test_the_table_says_all(tmp_path: Path) -> None:
-    out = io.StringIO()
-    table.show(section(Goal("faster", 4, "peer")), Console(file=out, width=160))
-    text = out.getvalue()
-    for phrase in ("row: a title", "4x (2 – 8)", "goal ≥ 4x peer: reached", "a [note]", "1.79", "tokens/s"):
-        assert phrase in text
-
-
 def test_rows_measured_earlier_stay(tmp_path: Path) -> None:
     path = tmp_path / "results" / "machine.json"
     table.write(path, {"processor": "p"}, [section()])
@@ -67,17 +56,6 @@ def test_rows_measured_earlier_stay(tmp_path: Path) -> None:
     kept = json.loads(path.read_text(encoding="utf-8"))
     assert set(kept["rows"]) == {"row", "other"}
     assert kept["rows"]["row"]["tables"][0]["contenders"][1]["seconds"] == [4.0, 4.0, 8.0]
-
-
-def test_bars_have_the_goals_line_in_their_own_terms() -> None:
-    def kept(*sections: Section) -> dict[str, Any]:
-        return {"row": {"tables": [json.loads(json.dumps(one.plain())) for one in sections]}}
-
-    (bar,) = figure.bars(kept(section(Goal("within", 1.25, "peer"))))
-    assert (bar.goal, bar.speed.median) == (0.8, 4.0)
-    assert bar.reached
-    assert figure.bars(kept(section(ours=(math.inf, 1.0, 1.0)))) == []
-    assert len(figure.draw([bar], "a title").axes[0].patches) == 1
 
 
 def test_the_machine_is_described_without_its_name() -> None:

@@ -1,28 +1,14 @@
 """The table of texts: its list, the first sample on the screen, the verdicts, and what is kept."""
 
-import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import texts
 from benchmarks.options import LeftOut
-from benchmarks.processes import python
-from benchmarks.texts import BUSY, IDLE, LIST, Listed, Watched, busy, judged, markdown, read_list, watch
+from benchmarks.texts import LIST, Listed, Watched, judged, read_list
 
 SAMPLE = "The light of the window\nfell on the floor."
-CELL: dict[str, Any] = {
-    "characters": 400_000,
-    "seconds": 59.0,
-    "steps": 300,
-    "sample_at": 12.0,
-    "test_loss": 1.5,
-    "trigram": 1.9,
-    "best_ngram": [5, 1.4],
-    "goals": {"at most its minute": True, "within its tolerance": True, "a sample in time": True},
-}
 
 
 def measured(loss: float) -> dict[str, Any]:
@@ -69,19 +55,6 @@ def test_every_goal_has_a_verdict(case: dict[str, Any], goal: str, met: bool | N
     assert judge(**case)["goals"][goal] is met
 
 
-def test_the_best_ngram_is_named_with_its_order() -> None:
-    assert judge()["best_ngram"] == [5, 1.4]
-
-
-def test_the_table_has_a_row_for_each_training_and_marks_what_was_missed() -> None:
-    late = judge(seconds=70.0)
-    lines = markdown({"prose": {IDLE: judge(), BUSY: late}}).splitlines()
-    assert len(lines) == 4
-    assert {line.count("|") for line in lines} == {lines[0].count("|")}
-    assert "**70.0**" in lines[3]
-    assert "**" not in lines[2]
-
-
 def test_a_list_names_files_and_options(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a", encoding="utf-8")
     (tmp_path / LIST).write_text('[[text]]\nname = "A"\nfile = "a.txt"\noptions = ["--seed", "2"]\n', encoding="utf-8")
@@ -96,50 +69,3 @@ def test_a_list_that_cannot_be_used_is_refused(content: str | None, tmp_path: Pa
         (tmp_path / LIST).write_text(content, encoding="utf-8")
     with pytest.raises(LeftOut, match=r"texts\.toml|b\.txt"):
         read_list(tmp_path)
-
-
-def test_busy_processes_end_with_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    started = []
-    popen = texts.subprocess.Popen
-
-    def starting(*given: Any) -> Any:
-        started.append(popen(*given))
-        return started[-1]
-
-    monkeypatch.setattr(texts.subprocess, "Popen", starting)
-    with busy(2):
-        assert [process.poll() for process in started] == [None, None]
-    assert all(process.poll() is not None for process in started)
-
-
-def test_output_is_read_as_it_comes() -> None:
-    seen = watch(python("-c", "import sys; print('é'); sys.exit(3)"), dict(os.environ))
-    assert seen.code == 3
-    assert "".join(piece for _, piece in seen.output).split() == ["é"]
-    assert all(0 < seconds <= seen.seconds for seconds, _ in seen.output)
-
-
-def test_what_was_measured_stays_when_another_text_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    entries = [f'[[text]]\nname = "{name}"\nfile = "a.txt"\n' for name in "AB"]
-    (tmp_path / "a.txt").write_text("a", encoding="utf-8")
-    (tmp_path / LIST).write_text("".join(entries), encoding="utf-8")
-    out = tmp_path / "results" / "texts.json"
-
-    def train(text: Listed, condition: str, minutes: float) -> dict[str, Any]:
-        if text.name == "B":
-            raise LeftOut("no")
-        return {**CELL, "steps": 1 if condition == IDLE else 2, "goals": {**CELL["goals"], "below the trigram": True}}
-
-    monkeypatch.setattr(texts, "train", train)
-    assert texts.main([str(tmp_path), "--out", str(out), "--condition", "idle"]) == 1
-    assert texts.main([str(tmp_path), "--out", str(out), "--only", "A", "--condition", "busy"]) == 0
-    kept = json.loads(out.read_text(encoding="utf-8"))["texts"]
-    assert {name: {key: cell["steps"] for key, cell in cells.items()} for name, cells in kept.items()} == {
-        "A": {"idle": 1, "busy": 2}
-    }
-
-
-def test_an_unknown_text_is_refused(tmp_path: Path) -> None:
-    (tmp_path / LIST).write_text("text = []\n", encoding="utf-8")
-    with pytest.raises(SystemExit):
-        texts.main([str(tmp_path), "--only", "nothing"])

@@ -1,17 +1,13 @@
-"""A tiny run that the command line can use, trained once."""
+"""Commands as a user types them, in an empty folder, beside a tiny run."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from tests.conftest import SETTINGS as SETTINGS
 from vitral.cli import run
-
-TINY = ["model.d_model=12", "model.num_layers=1", "model.num_heads=3", "model.context_length=11", "model.dropout=0.0"]
-SHORT = ["training.steps=5", "training.evaluate_every=5", "training.batch_size=7", "training.sample_every=5"]
-SETTINGS = [word for setting in [*TINY, *SHORT, "training.sample_tokens=13"] for word in ("--set", setting)]
 
 
 class Outcome(NamedTuple):
@@ -23,23 +19,14 @@ class Outcome(NamedTuple):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory):
+def _own_cache(own_cache: None) -> None:
     """Keep prepared texts out of the user's cache."""
-    before = os.environ.get("VITRAL_CACHE")
-    os.environ["VITRAL_CACHE"] = str(tmp_path_factory.mktemp("cache"))
-    yield
-    if before is None:
-        del os.environ["VITRAL_CACHE"]
-    else:
-        os.environ["VITRAL_CACHE"] = before
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
+def trained(tiny_run: Path) -> Path:
     """A run folder."""
-    folder = tmp_path_factory.mktemp("runs") / "tiny"
-    assert run(["train", "sample", "--out", str(folder), *SETTINGS]) == 0
-    return folder
+    return tiny_run
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ def fits(shown: str, printed: str) -> bool:
     return re.fullmatch(pattern, "\n".join(map(str.rstrip, printed.strip().splitlines())), re.DOTALL) is not None
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("language", PAGES)
 def test_the_commands_print_what_the_document_shows(
     language: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

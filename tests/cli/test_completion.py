@@ -77,20 +77,14 @@ def test_own_texts_are_offered(here: Path, monkeypatch: pytest.MonkeyPatch) -> N
 )
 def test_offers(here: Path, callback, typed: str, offered: list[str]) -> None:
     assert callback(typed) == offered
-
-
-def test_an_absolute_path_is_completed_as_typed(here: Path) -> None:
     assert completion.complete_run(f"{here}/runs/f") == [f"{here}/runs/first"]
 
 
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        (("vitral", "explain", "the-cat"), ["the-cat-sat"]),
         (("vitral", "generate", "runs/f"), ["runs/first"]),
         (("vitral", "study", "mask", "--base", "fas"), ["fast"]),
-        (("vitral", "doctor", "stu"), ["studies/mask-quick"]),
-        (("vitral", "check", "nothing-is-called-so"), []),
     ],
 )
 def test_the_shell_asks_the_program(here: Path, words: tuple[str, ...], offered: list[str]) -> None:

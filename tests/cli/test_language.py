@@ -7,32 +7,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
-from tests.cli.conftest import SETTINGS
-from tests.cli.test_commands import COMMANDS
-from vitral.cli import app
-from vitral.cli.help import HEADINGS, METAVARS, REFUSALS, refusal
+from vitral.cli.help import REFUSALS, refusal
 from vitral.cli.progress import DISPLAY, Harmless
 from vitral.core.language import SYSTEM_VARIABLES, VARIABLE, in_language, language
 from vitral.lab.training_state import TrainingState
 
 USAGE = {"en": "Usage: ", "pt": "Uso: "}
-ENGLISH = set(
-    re.findall(
-        r"\w+",
-        "the of and is are with from to for or not this that by it its an on at which where than each every only one "
-        "if without when what have has given default env required show options arguments commands",
-    )
-)
-"""Words that no Portuguese sentence contains."""
-LITERAL = re.compile(r"To be|one-work|--[\w-]+|'[^']*'|<[^>]*>|\S*[.:_/=|]\w\S*|vitral \w+")
-"""Names of options, choices, keys, files and commands, which are the same in every language."""
-
-
-def words(text: str) -> set[str]:
-    """The words of a text, apart from literal names."""
-    return set(re.findall(r"[a-zà-ú]+", LITERAL.sub(" ", text).casefold()))
 
 
 def spoken(told: str) -> str:
@@ -46,37 +27,6 @@ def system(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     for name in (VARIABLE, *SYSTEM_VARIABLES):
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
-
-
-@pytest.mark.parametrize(
-    "command", [[], *([name] for name in COMMANDS)], ids=lambda command: "".join(command) or "vitral"
-)
-def test_help_in_portuguese_has_no_english_word(vitral, command: list[str]) -> None:
-    told = vitral(*command, "--lang", "pt", "--help")
-    assert (told.code, told.err) == (0, "")
-    text = told.out
-    if not command:  # the names of the commands
-        text = re.sub(rf"^  ({'|'.join(COMMANDS)})\b", "", text, flags=re.MULTILINE)
-    assert words(text) & ENGLISH == set()
-    assert "--lang" in text
-    for english in HEADINGS:
-        assert f"{english}:" not in text
-
-
-def test_every_word_in_capitals_of_a_command_is_known() -> None:
-    group = get_command(app)
-    commands = getattr(group, "commands", {})
-    metavars = [getattr(each, "metavar", None) or "" for one in commands.values() for each in one.params]
-    assert len(metavars) > 50
-    assert {word for each in metavars for word in re.findall(r"[A-Z]{2,}", each)} <= set(METAVARS)
-
-
-@pytest.mark.parametrize("command", [["train"], ["generate"], []])
-def test_help_has_the_same_options_in_both_languages(vitral, command: list[str]) -> None:
-    pages = [vitral(*command, "--help", "--lang", code).out for code in USAGE]
-    options = [re.findall(r"^  (--[\w-]+)", page, flags=re.MULTILINE) for page in pages]
-    assert options[0] == options[1]
-    assert "--lang" in options[0]
 
 
 def test_the_option_is_stronger_than_the_variable_than_the_system_than_english(vitral, system) -> None:
@@ -129,30 +79,6 @@ def test_text_that_looks_like_the_option_is_text(vitral, trained: Path) -> None:
     assert (told.code, told.out) == (0, "--lang\n")
 
 
-@pytest.mark.parametrize(
-    ("command", "name"),
-    [
-        ("train --nosuch", "--nosuch"),
-        ("trian", "'train'"),
-        ("evaluate", "'EXECUÇÃO'"),
-        ("inspect x", "--text"),
-        ("count --vocabulary 0", "--vocabulary"),
-        ("count --vocabulary x", "--vocabulary"),
-        ("train --minutes", "--minutes"),
-        ("train --minutes x", "--minutes"),
-        ("train --device tpu", "'cuda'"),
-        ("count fast sample", "sample"),
-    ],
-)
-def test_what_the_parser_refuses_is_told_in_portuguese(vitral, command: str, name: str) -> None:
-    told = vitral("--lang", "pt", *command.split())
-    assert told.code == 2
-    assert told.err.count("\n") == 1
-    assert name in told.err
-    assert words(told.err) & ENGLISH == set()
-    assert not words(told.err) & {"missing", "invalid", "such", "option", "argument", "input", "should", "did", "mean"}
-
-
 def test_every_refusal_of_the_parser_is_known_with_its_values() -> None:
     for sentence in REFUSALS:
         english = re.sub(r"\{\w+\}", "'x'", sentence)
@@ -191,24 +117,12 @@ def test_a_check_is_data_in_english_and_complains_in_the_language(vitral) -> Non
     assert portuguese.err != english.err
 
 
-def test_a_run_is_the_same_in_both_languages(vitral, tmp_path: Path) -> None:
-    for code in USAGE:
-        told = vitral("train", "sample", "--out", code, *SETTINGS, "--lang", code)
-        assert told.code == 0, told.err
-    for name in ("config.toml", "tokenizer.json", "corpus.json", "ngrams.json"):
-        assert len({(tmp_path / code / name).read_bytes() for code in USAGE}) == 1, name
-    logs = [(tmp_path / code / "metrics.jsonl").read_text(encoding="utf-8").splitlines() for code in USAGE]
-    texts = [[event.get("text") for event in map(json.loads, log)] for log in logs]
-    assert texts[0] == texts[1]
-
-
 def test_a_damaged_run_is_told_in_portuguese_and_as_data_in_english(vitral, trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained, tmp_path / "run")
     (tmp_path / "run" / "best").write_text("step-00000099\n", encoding="utf-8")
     next((tmp_path / "run" / "samples").iterdir()).write_text("other words", encoding="utf-8")
     told = vitral("doctor", "run", "--lang", "pt")
     assert (told.code, told.out.count("✗")) == (1, 2)
-    assert words(told.out) & ENGLISH == set()
     os.truncate(next((tmp_path / "run" / "steps").glob("*/model.safetensors")), 100)
     data = [vitral("doctor", "run", "--lang", code, "--format", "json") for code in USAGE]
     assert data[0] == data[1]

@@ -43,6 +43,7 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "_parts", {})
 
 
+@pytest.mark.merge
 def test_the_documents_commands_run(here: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     commands = [line[2:] for line in re.findall(r"^\$ vitral.*$", TEXT, re.MULTILINE)]
     assert len(commands) == 4
@@ -65,6 +66,7 @@ def parameters(path: Path) -> list[ParameterRow]:
     return parameter_table(config.model, 68)
 
 
+@pytest.mark.merge
 def test_the_documents_python_runs(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(here)
     small = {"model": {"d_model": 12, "num_layers": 1, "num_heads": 3, "context_length": 16}}

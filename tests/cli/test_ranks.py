@@ -1,6 +1,5 @@
 """`--ranks` and torchrun end to end: processes of their own, signals, exit codes, one line."""
 
-import os
 import re
 import signal
 import socket
@@ -24,7 +23,6 @@ pytestmark = [
     pytest.mark.skipif(not can_connect(), reason="PyTorch is too old for several ranks"),
 ]
 
-FULL = os.environ.get("VITRAL_FULL") == "1"
 STEPS = 12
 
 
@@ -61,6 +59,7 @@ def last_bytes(folder: RunFolder) -> dict[str, bytes]:
     return {name: (folder.steps / f"step-{STEPS:08d}" / name).read_bytes() for name in (WEIGHTS, OPTIMIZER, STATE)}
 
 
+@pytest.mark.merge
 def test_stopped_by_ctrl_c_and_resumed_alone(config: Path) -> None:
     """The launcher passes the signal on; the step is finished and saved, and the end is that of a straight run."""
     out = config.with_name("out")
@@ -86,48 +85,30 @@ passes, backward = 0, torch.Tensor.backward
 def dying(*args, **kwargs):
     global passes
     passes += 1
-    if passes == 13 - 4 * attempt:
+    if passes == 13:
         os.kill(os.getpid(), signal.SIGKILL)
     return backward(*args, **kwargs)
 
-attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
-if attempt < int(os.environ["DEATHS"]) and os.environ["RANK"] == str(1 - attempt):
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == "VICTIM":
     torch.Tensor.backward = dying
 sys.exit(run(sys.argv[1:]))
 """
 
 
-def test_a_rank_that_dies_is_started_anew_by_torchrun(config: Path) -> None:
-    """After a checkpoint, in the full tier both ranks one after the other; the end is that of a straight run."""
-    deaths = 2 if FULL else 1
-    script, out = config.with_name("dying.py"), config.with_name("out")
-    script.write_text(DYING, encoding="utf-8")
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=2"]
-    command = [*launcher, str(script), "train", str(config), "--out", str(out)]
-    environment = {**os.environ, "DEATHS": str(deaths)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("exitcode: -9") >= deaths
-    assert last_bytes(RunFolder.open(out)) == straight(config)
-
-
-@pytest.mark.skipif(not FULL, reason="half a minute; the full tier")
+@pytest.mark.full
 @pytest.mark.parametrize("victim", [0, 1])
 def test_one_of_two_machines_whose_rank_dies(victim: int, config: Path) -> None:
     """torchrun counts the death on one of them only; the ranks meet all the same, and only rank 0's has a run."""
     script, folders = config.with_name("dying.py"), [config.with_name(name) for name in ("one", "other")]
-    script.write_text(DYING.replace("str(1 - attempt)", f"str({victim})"), encoding="utf-8")
+    script.write_text(DYING.replace("VICTIM", str(victim)), encoding="utf-8")
     with socket.socket() as found:
         found.bind(("localhost", 0))
         port = found.getsockname()[1]
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", "--max-restarts=1"]
     meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{port}", "--rdzv-id=7", "--local-addr=localhost"]
     command = [*launcher, *meeting, str(script), "train", str(config), "--out"]
-    environment = {**os.environ, "DEATHS": "1"}
     machines = [
-        subprocess.Popen(
-            [*command, str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-        )
+        subprocess.Popen([*command, str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for out in folders
     ]
     said = [machine.communicate()[1] for machine in machines]
@@ -137,18 +118,9 @@ def test_one_of_two_machines_whose_rank_dies(victim: int, config: Path) -> None:
     assert last_bytes(RunFolder.open(out)) == straight(config)
 
 
+@pytest.mark.merge
 def test_what_cannot_be_shared_is_one_line(config: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "vitral",
-        "train",
-        str(config),
-        "--ranks",
-        "3",
-        "--out",
-        str(config.with_name("out")),
-    ]
+    command = [sys.executable, "-m", "vitral", "train", str(config), "--ranks=3", "--out", str(config.with_name("out"))]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
@@ -156,6 +128,7 @@ def test_what_cannot_be_shared_is_one_line(config: Path) -> None:
     assert not config.with_name("out").exists()
 
 
+@pytest.mark.merge
 def test_one_rank_loads_nothing_of_several(config: Path) -> None:
     code = (
         "import sys; from vitral.cli import run; "

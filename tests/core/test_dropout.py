@@ -8,8 +8,7 @@ from vitral.core.dropout import LEVELS, Dropout, drop_out
 from vitral.core.streams import ambient_stream
 
 
-@pytest.mark.parametrize("rate", [1e-3, 0.1, 0.2, 0.5, 0.999])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("rate", "dtype"), [(1e-3, torch.float32), (0.2, torch.float64), (0.999, torch.float32)])
 def test_elements_are_zero_as_often_as_asked_for(rate: float, dtype: torch.dtype) -> None:
     count = 999_983
     with ambient_stream(3, "dropout"):
@@ -42,7 +41,7 @@ def test_any_shape(shape: tuple[int, ...]) -> None:
     assert bool(((x == 0) | (x == 2)).all())
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_gradient_has_the_same_mask(dtype: torch.dtype) -> None:
     x = torch.full((13, 17), 3.0, dtype=dtype, requires_grad=True)
     y = drop_out(x.mT, 0.25)

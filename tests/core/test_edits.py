@@ -9,7 +9,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vitral.core.config import Config
 from vitral.core.edits import Edit, edited, edits_of, read_edits, require_fitting, written
 from vitral.core.errors import UsageError
 
@@ -118,11 +117,3 @@ def test_a_forbidden_key_stays_forbidden_and_is_not_in_the_mean() -> None:
     assert made["zero"] == made["scale"] == [[0, no, no], [0, 0, no], [0, 0, 0]]
     assert made["mean"] == [[4, no, no], [4, 3, no], [4, 3, 9]]
     assert made["set"] == [[3, no, no], [3, 3, no], [3, 3, 3]]
-
-
-def test_a_key_that_python_has_a_word_for_keeps_its_name() -> None:
-    class Sent(Config):
-        other: str = "nobody"
-
-    assert Edit.parse({"at": "a", "do": "patch", "from": "b"}).plain()["from"] == "b"
-    assert Sent.parse({"other": "x"}).plain() == {"other": "x"}

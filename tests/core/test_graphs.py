@@ -10,8 +10,8 @@ from torch import Tensor
 
 from vitral.core.graphs import OPERATIONS, Length, NotInGraphs, graph_of, graph_with_weights, lstm
 from vitral.core.taps import Recorder
-from vitral.model import ModelConfig, Transformer
 
+pytestmark = [pytest.mark.merge, needs_node]
 torch.manual_seed(5)
 A, B = torch.randn(2, 3, 5).double(), torch.randn(2, 3, 5).double()
 ROW, POSITIVE, WHOLE = torch.randn(5).double(), torch.rand(2, 3, 5).double() + 0.1, torch.arange(-7.0, 8.0).double()
@@ -37,14 +37,17 @@ CASES: list[tuple[str, list[Any]]] = [
     ),
     *((name, [A, ROW]) for name in ("add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "remainder.Tensor")),
     *((name, [A, 1.7]) for name in ("add.Scalar", "sub.Scalar", "mul.Scalar", "div.Scalar", "remainder.Scalar")),
-    *((name, [POSITIVE, 1.7]) for name in ("pow.Tensor_Scalar",)),
+    ("pow.Tensor_Scalar", [POSITIVE, 1.7]),
     *((name, [TRUTH, OTHER]) for name in ("bitwise_and.Tensor", "bitwise_or.Tensor", "logical_and", "logical_or")),
     *((name, [TRUTH]) for name in ("bitwise_not", "logical_not", "any")),
-    *((name, [A, [1], True]) for name in ("amax", "amin", "mean.dim", "sum.dim_IntList")),
-    *((name, [A, [-1, 0], False]) for name in ("amax", "amin", "mean.dim", "sum.dim_IntList")),
+    *(
+        (name, [A, [-1, 0], keeps])
+        for keeps in (False, True)
+        for name in ("amax", "amin", "mean.dim", "sum.dim_IntList")
+    ),
     *((name, [TIES, 1, False]) for name in ("argmax", "argmin", "max.dim", "min.dim", "prod.dim_int")),
     *((name, [A]) for name in ("sum", "mean", "clone", "alias")),
-    *((name, [TIES, -1, True]) for name in ("sort",)),
+    ("sort", [TIES, -1, True]),
     *((name, [A, 1, False]) for name in ("_softmax", "_log_softmax")),
     ("logical_xor", [TRUTH, OTHER]),
     ("any.dim", [TRUTH[None].expand(3, 4), 1, True]),
@@ -58,14 +61,11 @@ CASES: list[tuple[str, list[Any]]] = [
     ("mm", [A[0], B[0].T]),
     ("cumsum", [A, 1]),
     ("clamp", [A, -0.3, 0.4]),
-    ("clamp", [A, None, 0.4]),
     ("gelu", [A]),
     ("leaky_relu", [A, 0.1]),
     ("native_layer_norm", [A, [5], ROW, ROW, 1e-5]),
-    ("native_layer_norm", [A, [3, 5], None, None, 1e-5]),
     ("var.correction", [A, [1]]),
     ("sort.stable", [TIES, True, -1, True]),
-    ("sort.stable", [TIES, True, 0, False]),
     ("topk", [A, 2]),
     ("arange.start_step", [2, 11, 3]),
     ("full", [[2, 3], 1.5]),
@@ -80,7 +80,6 @@ CASES: list[tuple[str, list[Any]]] = [
     ("repeat", [A, [2, 1, 3, 2]]),
     ("flip", [A, [0, -1]]),
     ("cat", [[A, B], -1]),
-    ("cat", [[A, B[:1]]]),
     ("unsqueeze", [A, -2]),
     ("squeeze.dim", [A[:, :1], 1]),
     ("squeeze.dims", [A[:1, :1], [0, 1, 2]]),
@@ -138,38 +137,15 @@ def one_node(name: str, given: list[Any]) -> tuple[dict[str, Any], Any]:
     return {"graph": graph, "inputs": dict(zip(names, tensors, strict=True))}, parts
 
 
-@needs_node
 def test_every_operation_is_that_of_pytorch() -> None:
-    assert {name for name, _ in CASES} | NOT_OF_TENSORS == OPERATIONS
+    (interpreted,) = in_node("return Object.keys(vitral.OPERATIONS)", [0])
+    assert {name for name, _ in CASES} | NOT_OF_TENSORS == OPERATIONS == set(interpreted)
     made = [(name, *one_node(name, given)) for name, given in CASES]
     for (name, _, parts), outputs in zip(made, run_graphs([case for _, case, _ in made]), strict=True):
         for place, expected in enumerate(parts):
             same(outputs[str(place)], expected.double(), name)
 
 
-@needs_node
-def test_the_interpreter_has_these_operations_and_no_others() -> None:
-    (names,) = in_node("return Object.keys(vitral.OPERATIONS)", [0])
-    assert set(names) == OPERATIONS
-
-
-@needs_node
-def test_a_graph_computes_what_its_function_computes_for_other_numbers() -> None:
-    def compute(given, tap) -> None:
-        hidden = tap("hidden", torch.nn.functional.gelu(given["x"] @ given["w"]))
-        same = tap("same", hidden)
-        tap("out", torch.softmax(same, dim=-1).masked_fill(same < 0, -math.inf).cumsum(0))
-
-    graph = graph_of(compute, {"x": torch.zeros(3, 5).double(), "w": torch.zeros(5, 2).double()})
-    cases = [{"graph": graph, "inputs": {"x": A[place], "w": B[place, :2].T}} for place in (0, 1)]
-    for case, made in zip(cases, run_graphs(cases), strict=True):
-        kept = Recorder()
-        compute(case["inputs"], kept)
-        for name, expected in kept.kept.items():
-            same(made[name], expected, name)
-
-
-@needs_node
 def test_a_graph_for_any_length_computes_with_lengths_and_has_its_weights_by_name() -> None:
     module = torch.nn.LSTM(5, 4, batch_first=True).double()
 
@@ -194,7 +170,6 @@ def test_a_graph_for_any_length_computes_with_lengths_and_has_its_weights_by_nam
             same(made[name], expected, name)
 
 
-@needs_node
 def test_an_edited_value_changes_what_follows_and_nothing_else() -> None:
     def compute(given, tap) -> None:
         first = tap("first", given["x"])
@@ -218,29 +193,3 @@ def test_an_edited_value_changes_what_follows_and_nothing_else() -> None:
 def test_what_has_no_graph_is_refused_with_its_reason(compute) -> None:
     with pytest.raises(NotInGraphs, match="has no graph: "):
         graph_of(compute, {"x": torch.eye(3).double()})
-
-
-@needs_node
-@pytest.mark.parametrize(
-    "parts",
-    [
-        {},
-        {"norm_type": "rmsnorm", "feed_forward": "swiglu", "num_kv_heads": 2, "norm": "post"},
-        {"positions": "alibi", "attention": {"scale": "adaptive", "mask": {"name": "window", "size": 3}}},
-    ],
-)
-def test_a_model_has_a_graph(parts: dict[str, Any]) -> None:
-    """The same interpreter runs a model with all its named activations."""
-    config = ModelConfig.parse({"context_length": 7, "d_model": 8, "num_layers": 2, "num_heads": 4, **parts}, "model")
-    model = Transformer(config, 11).eval()
-    ids = torch.randint(0, 11, (1, 5))
-    graph = graph_of(lambda given, tap: model(given["ids"], tap=tap), {"ids": ids})
-    for other, (made,) in (
-        (each, run_graphs([{"graph": graph, "inputs": {"ids": each}}])) for each in (ids, ids.flip(1))
-    ):
-        kept = Recorder()
-        with torch.inference_mode():
-            model(other, tap=kept)
-        assert set(made) == set(kept.kept)
-        for name, expected in kept.kept.items():
-            torch.testing.assert_close(made[name], expected.double(), rtol=1e-4, atol=1e-5)

@@ -31,12 +31,9 @@ def whole(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def test_a_launcher_may_say_little(whole: pytest.MonkeyPatch) -> None:
+def test_a_launcher_may_say_little_or_all(whole: pytest.MonkeyPatch) -> None:
     assert launched()
     assert Launch.read() == Launch(1, 3, 0, 1, "first", 29500, 0)
-
-
-def test_a_launcher_may_say_all(whole: pytest.MonkeyPatch) -> None:
     for name, value in (("LOCAL_RANK", "1"), ("LOCAL_WORLD_SIZE", "3"), ("TORCHELASTIC_RESTART_COUNT", "2")):
         whole.setenv(name, value)
     assert Launch.read() == Launch(1, 3, 1, 3, "first", 29500, 2)

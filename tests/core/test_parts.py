@@ -20,7 +20,6 @@ from vitral.core.parts import (
     without_sources,
 )
 from vitral.model import ModelConfig
-from vitral.runs import RunConfig
 
 FILE = """
 import vitral
@@ -60,13 +59,6 @@ def test_a_configuration_names_a_part_with_settings_and_is_itself_as_plain_data(
     assert plain == {"name": "mine", "epsilon": 0.25, "sizes": [1, 2], "file": own.file, "sha256": own.sha256}
     assert ModelConfig.parse(config.plain()) == config
     assert hash(ModelConfig.parse(config.plain())) == hash(config)
-
-
-def test_a_configuration_without_own_parts_is_as_it_was() -> None:
-    plain = ModelConfig().plain()
-    assert plain["norm_type"] == "layernorm"
-    assert plain["attention"] == {"mask": {"name": "causal"}, "scale": "sqrt"}
-    assert list(own_parts(RunConfig())) == []
 
 
 @pytest.mark.parametrize("kind", parts.KINDS)

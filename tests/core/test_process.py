@@ -84,6 +84,7 @@ def test_a_second_training_is_refused_until_the_first_ends() -> None:
     assert len(refused) == 2
 
 
+@pytest.mark.merge
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_forked_child_of_a_training_process_may_train() -> None:
     done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, check=False)

@@ -5,7 +5,6 @@ import torch
 
 from vitral.core.devices import precision, resolve_device, weight_dtype
 from vitral.core.errors import UsageError
-from vitral.core.names import ATTENTION_STEPS, AXES, activation_names
 from vitral.core.taps import SILENT, Editor, Recorder
 
 ONE = torch.ones(1)
@@ -38,23 +37,6 @@ def test_an_editor_replaces_what_it_names() -> None:
     assert editor("x", ONE) is ONE
     assert editor.within("a").wants_any(["y", "x"])
     assert not editor.wants_any(["x"])
-
-
-def test_names_are_those_of_the_plan() -> None:
-    assert list(ATTENTION_STEPS) == ["q", "k", "v", "scores", "scaled", "masked", "weights", "z", "out"]
-    assert list(AXES) == ["batch", "time", "source", "heads", "d_model", "d_head", "d_ff", "vocab", "layers"]
-    names = activation_names(2)
-    assert names[0] == "embed"
-    assert names[-2:] == ["final_norm", "logits"]
-    steps = [f"blocks.1.attn.{step}" for step in ATTENTION_STEPS]
-    every = [name for name in names if name.startswith("blocks.1.")]
-    assert len(names) == len(set(names)) == 1 + 2 * len(every) + 2
-    first = ["blocks.1.resid_pre", "blocks.1.attn_norm", "blocks.1.attn.q_pre", "blocks.1.attn.k_pre"]
-    lstm = [f"blocks.1.recurrence{name}" for name in ("_norm", ".out", "_sum")]
-    mlp = [f"blocks.1.mlp{name}" for name in ("_norm", ".gate", ".pre", ".hidden", ".out", "_sum")]
-    assert every == [*first, *steps, "blocks.1.attn_sum", *lstm, "blocks.1.resid_mid", *mlp, "blocks.1.resid_post"]
-    fewer = activation_names(2, without={"attn_sum", "mlp.gate"})
-    assert fewer == [name for name in names if not name.endswith(("attn_sum", "mlp.gate"))]
 
 
 def test_devices_and_precision() -> None:

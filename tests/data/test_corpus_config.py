@@ -1,25 +1,13 @@
 import pytest
 
 from vitral.core.errors import UsageError
-from vitral.data import BPEConfig, ByteConfig, CharConfig, CorpusConfig
+from vitral.data import BPEConfig, ByteConfig, CorpusConfig
 
 
 def test_a_bare_name_and_its_table_are_the_same_tokenizer():
     assert CorpusConfig.parse({"tokenizer": "byte"}) == CorpusConfig.parse({"tokenizer": {"name": "byte"}})
     assert CorpusConfig.parse({"tokenizer": "bpe"}).tokenizer == BPEConfig(vocab_size=512)
     assert CorpusConfig.parse({"tokenizer": "byte"}).tokenizer == ByteConfig()
-
-
-def test_defaults():
-    config = CorpusConfig()
-    assert (config.source, config.split, config.newlines, config.separator) == ("sample", "blocks", "lf", "\n\n")
-    assert config.tokenizer == CharConfig()
-
-
-@pytest.mark.parametrize("tokenizer", ["char", "byte", "bpe", {"name": "bpe", "vocab_size": 777}])
-def test_plain_data_comes_back(tokenizer):
-    config = CorpusConfig.parse({"source": "x.txt", "tokenizer": tokenizer, "split": "tail", "newlines": "keep"})
-    assert CorpusConfig.parse(config.plain()) == config
 
 
 @pytest.mark.parametrize(

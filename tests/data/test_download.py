@@ -1,6 +1,3 @@
-import logging
-
-import pooch
 import pytest
 
 from vitral.core.errors import StorageError, UsageError
@@ -18,12 +15,13 @@ def files(folder):
     return sorted(path.name for path in folder.rglob("*") if path.is_file())
 
 
-def test_a_named_text_is_downloaded_once(serve, cache):
+def test_a_named_text_is_downloaded_once(serve, cache, capfd):
     url, asked = serve(200, TEXT)
     first, second = load(url), load(url)
     assert first == second
     assert (first.name, first.text, first.num_bytes) == ("homer", "Sing, goddess\n", len(TEXT))
     assert asked == ["/text.txt"]
+    assert capfd.readouterr() == ("", "")
     assert files(cache) == ["homer.txt"]
     assert len(first.notes) == 4
 
@@ -72,18 +70,6 @@ def test_no_network_is_one_line(serve, cache):
     with pytest.raises(UsageError, match="could not be downloaded from"):
         load(nowhere)
     assert files(cache) == []
-
-
-def test_downloading_prints_nothing_and_leaves_the_logger_as_it_was(serve, capfd, monkeypatch):
-    url, _ = serve(200, TEXT)
-    said: list[logging.LogRecord] = []
-    logger = pooch.get_logger()
-    level = logger.level
-    monkeypatch.setattr(logger, "handle", said.append)
-    load(url)
-    assert said == []
-    assert logger.level == level
-    assert capfd.readouterr() == ("", "")
 
 
 def test_a_cache_that_cannot_be_written_is_the_disks_fault(serve, cache):

@@ -49,12 +49,6 @@ def test_the_ids_are_those_of_the_file_and_the_text_comes_back(engine: Engine) -
     assert all(tokenizer.label(token) for token in range(tokenizer.vocab_size))
 
 
-def test_special_tokens_are_one_token_each() -> None:
-    tokenizer = FileTokenizer(byte_level().to_str(), 259, 258)
-    assert tokenizer.encode("<|end|>").tolist() == [258]
-    assert tokenizer.decode([258]) == "<|end|>"
-
-
 @pytest.mark.parametrize(
     "changes",
     [{"document": "{}"}, {"document": 3}, {"vocab_size": 200}, {"vocab_size": "many"}, {"start": -1}, {"start": 259}],
@@ -88,19 +82,14 @@ def family() -> dict[str, Engine]:
     replaced = [decoders.Replace("▁", " "), decoders.Fuse()]
     for name, decoder in {
         "none": None,
-        "letters": decoders.Fuse(),
         "metaspace": decoders.Metaspace("▁", "always"),
         "metaspace with another letter": decoders.Metaspace("_", "first"),
-        "metaspace without a space before": decoders.Metaspace("▁", "never"),
         "replaced by another text": decoders.Sequence([decoders.Replace("▁", "--"), decoders.Fuse()]),
-        "another text replaced": decoders.Sequence([decoders.Replace("_", " "), decoders.Fuse()]),
         "replaced by an expression": decoders.Sequence([decoders.Replace(Regex("[▁_x]+"), " "), decoders.Fuse()]),
         "replaced after joining": decoders.Sequence([decoders.Fuse(), decoders.Replace("▁", " ")]),
         "stripped": decoders.Sequence([*replaced, decoders.Strip(" ", 1, 0)]),
         "stripped at both ends": decoders.Sequence([*replaced, decoders.Strip("x", 1, 1)]),
-        "each stripped": decoders.Sequence([decoders.Strip("x", 1, 0), decoders.Fuse()]),
         "bytes": decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]),
-        "bytes alone": decoders.ByteFallback(),
         "pieces of words": decoders.WordPiece("##", cleanup=False),
         "pieces of words, cleaned": decoders.WordPiece("##", cleanup=True),
         "ends of words": decoders.BPEDecoder("</w>"),

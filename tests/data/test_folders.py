@@ -108,14 +108,6 @@ def test_what_vitral_wrote_is_no_text(tmp_path: Path, kind: str, names: tuple[st
     assert any(kind in note and "mine" in note for note in corpus.notes)
 
 
-def test_a_new_run_beside_the_text_does_not_change_the_text(tmp_path: Path) -> None:
-    write(tmp_path, "a.txt", "b.txt")
-    before = load_corpus(CorpusConfig(source=str(tmp_path)))
-    write(tmp_path / "runs" / "one", *RUN)
-    after = load_corpus(CorpusConfig(source=str(tmp_path)))
-    assert (after.text, after.sha256, after.folder) == (before.text, before.sha256, before.folder)
-
-
 def test_folders_that_only_look_similar_are_text(tmp_path: Path) -> None:
     for names in (("config.toml", "a.txt"), ("study.json", "a.txt"), ("MANIFEST.json", "a.txt"), ("a.html", "b.txt")):
         folder = write(tmp_path / names[0].partition(".")[0], *names)

@@ -16,7 +16,7 @@ import pytest
 
 from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, load_corpus, texts
-from vitral.data.texts import Reading, decode_document
+from vitral.data.texts import decode_document
 
 
 def zipped(**files: str) -> bytes:
@@ -98,17 +98,12 @@ def test_a_format_is_named_with_its_remedy(name: str, tmp_path: Path, monkeypatc
     assert remedy in message
     assert name in message
     assert refusal(tmp_path / name, encoding="latin_1") == message  # which decodes any bytes
+    (tmp_path / "my notes.txt").write_bytes(make())
+    renamed = refusal(tmp_path / "my notes.txt")
+    assert kind.replace("old Excel", "old Word") in renamed
+    assert "'" in renamed  # the name has a space, and is quoted in the command
     monkeypatch.setattr(texts, "LONG", 0)
     assert refusal(tmp_path / name) == message
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_format_is_known_whatever_the_name_of_the_file(name: str, tmp_path: Path) -> None:
-    make, kind, _ = FILES[name]
-    (tmp_path / "my notes.txt").write_bytes(make())
-    message = refusal(tmp_path / "my notes.txt")
-    assert kind.replace("old Excel", "old Word") in message
-    assert "'" in message  # the name has a space, and is quoted in the command
 
 
 @pytest.mark.parametrize(
@@ -116,11 +111,6 @@ def test_a_format_is_known_whatever_the_name_of_the_file(name: str, tmp_path: Pa
 )
 def test_a_text_that_begins_like_another_format_is_a_text(text: str) -> None:
     assert decode_document(text.encode(), "x.txt").text == text
-
-
-def test_the_text_of_an_existing_run_is_read_as_before() -> None:
-    raw = FILES["x.rtf"][0]()
-    assert decode_document(raw, "x.rtf", Reading(refuses_formats=False)).text == raw.decode()
 
 
 def test_in_a_folder_other_formats_are_left_out(tmp_path: Path) -> None:

@@ -2,24 +2,16 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
-from vitral.data import ByteTokenizer, CharTokenizer, CorpusConfig, DeclaringTokenizer, prepare, tokenizer_from_plain
+from vitral.data import ByteTokenizer, CharTokenizer, CorpusConfig, DeclaringTokenizer, prepare
 from vitral.data.growth import extends, grown
 from vitral.data.tokenizers import with_special_tokens
 
 END = "<end>"
-
-
-def test_new_characters_are_appended_by_code_point():
-    tokenizer = grown(CharTokenizer("bd"), ["dacb", "ée"])
-    assert tokenizer == CharTokenizer("bdaceé")
-    assert tokenizer_from_plain(tokenizer.plain()) == tokenizer
-    assert grown(tokenizer, ["abc"]) == tokenizer
 
 
 def test_a_tokenizer_grows_again_and_again_with_special_tokens():
@@ -86,10 +78,3 @@ def test_unknown_characters_grow_are_replaced_or_refused(text: Path, tmp_path: P
         prepare(config.model_copy(update={"replacement": "x"}), tokenizer=former, grow=True, cache=cache)
     with pytest.raises(UsageError, match=r"corpus\.replacement"):
         prepare(config.model_copy(update={"replacement": "a"}), cache=cache)
-
-
-def test_without_unknown_characters_nothing_depends_on_growing(text: Path, tmp_path: Path) -> None:
-    config, former = CorpusConfig.parse({"source": str(text), "split": "tail"}), CharTokenizer("ab cé!")
-    datasets = [prepare(config, tokenizer=former, grow=grow, cache=tmp_path / "cache") for grow in (False, True)]
-    assert datasets[0].fingerprint == datasets[1].fingerprint
-    assert np.array_equal(datasets[0].splits["test"].tokens, datasets[1].splits["test"].tokens)

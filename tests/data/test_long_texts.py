@@ -1,8 +1,10 @@
 """A text that stays on the disk is the same text: same characters, tokens, report, complaints, in little memory."""
 
+import hashlib
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -52,6 +54,8 @@ def test_it_is_the_text_of_the_file(
     assert isinstance(found.text, LongText)
     assert "".join(pieces(found.text)) == expected.text
     assert len(found.text) == len(expected.text)
+    assert found.text.sha256 == hashlib.sha256(str(expected.text).encode()).hexdigest()
+    assert found.text.counts == dict(sorted(Counter(expected.text).items()))
     begin, end = (data.draw(st.integers(-1, len(expected.text) + 2)) for _ in range(2))
     assert found.text[begin:end] == expected.text[begin:end]
     for field in ("num_bytes", "sha256", "had_mark", "num_crlf", "num_cr"):
@@ -73,36 +77,6 @@ def test_what_is_not_utf8_is_refused_in_the_same_words(tmp_path: Path, raw: byte
             return f"refused: {error}"
 
     assert outcome(lambda: read_document(path)) == outcome(lambda: decode_document(raw, str(path)))
-
-
-@pytest.mark.parametrize("tokenizer", ["char", "byte", {"name": "bpe", "vocab_size": 270}])
-@pytest.mark.parametrize("split", ["blocks", "tail"])
-@pytest.mark.parametrize("specials", [None, ["<|end|>", "ão"]])
-def test_tokens_and_report_are_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: object, split: str, specials: list[str] | None
-) -> None:
-    text = (
-        "".join(f"{n}. São {n % 7} é, e\u0301, Ã© ﬂ\r\n{'x' * (n % 97)}{(specials or [''])[0]}\n" for n in range(4000))
-        + "😀"
-    )
-    (tmp_path / "x.txt").write_bytes(text.encode())
-    config = CorpusConfig.parse({"source": str(tmp_path / "x.txt"), "tokenizer": tokenizer, "split": split})
-    config = config.model_copy(update={"specials": None if specials is None else tuple(specials)})
-
-    def outcome(cache: str) -> tuple:
-        corpus = load_corpus(config)
-        dataset = prepare(config, corpus=corpus, cache=tmp_path / cache)
-        report = corpus_report(dataset, corpus.text, context_length=17, batch_size=3)
-        parts = {
-            part: (dataset.splits[part].tokens.tolist(), dataset.splits[part].segments.tolist()) for part in SPLITS
-        }
-        return dataset.describe(), parts, report
-
-    short = outcome("short")
-    monkeypatch.setattr(texts, "LONG", 0)
-    monkeypatch.setattr(texts, "PIECE", 1013)
-    assert outcome("long") == short
-    assert not list((tmp_path / "long" / "tokens").glob(".*"))  # nothing left behind
 
 
 @pytest.mark.usefixtures("long")
@@ -133,16 +107,106 @@ def test_a_thinned_part_is_some_of_it(lengths: list[int], most: int) -> None:
     assert thinned(part, None) is part
 
 
+def outcome(config: CorpusConfig, cache: Path) -> tuple:
+    """Everything that is made of a text."""
+    corpus = load_corpus(config)
+    dataset = prepare(config, corpus=corpus, cache=cache)
+    report = corpus_report(dataset, corpus.text, context_length=17, batch_size=3)
+    parts = {part: (dataset.splits[part].tokens.tolist(), dataset.splits[part].segments.tolist()) for part in SPLITS}
+    return dataset.describe(), parts, report
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "split", "specials"),
+    [
+        ("char", "blocks", None),
+        ("byte", "tail", ["<|end|>", "ão"]),
+        ({"name": "bpe", "vocab_size": 270}, "blocks", ["<|end|>", "ão"]),
+    ],
+    ids=str,
+)
+def test_tokens_and_report_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: object, split: str, specials: list[str] | None
+) -> None:
+    lines = (f"{n}. São {n % 7} é, e\u0301, Ã© ﬂ\r\n{'x' * (n % 97)}{(specials or [''])[0]}\n" for n in range(1000))
+    (tmp_path / "x.txt").write_bytes(("".join(lines) + "😀").encode())
+    config = {"source": str(tmp_path / "x.txt"), "tokenizer": tokenizer, "split": split, "specials": specials or []}
+    short = outcome(CorpusConfig.parse(config), tmp_path / "short")
+    monkeypatch.setattr(texts, "LONG", 0)
+    monkeypatch.setattr(texts, "PIECE", 1013)
+    assert outcome(CorpusConfig.parse(config), tmp_path / "long") == short
+    assert not list((tmp_path / "long" / "tokens").glob(".*"))  # nothing left behind
+
+
+def test_a_large_folder_gives_the_tokens_and_the_report_of_a_small_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "books"
+    folder.mkdir()
+    for number in range(7):
+        words = np.random.default_rng(number).choice(["sea", "the", "wind,", "não\n", "sang"], 900)
+        (folder / f"{number}.txt").write_text(" ".join(words), encoding="utf-8")
+    config = CorpusConfig.parse({"source": str(folder), "tokenizer": "char"})
+    small = outcome(config, tmp_path / "one")
+    monkeypatch.setattr(corpora, "LONG", 5000)
+    assert outcome(config, tmp_path / "other") == small
+    text = load_corpus(config).text
+    assert not isinstance(text, str)
+    (folder / "6.txt").write_text("the sea", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"6\.txt"):
+        "".join(pieces(text))
+
+
+MARKS = ("*** START OF THE BOOK\n", "*** END OF THE BOOK\n", "*** START OF TH", "\n", "\r", "\ufeff", "é😀", "a line")
+WRITTEN = st.lists(st.sampled_from(MARKS), max_size=12).map("".join)
+
+
+@NOT_NEW_EACH_TIME
+@given(
+    *(st.lists(TRICKY | WRITTEN, max_size=5), st.booleans(), st.sampled_from([0, 40, 400])),
+    *(st.sampled_from(["lf", "keep"]), st.text("\n\r-", max_size=2), st.data()),
+)
+def test_a_large_folder_is_the_text_of_its_files(
+    tmp_path: Path, contents: list[str], has_binary: bool, most: int, newlines: str, separator: str, data: st.DataObject
+) -> None:
+    folder = tmp_path / "books"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for number, content in enumerate([*contents, "the end"]):
+        (folder / f"{number}.txt").write_bytes(content.encode())
+    if has_binary:
+        (folder / "image.bin").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(50))
+        (folder / "other").write_bytes(b"one\0two" * 9)
+    config = CorpusConfig.parse({"source": str(folder), "newlines": newlines, "separator": separator})
+    expected = load_corpus(config)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpora, "LONG", most)
+        patch.setattr(texts, "STREAMED", 0)
+        for module in (texts, long_texts):
+            patch.setattr(module, "PIECE", 11)
+        found = load_corpus(config)
+        text = "".join(pieces(found.text))
+        borders = pairwise(pieces(found.text))
+        assert not [one for one, other in borders if one.endswith("\r") and other.startswith("\n")]
+        spans = [sorted(data.draw(st.integers(0, len(text) + 2)) for _ in range(2)) for _ in range(5)]
+        assert [found.text[begin:end] for begin, end in spans] == [text[begin:end] for begin, end in spans]
+    assert isinstance(found.text, str) is (found.num_bytes <= most)
+    assert (text, len(found.text)) == (expected.text, len(expected.text))
+    assert replace(found, text="") == replace(expected, text="")
+
+
 MEASURE = """
 import sys, threading
 from pathlib import Path
 import vitral
+from vitral.data import corpora, texts
 from vitral.training import train
 
 def anonymous():
     fields = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
     return int(fields["RssAnon"].split()[0]) / 1024
 
+texts.LONG = corpora.LONG = 1 << 24
 model = {"d_model": 12, "num_heads": 2, "num_layers": 1, "context_length": 128}  # the text is asked, not the model
 training = {"steps": 3, "evaluation_tokens": 10_000}
 config = vitral.configure("fast", corpus=sys.argv[1], overrides=[{"model": model, "training": training}])
@@ -160,73 +224,16 @@ print(peak - before)
 """
 
 
+@pytest.mark.merge
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells what memory is anonymous")
-def test_a_text_of_300_megabytes_needs_less_memory_than_it_has_bytes(tmp_path: Path) -> None:
-    path = tmp_path / "x.txt"
-    line = b"Something is written here, and it goes on and on.\n"
-    with path.open("wb") as file:
-        for _ in range(300):
-            file.write(line * 20_000)
+def test_a_large_file_and_a_large_folder_need_less_memory_than_they_have_bytes(tmp_path: Path) -> None:
+    line = "Something “is” written here, and it goes on and on.\n".encode()
     environment = {"VITRAL_CACHE": str(tmp_path / "cache"), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", MEASURE, str(path), str(tmp_path / "run")]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert float(ran.stdout) < 300
-
-
-@pytest.mark.usefixtures("long")
-@NOT_NEW_EACH_TIME
-@given(
-    st.lists(TRICKY, min_size=1, max_size=5), st.sampled_from(["lf", "keep"]), st.text("\n\r-", max_size=2), st.data()
-)
-def test_a_large_folder_is_the_text_of_its_files(
-    tmp_path: Path, contents: list[str], newlines: str, separator: str, data: st.DataObject
-) -> None:
-    folder = tmp_path / "books"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    for number, content in enumerate([*contents, "end"]):
-        (folder / f"{number}.txt").write_bytes(content.encode())
-    config = CorpusConfig.parse({"source": str(folder), "newlines": newlines, "separator": separator})
-    most = data.draw(st.integers(0, 300))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(corpora, "LONG", most)
-        patch.setattr(texts, "LONG", 1 << 20)
-        patch.setattr(long_texts, "PIECE", 11)
-        found = load_corpus(config)
-        text = "".join(pieces(found.text))
-        borders = pairwise(pieces(found.text))
-        assert not [one for one, other in borders if one.endswith("\r") and other.startswith("\n")]
-        spans = [sorted(data.draw(st.integers(0, len(text) + 2)) for _ in range(2)) for _ in range(5)]
-        assert [found.text[begin:end] for begin, end in spans] == [text[begin:end] for begin, end in spans]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(texts, "LONG", 1 << 20)
-        expected = load_corpus(config)
-    assert isinstance(expected.text, str)
-    assert (text, len(found.text)) == (expected.text, len(expected.text))
-    assert replace(found, text="") == replace(expected, text="")
-
-
-def test_a_large_folder_gives_the_tokens_and_the_report_of_a_small_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "books"
-    folder.mkdir()
-    for number in range(7):
-        words = np.random.default_rng(number).choice(["sea", "the", "wind,", "não\n", "sang"], 900)
-        (folder / f"{number}.txt").write_text(" ".join(words), encoding="utf-8")
-    config = CorpusConfig.parse({"source": str(folder), "tokenizer": "char"})
-    small = prepare(config, cache=tmp_path / "one")
-    report = corpus_report(small, load_corpus(config).text, context_length=13, batch_size=5)
-    monkeypatch.setattr(corpora, "LONG", 5000)
-    large = prepare(config, cache=tmp_path / "other")
-    assert (large.sha256, large.fingerprint, large.store_sha256) == (
-        small.sha256,
-        small.fingerprint,
-        small.store_sha256,
-    )
-    text = load_corpus(config).text
-    assert not isinstance(text, str)
-    assert corpus_report(large, text, context_length=13, batch_size=5) == report
-    (folder / "6.txt").write_text("the sea", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"6\.txt"):
-        "".join(pieces(text))
+    (tmp_path / "books").mkdir()
+    for number, megabytes in enumerate([100, *(2 for _ in range(25))]):
+        (tmp_path / "books" / f"{number:02}.txt").write_bytes(line * (megabytes * 1_000_000 // len(line)))
+    (tmp_path / "book.txt").write_bytes(line * (150_000_000 // len(line)))
+    for source in ("books", "book.txt"):
+        command = [sys.executable, "-c", MEASURE, str(tmp_path / source), str(tmp_path / f"run of {source}")]
+        ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert float(ran.stdout) < 150

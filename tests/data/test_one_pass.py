@@ -1,9 +1,5 @@
 """What is read once, in pieces and by several threads, is what a plain loop over the whole text finds."""
 
-import hashlib
-import re
-import unicodedata
-from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -20,8 +16,8 @@ from vitral.data import (
     ByteTokenizer,
     CharTokenizer,
     CorpusConfig,
+    CorpusReport,
     DeclaringTokenizer,
-    LongText,
     Tokenizer,
     UnseenCharacter,
     alphabet,
@@ -34,13 +30,10 @@ from vitral.data import (
     report,
     texts,
 )
-from vitral.data.alphabet import character_counts
-from vitral.data.long_texts import hash_text, pieces, text_counts
-from vitral.data.texts import Reading, read_document
 
 LETTERS = "ab\r\n é😀\u0301\ufeffÂÃ©â€”\x80"
 WRITTEN = st.text(st.sampled_from(LETTERS), min_size=20, max_size=150)
-NOT_NEW_EACH_TIME = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+NOT_NEW_EACH_TIME = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 TOKENIZERS: list[Tokenizer] = [
     CharTokenizer("".join(sorted(LETTERS))),
     CharTokenizer("\n\r abé"),
@@ -133,55 +126,18 @@ def test_tokens_are_those_of_each_block_alone(
 
 @pytest.mark.usefixtures("small")
 @NOT_NEW_EACH_TIME
-@given(WRITTEN, st.booleans(), st.sampled_from(["lf", "keep"]))
-def test_the_hash_and_the_characters_of_a_file_are_those_of_its_text(
-    tmp_path: Path, text: str, has_mark: bool, newlines: str
-) -> None:
-    raw = text.lstrip("\ufeff").encode()
-    (tmp_path / "x.txt").write_bytes(b"\xef\xbb\xbf" * has_mark + raw)
-    found = read_document(tmp_path / "x.txt", Reading(newlines)).text
-    plain = re.sub("\r\n?", "\n", raw.decode()) if newlines == "lf" else raw.decode()
-    assert isinstance(found, LongText)
-    assert found.sha256 == hash_text(plain) == hashlib.sha256(plain.encode()).hexdigest()
-    assert found.counts == text_counts([plain]) == dict(sorted(Counter(plain).items()))
-    assert "".join(pieces(found)) == plain
-
-
-@pytest.mark.usefixtures("small")
-@NOT_NEW_EACH_TIME
-@given(st.lists(st.text(max_size=20), max_size=8))
-def test_characters_are_counted(written: list[str]) -> None:
-    assert character_counts(written) == dict(sorted(Counter("".join(written)).items()))
-
-
-@pytest.mark.usefixtures("small")
-@NOT_NEW_EACH_TIME
 @given(WRITTEN, st.sampled_from(["lf", "keep"]), st.booleans())
-def test_the_report_says_what_a_plain_look_finds(tmp_path: Path, text: str, newlines: str, is_long: bool) -> None:
-    text = text.lstrip("\ufeff") + "abc" * 7 + "\n" * (len(text) % 2)
-    (tmp_path / "x.txt").write_bytes(text.encode())
+def test_the_report_does_not_depend_on_the_pieces(tmp_path: Path, text: str, newlines: str, is_long: bool) -> None:
+    (tmp_path / "x.txt").write_bytes((text.lstrip("\ufeff") + "abc" * 7 + "\n" * (len(text) % 2)).encode())
     config = CorpusConfig.parse({"source": str(tmp_path / "x.txt"), "split": "tail", "newlines": newlines})
+
+    def reported() -> CorpusReport:
+        corpus = load_corpus(config)
+        return corpus_report(prepare(config, corpus=corpus), corpus.text, context_length=2, batch_size=1)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(texts, "LONG", 0 if is_long else 1 << 20)
-        corpus = load_corpus(config)
-        dataset = prepare(config, corpus=corpus)
-        found = corpus_report(dataset, corpus.text, context_length=2, batch_size=1)
-    plain = re.sub("\r\n?", "\n", text) if newlines == "lf" else text
-    ends, lines = re.findall("\r\n|\r|\n", plain), re.split("\r\n|\r|\n", plain)
-    assert found.lines.endings == {
-        name: ends.count(name.encode().decode("unicode_escape")) for name in found.lines.endings
-    }
-    assert found.lines.num_lines == len(lines) - (not lines[-1])
-    assert found.lines.longest == max(map(len, lines))
-    assert {entry.code_point: entry.count for entry in found.alphabet} == {
-        f"U+{ord(letter):04X}": count for letter, count in Counter(plain).items()
-    }
-    held_out = {plain[at] for split in ("validation", "test") for span in dataset.blocks[split] for at in range(*span)}
-    trained = {plain[at] for span in dataset.blocks["train"] for at in range(*span)}
-    assert {entry.code_point for entry in found.unlearnable} == {f"U+{ord(one):04X}" for one in held_out - trained}
-    saved = len(plain) - len(unicodedata.normalize("NFC", plain))
-    assert any("combining accent" in problem for problem in found.problems) == (saved > 0)
-    mangled = len(re.findall("[ÂÃ][\x80-\xbf]|â€", plain))
-    assert any("Latin-1" in problem for problem in found.problems) == (mangled >= 5)
-    told = [problem for problem in found.problems if "Latin-1" in problem or "combining" in problem]
-    assert all(str(saved) in one or str(mangled) in one for one in told)
+        found = reported()
+        for module, name in ((texts, "LONG"), (alphabet, "_CHUNK"), (report, "_CHUNK")):
+            patch.setattr(module, name, 1 << 20)
+        assert found == reported()

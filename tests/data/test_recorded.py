@@ -4,7 +4,6 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from vitral.data import (
     sources,
     texts,
 )
-from vitral.data.recorded import Search, _is_remote, without_folders
+from vitral.data.recorded import Search, without_folders
 
 Recorded = dict[str, Any]
 CHARACTERS = 20_011
@@ -36,12 +35,13 @@ def write(path: Path, seed: int = 7, characters: int = CHARACTERS) -> Path:
     return path
 
 
+def never(*_: object) -> None:
+    raise AssertionError("a download was started, or what is surely another text was read")
+
+
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever downloads fails."""
-
-    def never(*_: object) -> None:
-        raise AssertionError("a download was started")
 
     monkeypatch.setattr(sources, "_download", never)
 
@@ -79,93 +79,53 @@ def refused(trained: tuple[CorpusConfig, Dataset, Recorded], run: Path, **option
     return message
 
 
-def at_its_place(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    return {}
+PLACES = {
+    "at its place": ("my.txt", None),
+    "given as a file": ("other name.dat", "other name.dat"),
+    "given as the folder it is in": ("moved/my.txt", "moved"),
+    "given as a name": ("own/words.txt", "words"),
+    "in the run folder": ("run/my.txt", None),
+    "in the folder of corpora": ("own/my.txt", None),
+    "in the cache": ("the-cache/corpora/my.txt", None),
+}
+"""Where a text lies now, and what is given to find it."""
 
 
-def given_as_a_file(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    return {"corpus": shutil.move(tmp_path / "my.txt", tmp_path / "other name.dat")}
-
-
-def given_as_the_folder_it_is_in(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    (tmp_path / "moved").mkdir()
-    shutil.move(tmp_path / "my.txt", tmp_path / "moved" / "my.txt")
-    return {"corpus": str(tmp_path / "moved")}
-
-
-def given_as_a_name(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's folder of corpora."""
     (tmp_path / "own").mkdir()
     monkeypatch.setenv("VITRAL_CORPORA", str(tmp_path / "own"))
-    shutil.move(tmp_path / "my.txt", tmp_path / "own" / "words.txt")
-    return {"corpus": "words"}
+    return tmp_path / "own"
 
 
-def in_the_run_folder(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    shutil.move(tmp_path / "my.txt", run / "my.txt")
-    return {}
-
-
-def in_the_folder_of_corpora(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    (tmp_path / "own").mkdir()
-    monkeypatch.setenv("VITRAL_CORPORA", str(tmp_path / "own"))
-    shutil.move(tmp_path / "my.txt", tmp_path / "own" / "my.txt")
-    return {}
-
-
-def in_the_cache(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    (tmp_path / "the-cache" / "corpora").mkdir(parents=True)
-    shutil.move(tmp_path / "my.txt", tmp_path / "the-cache" / "corpora" / "my.txt")
-    return {}
-
-
-def behind_a_link(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    shutil.move(tmp_path / "my.txt", tmp_path / "elsewhere.txt")
-    (tmp_path / "my.txt").symlink_to(tmp_path / "elsewhere.txt")
-    return {}
-
-
-def beside_others(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """At its own place and in the run folder there are other texts of the same name, one of the same size."""
-    (tmp_path / "own").mkdir()
-    monkeypatch.setenv("VITRAL_CORPORA", str(tmp_path / "own"))
-    shutil.move(tmp_path / "my.txt", tmp_path / "own" / "my.txt")
-    write(tmp_path / "my.txt", 8)
-    write(run / "my.txt", 7, CHARACTERS - 1)
-    return {}
-
-
-PLACES = [
-    at_its_place,
-    given_as_a_file,
-    given_as_the_folder_it_is_in,
-    given_as_a_name,
-    in_the_run_folder,
-    in_the_folder_of_corpora,
-    in_the_cache,
-    beside_others,
-    *([] if os.name == "nt" else [behind_a_link]),  # links need a privilege there
-]
-
-
-@pytest.mark.parametrize("move", PLACES, ids=lambda move: move.__name__)
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("long", [False, True])
 def test_a_file_is_found_wherever_it_lies(
-    tmp_path: Path,
-    run: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    move: Callable[[Path, Path, pytest.MonkeyPatch], dict[str, Any]],
-    long: bool,
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch, place: str, long: bool
 ) -> None:
     trained = train_on(write(tmp_path / "my.txt"))
     if long:
         monkeypatch.setattr(texts, "LONG", 0)
         monkeypatch.setattr(texts, "PIECE", 1009)
-    again(trained, run, **move(tmp_path, run, monkeypatch))
+    now, given = PLACES[place]
+    (tmp_path / now).parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(tmp_path / "my.txt", tmp_path / now)
+    again(trained, run, **{} if given is None else {"corpus": given if given == "words" else str(tmp_path / given)})
 
 
-@pytest.mark.parametrize("hint", [True, False])
+def test_a_file_is_found_beside_others_of_its_name(tmp_path: Path, run: Path, own: Path) -> None:
+    """At its own place is another text of the same size, in the run folder one of another size."""
+    trained = train_on(write(tmp_path / "my.txt"))
+    shutil.move(tmp_path / "my.txt", own / "my.txt")
+    write(tmp_path / "my.txt", 8)
+    write(run / "my.txt", 7, CHARACTERS - 1)
+    again(trained, run)
+
+
 def test_from_another_current_folder_the_absolute_path_is_a_hint(
-    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch, hint: bool
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "here" / "my.txt")
     (tmp_path / "there").mkdir()
@@ -173,49 +133,25 @@ def test_from_another_current_folder_the_absolute_path_is_a_hint(
     trained = train_on("my.txt")
     monkeypatch.chdir(tmp_path / "there")
     assert trained[2]["path"] == str(tmp_path / "here" / "my.txt")
-    if hint:
-        again(trained, run)
-    else:
-        del trained[2]["path"]
-        refused(trained, run)
-        monkeypatch.chdir(tmp_path / "here")
-        again(trained, run)
-
-
-@pytest.mark.parametrize("name", ["sample", "sample-pt"])
-def test_bundled_texts_have_no_path(run: Path, name: str) -> None:
-    trained = train_on(name)
-    assert "path" not in trained[2]
     again(trained, run)
-
-
-def test_the_hint_is_no_part_of_the_fingerprint(tmp_path: Path) -> None:
-    one, two = (train_on(write(tmp_path / name / "my.txt"))[1] for name in ("a", "b"))
-    assert one.fingerprint == two.fingerprint
-    assert one.origin != two.origin
+    del trained[2]["path"]
+    refused(trained, run)
 
 
 @pytest.mark.parametrize("change", ["size", "content"])
-def test_another_text_is_refused_and_named(tmp_path: Path, run: Path, change: str) -> None:
+def test_another_text_is_refused_and_named(
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
     trained = train_on(write(tmp_path / "my.txt"))
     write(tmp_path / "my.txt", 8, CHARACTERS + 2 * (change == "size"))
+    if change == "size":
+        monkeypatch.setattr("vitral.data.recorded.read_file", never)
     for options in ({}, {"corpus": tmp_path / "my.txt"}):
         message = refused(trained, run, **options)
         assert trained[2]["sha256"][:12] in message
         assert f"{CHARACTERS:,} bytes" in message
         assert str(tmp_path / "my.txt") in message
         assert "--corpus" in message
-
-
-def test_a_file_of_another_size_is_not_read(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trained = train_on(write(tmp_path / "my.txt"))
-    write(tmp_path / "my.txt", 7, CHARACTERS + 1)
-
-    def never(*_: object) -> None:
-        raise AssertionError("a file of another size was read")
-
-    monkeypatch.setattr("vitral.data.recorded.read_file", never)
-    refused(trained, run)
 
 
 def test_a_text_given_now_that_is_another_one_is_refused_although_the_right_one_is_there(
@@ -271,21 +207,15 @@ def test_a_folder_of_a_run_that_recorded_no_path(tmp_path: Path, run: Path, skip
     again(trained, run, corpus=tmp_path / "books")
 
 
-def test_a_folder_of_other_files_is_not_read(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trained = train_on(folder_of_texts(tmp_path / "books"))
-    write(tmp_path / "books" / "four.txt", 9)
-
-    def never(*_: object) -> None:
-        raise AssertionError("a folder of another size was read")
-
-    monkeypatch.setattr("vitral.data.recorded.from_folder", never)
-    assert str(tmp_path / "books") in refused(trained, run)
-
-
-def test_a_changed_file_of_a_folder_is_noticed(tmp_path: Path, run: Path) -> None:
+def test_a_folder_of_a_changed_file_is_refused_and_one_of_other_files_not_read(
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trained = train_on(folder_of_texts(tmp_path / "books"))
     write(tmp_path / "books" / "one.txt", 99, 7_001)
     refused(trained, run)
+    write(tmp_path / "books" / "four.txt", 9)
+    monkeypatch.setattr("vitral.data.recorded.from_folder", never)
+    assert str(tmp_path / "books") in refused(trained, run)
 
 
 def test_a_collection_is_found_in_both_folders(
@@ -341,7 +271,9 @@ def test_further_texts_are_found_in_the_same_way(tmp_path: Path, run: Path, miss
 def test_a_link_in_the_run_folder_is_not_followed(tmp_path: Path, run: Path) -> None:
     trained = train_on(write(tmp_path / "my.txt"))
     shutil.move(tmp_path / "my.txt", tmp_path / "elsewhere.dat")
-    (run / "my.txt").symlink_to(tmp_path / "elsewhere.dat")
+    (tmp_path / "my.txt").symlink_to(tmp_path / "elsewhere.dat")
+    again(trained, run)  # the user's own
+    (tmp_path / "my.txt").rename(run / "my.txt")
     refused(trained, run)
     linked = tmp_path / "link to the run"
     linked.symlink_to(run)
@@ -359,18 +291,16 @@ def test_a_text_is_read_again_from_where_it_was_found(tmp_path: Path, run: Path)
     write(tmp_path / "other name.dat", 8)
     with pytest.raises(UsageError):
         found.load_text()
-    assert train_on("sample")[1].load_text().name == "sample"
+    bundled = train_on("sample")
+    assert bundled[1].load_text().name == "sample"
+    assert "path" not in bundled[2]
+    again(bundled, run)
 
 
 WRONG: list[dict[str, Any]] = [
-    {"bytes": value} for value in (None, -1, 0, True, 1.5, "7", 1 << 70, [7], float("nan"))
-] + [
-    {"sha256": "0" * 63},
-    {"sha256": "G" * 64},
-    {"sha256": 7},
-    {"sha256": None},
+    *({"bytes": value} for value in (None, -1, 0, True, 1.5, "7", 1 << 70, float("nan"))),
+    *({"sha256": value} for value in ("0" * 63, "G" * 64, 7)),
     {"fingerprint": "é" * 32},
-    {"fingerprint": None},
     {"characters": "many"},
     {"name": ["a"]},
     {"path": 7},
@@ -400,14 +330,6 @@ def test_a_folder_of_too_many_files_is_left_alone(tmp_path: Path, run: Path, cac
     assert Search(config, run, cache, most_entries=5).find(text).sha256 == dataset.sha256
     with pytest.raises(UsageError, match="more than 4 files"):
         Search(config, run, cache, most_entries=4).find(text)
-
-
-def test_paths_that_would_log_in_to_another_machine() -> None:
-    for path in ("//server/share/x", r"\\server\share\x", r"/\server\x", r"\\?\UNC\server\x"):
-        assert _is_remote(path, "nt")
-        assert not _is_remote(path, "posix")
-    for path in ("C:\\x", "x.txt", "/x", "C:/a//b"):
-        assert not _is_remote(path, "nt")
 
 
 @pytest.mark.parametrize(

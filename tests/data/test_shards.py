@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
@@ -29,7 +29,6 @@ from vitral.data import (
     load_corpus,
     making_shards,
     prepare,
-    shard_plan,
     windows,
 )
 from vitral.data.long_texts import pieces
@@ -40,6 +39,7 @@ from vitral.data.shards import held_out
 from vitral.data.tokenizers import build_tokenizer
 
 PIECE, PIECES = 1009, 7
+BEGUN: dict[str, Any] = {"piece_bytes": PIECE, "shard_pieces": PIECES}
 WORDS = ["of", "glass", "janela", "não", "coração", "ἀλήθεια", "窗戶", "🪟", "it's", "12", "\u3000wide", "—", "“we’ll”"]
 
 
@@ -80,19 +80,19 @@ def test_killed_while_it_is_planned(last: str, text: Path, tmp_path: Path, monke
 
     monkeypatch.setattr(GuardedFolder, "write", write)
     with pytest.raises(KeyboardInterrupt):
-        make_shards(config(text, "char"), out, piece_bytes=PIECE, shard_pieces=PIECES)
+        make_shards(config(text, "char"), out, **BEGUN)
     monkeypatch.undo()
     (out / "notes.txt").write_bytes(b"mine")
     with pytest.raises(UsageError, match="not empty"):
-        make_shards(config(text, "char"), out, piece_bytes=PIECE, shard_pieces=PIECES)
+        make_shards(config(text, "char"), out, **BEGUN)
     (out / "notes.txt").unlink()
-    make_shards(config(text, "char"), out, piece_bytes=PIECE, shard_pieces=PIECES)
+    make_shards(config(text, "char"), out, **BEGUN)
     assert digests(out) == digests(made(text, "char").path)
 
 
 @functools.cache
 def made(text: Path, tokenizer: str) -> Shards:
-    return make_shards(config(text, tokenizer), text.parent / tokenizer, piece_bytes=PIECE, shard_pieces=PIECES)
+    return make_shards(config(text, tokenizer), text.parent / tokenizer, **BEGUN)
 
 
 def config(text: Path, tokenizer: str = "bpe:300") -> CorpusConfig:
@@ -136,51 +136,22 @@ def test_windows_over_shards_are_those_of_one_array(text: Path) -> None:
     for split in made(text, "char").splits().values():
         one = Split(np.asarray(split.tokens), split.segments)
         kept = {"context_length": 13, "batch_size": 11, "seed": 3}
-        for step in range(40):
-            for both in (
-                [Batches(each, **kept) for each in (split, one)],
-                [ShuffledBatches(each, **kept, accumulation=3) for each in (split, one)],
-            ):
-                assert all(
-                    torch.equal(*pair) for pair in zip(both[0].batch(step, 2), both[1].batch(step, 2), strict=True)
-                )
+        for both in (
+            [Batches(each, **kept) for each in (split, one)],
+            [ShuffledBatches(each, **kept, accumulation=3) for each in (split, one)],
+        ):
+            for step in range(40):
+                assert all(map(torch.equal, *(each.batch(step, 2) for each in both)))
         pairs = zip(windows(split, 13, 5), windows(one, 13, 5), strict=True)
         assert all(torch.equal(x, y) and torch.equal(t, u) for (x, t), (y, u) in pairs)
         assert np.array_equal(split.tokens[3:-5], one.tokens[3:-5])
 
 
-def test_a_pass_has_every_window_once_in_an_order_that_does_not_depend_on_the_ranks(text: Path) -> None:
-    train = made(text, "byte").splits()["train"]
-    places = Split(np.arange(len(train.tokens)), train.segments)
-    micros = 4
-    batches = ShuffledBatches(places, context_length=17, batch_size=5, accumulation=micros, seed=1)
-    steps = -(-batches.num_windows // (micros * 5))
-    of_ranks = []
-    for ranks in (1, 2, 4):
-        taken = {
-            (step, micro): batches.batch(step, micro)[0]
-            for rank in range(ranks)
-            for step in range(steps)
-            for micro in range(rank, micros, ranks)
-        }
-        of_ranks.append([taken[each] for each in sorted(taken)])
-    assert all(torch.equal(x, y) for others in of_ranks[1:] for x, y in zip(of_ranks[0], others, strict=True))
-    firsts = torch.cat(of_ranks[0])[: batches.num_windows, 0].tolist()
-    assert len(set(firsts)) == batches.num_windows
-    # a batch needs nothing of those before it
-    later = ShuffledBatches(train, context_length=17, batch_size=5, accumulation=micros, seed=1).batch(steps // 2, 3)
-    read = torch.from_numpy(np.asarray(train.tokens).astype(np.int64))[of_ranks[0][steps // 2 * micros + 3]]
-    assert torch.equal(later[0], read)
-
-
-def test_other_processes_make_the_same_bytes(text: Path, tmp_path: Path) -> None:
-    expected = digests(made(text, "bpe:300").path)
-    make_shards(config(text), tmp_path / "two", workers=2, piece_bytes=PIECE, shard_pieces=PIECES)
-    assert digests(tmp_path / "two") == expected
-
-
+@pytest.mark.merge
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
-def test_a_killed_worker_costs_nothing_but_time(text: Path, tmp_path: Path) -> None:
+def test_other_processes_make_the_same_bytes_and_a_killed_one_costs_nothing_but_time(
+    text: Path, tmp_path: Path
+) -> None:
     out, killed = tmp_path / "three", list[int]()
 
     def kill(done: int, number: int) -> None:
@@ -190,15 +161,14 @@ def test_a_killed_worker_costs_nothing_but_time(text: Path, tmp_path: Path) -> N
             os.kill(workers[0].pid or 0, signal.SIGKILL)
             killed.append(done)
 
-    make_shards(config(text), out, workers=3, piece_bytes=PIECE, shard_pieces=PIECES, tick=kill)
+    make_shards(config(text), out, workers=3, **BEGUN, tick=kill)
     assert killed
     assert digests(out) == digests(made(text, "bpe:300").path)
 
 
 def test_what_was_begun_is_gone_on_with(text: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    begun: dict[str, Any] = {"piece_bytes": PIECE, "shard_pieces": PIECES}
-    plan_shards(config(text), out, **begun)
+    plan_shards(config(text), out, **BEGUN)
     with pytest.raises(UsageError, match="not finished"):
         load_corpus(config(out))
     make_shard(out, 1)
@@ -206,13 +176,13 @@ def test_what_was_begun_is_gone_on_with(text: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="000000"):
         seal(out)
     os.utime(text / "0.txt")  # the same bytes, written again
-    plan_shards(config(text), out, **begun)
+    plan_shards(config(text), out, **BEGUN)
     run_share(str(out), None, 1, 2)
     share(str(out), 0, 2)
     seal(out)
     assert (out / "shards/000001.bin").stat() == there
     assert digests(out) == digests(made(text, "bpe:300").path)
-    assert make_shards(config(text), out, **begun).sha256 == made(text, "bpe:300").sha256
+    assert make_shards(config(text), out, **BEGUN).sha256 == made(text, "bpe:300").sha256
 
 
 LOOKS = ["plan_of", "_missing", "_record"]
@@ -225,21 +195,20 @@ def test_another_process_finishes_the_same_shards(
 ) -> None:
     """Between two looks at the folder: the plan and the records are gone then, and nothing is amiss."""
     out, whole = tmp_path / "out", getattr(making_shards, moment)
-    begun: dict[str, Any] = {"piece_bytes": PIECE, "shard_pieces": PIECES}
-    plan_shards(config(text, "char"), out, **begun)
+    plan_shards(config(text, "char"), out, **BEGUN)
     share(str(out), 0, 2)
     if way == "seal":
         share(str(out), 1, 2)
 
     def late(*given: Any) -> Any:
         monkeypatch.undo()
-        make_shards(config(text, "char"), out, **begun)
+        make_shards(config(text, "char"), out, **BEGUN)
         return whole(*given)
 
     monkeypatch.setattr(making_shards, moment, late)
     last = len(made(text, "char").shards) - 1
     ways: dict[str, Callable[[], object]] = {
-        "make_shards": lambda: make_shards(config(text, "char"), out, **begun),
+        "make_shards": lambda: make_shards(config(text, "char"), out, **BEGUN),
         "seal": lambda: seal(out),
         "make_shard": lambda: make_shard(out, last - (last % 2 == 0)),
         "share": lambda: share(str(out), 1, 2),
@@ -249,43 +218,28 @@ def test_another_process_finishes_the_same_shards(
     assert digests(out) == digests(made(text, "char").path)
 
 
-def test_another_process_finishes_the_shards_that_are_planned_again(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "out"
-    begun: dict[str, Any] = {"piece_bytes": PIECE, "shard_pieces": PIECES}
-    plan_shards(config(text, "char"), out, **begun)
-
-    def late(raw: bytes) -> Any:
-        monkeypatch.undo()
-        make_shards(config(text, "char"), out, **begun)
-        raise ValueError("not whole")
-
-    monkeypatch.setattr(shard_plan, "unsealed_json", late)
-    make_shards(config(text, "char"), out, **begun)
-    assert digests(out) == digests(made(text, "char").path)
-
-
 def test_other_texts_and_other_choices_are_refused(text: Path, tmp_path: Path) -> None:
-    begun: dict[str, Any] = {"piece_bytes": PIECE, "shard_pieces": PIECES}
     out = tmp_path / "out"
-    plan_shards(config(text), out, **begun)
+    plan_shards(config(text), out, **BEGUN)
     with pytest.raises(UsageError, match="tokenizer"):
-        plan_shards(config(text, "char"), out, **begun)
+        plan_shards(config(text, "char"), out, **BEGUN)
     with pytest.raises(UsageError, match="piece_bytes"):
         plan_shards(config(text), out, piece_bytes=2 * PIECE, shard_pieces=PIECES)
     with pytest.raises(UsageError, match="not empty"):
-        plan_shards(config(text), text, **begun)
+        plan_shards(config(text), text, **BEGUN)
     other = tmp_path / "other"
     other.mkdir()
     (other / "0.txt").write_text("x" * 5000)
     with pytest.raises(UsageError, match=r"0\.txt"):
-        plan_shards(config(other), out, **begun)
+        plan_shards(config(other), out, **BEGUN)
     with pytest.raises(UsageError, match="too short"):
         plan_shards(config(other), tmp_path / "new")
     for key, value in {"encoding": "cp1252", "field": "text", "share": 0.5, "also": ["sample"]}.items():
         with pytest.raises(UsageError, match=key):
             plan_shards(CorpusConfig.parse({"source": str(text), key: value}), tmp_path / "new")
+    (out / "unfinished.json").write_bytes(b"{}")
+    with pytest.raises(UsageError, match=r"unfinished\.json"):
+        plan_shards(config(text), out, **BEGUN)
     with pytest.raises(UsageError, match="no-such"):
         plan_shards(config(tmp_path / "no-such"), tmp_path / "new")
     assert not (tmp_path / "new").exists()
@@ -295,14 +249,13 @@ def test_a_file_that_changes_in_between_is_refused(text: Path, tmp_path: Path) -
     changing = tmp_path / "text.txt"
     raw = words(9, 5003).encode()
     changing.write_bytes(raw)
-    begun: dict[str, Any] = {"piece_bytes": PIECE, "shard_pieces": PIECES}
-    plan_shards(config(changing), tmp_path / "out", **begun)
+    plan_shards(config(changing), tmp_path / "out", **BEGUN)
     changing.write_bytes(raw.replace(b"glass", b"grass"))
     os.utime(changing, ns=(1, 1))
     with pytest.raises(UsageError, match=r"text\.txt"):
         make_shard(tmp_path / "out", 0)
     with pytest.raises(UsageError, match=r"text\.txt"):
-        plan_shards(config(changing), tmp_path / "out", **begun)
+        plan_shards(config(changing), tmp_path / "out", **BEGUN)
 
 
 @pytest.fixture
@@ -362,7 +315,6 @@ TEXTS = st.lists(st.sampled_from(PARTS), min_size=1, max_size=300).map("".join)
 
 
 @given(TEXTS, TEXTS, st.sampled_from([31, 37, 61]), st.sampled_from(["lf", "keep"]))
-@settings(max_examples=60, deadline=None)
 def test_tokens_never_depend_on_the_cuts(
     tmp_path_factory: pytest.TempPathFactory, one: str, two: str, piece: int, newlines: str
 ) -> None:

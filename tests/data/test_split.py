@@ -41,15 +41,10 @@ def test_the_split_never_changes():
 @given(st.integers(20, 1_000_000))
 def test_tail_is_three_runs(num_characters):
     parts = split_text(num_characters, "tail")
-    runs = [list(parts[part].runs()) for part in SPLITS]
-    assert [len(run) for run in runs] == [1, 1, 1]
-    borders = [(run[0][0][0], run[0][-1][1]) for run in runs]
-    assert borders[0][0] == 0
-    assert borders[0][1] == borders[1][0]
-    assert borders[1][1] == borders[2][0]
-    assert borders[2][1] == num_characters
-    assert borders[2][1] - borders[2][0] == num_characters // 10
-    assert borders[1][1] - borders[1][0] == num_characters // 20
+    ((train,), (validation,), (test,)) = (list(parts[part].runs()) for part in SPLITS)
+    end, begin = num_characters - num_characters // 10, num_characters - num_characters // 10 - num_characters // 20
+    borders = [(run[0][0], run[-1][1]) for run in (train, validation, test)]
+    assert borders == [(0, begin), (begin, end), (end, num_characters)]
     assert all(0 < end - begin <= BLOCK for part in parts.values() for begin, end in part)
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -44,18 +43,6 @@ def test_what_is_written_is_read_in_the_smallest_type(tmp_path, vocab_size, name
             store.splits[part].tokens[0] = 1
 
 
-def test_the_file_is_what_its_description_says(tmp_path):
-    write_store(tmp_path / "x.tokens", make_parts(np.dtype("<u2")), "abc")
-    raw = (tmp_path / "x.tokens").read_bytes()
-    assert raw[:8] == b"VITRALTK"
-    header_end = 48 + int.from_bytes(raw[8:16], "little")
-    assert raw[48:header_end].startswith(b'{"version": 1, "dtype": "uint16", "fingerprint": "abc"')
-    payload = header_end + -header_end % 64
-    assert set(raw[header_end:payload]) <= {0}
-    assert np.frombuffer(raw[payload:], "<u2").tolist()[:3] == [0, 1, 65_535]
-    assert len(raw) == payload + 2 * 15
-
-
 def test_any_changed_byte_and_any_cut_is_noticed(tmp_path):
     path = tmp_path / "x.tokens"
     write_store(path, make_parts(np.dtype("u1")), "abc")
@@ -66,21 +53,16 @@ def test_any_changed_byte_and_any_cut_is_noticed(tmp_path):
         path.write_bytes(raw[:index] + bytes([raw[index] ^ 1]) + raw[index + 1 :])
         with pytest.raises(DamagedStore):
             open_store(path, "abc", VOCABULARY)
-    for length in range(len(raw)):
+    for length in range(0, len(raw), 7):
         path.write_bytes(raw[:length])
         with pytest.raises(DamagedStore):
             open_store(path, "abc", VOCABULARY)
     path.write_bytes(raw + b"\0")
     with pytest.raises(DamagedStore):
         open_store(path, "abc", VOCABULARY)
-
-
-def test_tokens_of_something_else_are_not_taken(tmp_path):
-    write_store(tmp_path / "x.tokens", make_parts(np.dtype("u1")), "abc")
-    with pytest.raises(DamagedStore):
-        open_store(tmp_path / "x.tokens", "abd", VOCABULARY)
-    with pytest.raises(FileNotFoundError):
-        open_store(tmp_path / "y.tokens", "abc", VOCABULARY)
+    path.write_bytes(raw)
+    with pytest.raises(DamagedStore):  # of something else
+        open_store(path, "abd", VOCABULARY)
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
@@ -94,14 +76,11 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch,
     monkeypatch.setattr(os, call, full)
     with pytest.raises(StorageError, match=r"x\.tokens: cannot be written \(No space left on device\).*VITRAL_CACHE"):
         write_atomically(path, [b"new"])
+    monkeypatch.undo()
+    with pytest.raises(StorageError, match="cannot be written"):
+        write_atomically(path / "y.tokens", [b"new"])
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.tokens"]
     assert path.read_bytes() == b"old"
-
-
-def test_a_folder_that_cannot_be_made_is_the_disks_fault(tmp_path):
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StorageError, match="cannot be written"):
-        write_atomically(tmp_path / "file" / "x.tokens", [b"new"])
 
 
 def test_the_file_reaches_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
@@ -149,13 +128,10 @@ def test_segments_that_do_not_cover_the_tokens_are_damage(tmp_path, segments):
 @pytest.mark.parametrize(
     "change",
     [
-        {"parts": []},
         {"parts": {}},
-        {"dtype": ["uint8"]},
         {"dtype": "object"},
         {"sha256": None},
         {"parts": {part: {"tokens": -5, "stretches": []} for part in SPLITS}},
-        {"parts": {part: {"tokens": 5.0, "stretches": []} for part in SPLITS}},
         {"parts": {part: {"tokens": True, "stretches": [[0, 1 << 80]]} for part in SPLITS}},
     ],
     ids=str,
@@ -192,6 +168,7 @@ def test_only_a_file_that_nobody_else_can_change_is_mapped(tmp_path, mode, folde
     path.parent.chmod(folder_mode)
     tokens = tokens_of(path)
     assert isinstance(tokens, np.memmap) == is_mapped
+    assert folder_mode == 0o777 or isinstance(tokens_of(path), np.memmap)  # the file is closed to others then
     assert tokens.tolist() == make_parts(np.dtype("u1"))["train"].tokens.tolist()
     with pytest.raises(ValueError, match="read-only"):
         tokens[0] = 1
@@ -208,26 +185,6 @@ def test_a_file_of_another_user_is_not_mapped(tmp_path, monkeypatch):
 
 
 @POSIX
-def test_a_file_that_an_earlier_version_left_open_to_a_group_is_mapped_the_next_time(tmp_path):
-    path = stored_tokens(tmp_path)
-    path.chmod(0o664)
-    assert not isinstance(tokens_of(path), np.memmap)
-    assert isinstance(tokens_of(path), np.memmap)
-
-
-@POSIX
-@pytest.mark.parametrize("mask", [0o000, 0o002, 0o022, 0o077])
-def test_what_is_written_can_be_mapped_whatever_the_umask(tmp_path, mask):
-    before = os.umask(mask)
-    try:
-        path = stored_tokens(tmp_path)
-    finally:
-        os.umask(before)
-    assert not path.stat().st_mode & 0o022
-    assert isinstance(tokens_of(path), np.memmap)
-
-
-@POSIX
 def test_a_link_or_a_pipe_in_its_place_is_not_opened_and_a_linked_cache_is(tmp_path):
     (tmp_path / "real").mkdir()
     path = stored_tokens(tmp_path / "real")
@@ -241,42 +198,28 @@ def test_a_link_or_a_pipe_in_its_place_is_not_opened_and_a_linked_cache_is(tmp_p
             tokens_of(tmp_path / f"{name}.tokens")
 
 
-def test_threads_of_one_process_write_to_names_of_their_own(tmp_path):
-    contents = [bytes([number]) * 1_000_003 for number in range(7)]
-
-    def write(content):
-        for _ in range(5):
-            write_atomically(tmp_path / "x", [content[:9], content[9:]])
-
-    with ThreadPoolExecutor(7) as pool:
-        list(pool.map(write, contents))
-    assert (tmp_path / "x").read_bytes() in contents
-    assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
-
-
 @POSIX
 def test_only_what_ended_processes_left_is_swept(tmp_path, monkeypatch):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    mine, process = temporary_name("x.tokens"), f"{os.getpid()}-"
-    theirs = mine.replace(f"-{process}", f"-{ended.pid}-")
-    assert theirs != mine
-    scratch, strange = (temporary_name(name).replace(f"-{process}", f"-{ended.pid}-") for name in ("scratch", "other"))
+
+    def of_ended(name):
+        return temporary_name(name).replace(f"-{os.getpid()}-", f"-{ended.pid}-")
+
+    mine, theirs, scratch = temporary_name("x.tokens"), of_ended("x.tokens"), of_ended("scratch")
     machine = mine.split(".")[-2].split("-")[0]
     elsewhere = theirs.replace(machine, f"{int(machine, 16) ^ 1:08x}")
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "train").write_bytes(b"mine")
     cache = tmp_path / "cache"
-    for folder in (scratch, strange, temporary_name("scratch"), scratch.replace("scratch", "scratch.linked")):
+    for folder in (scratch, of_ended("other"), temporary_name("scratch"), of_ended("scratch.linked")):
         (cache / folder).mkdir(parents=True)
         (cache / folder / "train").write_bytes(b"tokens")
-    (cache / scratch.replace("scratch", "scratch.linked") / "diary.txt").write_bytes(b"mine")
-    linked = cache / scratch.replace("scratch", "scratch.link")
-    linked.symlink_to(tmp_path / "outside")
-    kept = {entry.name for entry in cache.iterdir()} - {scratch}
-    for name in (mine, elsewhere, "x.tokens", ".x.7.tmp.txt", ".hidden"):
+    (cache / of_ended("scratch.linked") / "diary.txt").write_bytes(b"mine")
+    (cache / of_ended("scratch.link")).symlink_to(tmp_path / "outside")
+    for name in (mine, elsewhere, "x.tokens", ".hidden"):
         (cache / name).write_bytes(b"kept")
-        kept.add(name)
+    kept = {entry.name for entry in cache.iterdir()} - {scratch}
     (cache / theirs).write_bytes(b"left")
     (cache / f".x.json.{ended.pid}-140001.tmp").write_bytes(b"left by an earlier version")
     monkeypatch.setattr(token_store, "_swept", set())

@@ -3,7 +3,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
@@ -27,52 +27,27 @@ def build(name: str, text: str = TEXT) -> Tokenizer:
 
 
 @pytest.mark.parametrize("name", ["char", "byte", "bpe"])
-def test_decoding_undoes_encoding(name):
+def test_a_text_and_a_tokenizer_come_back(name):
     tokenizer = build(name)
     ids = tokenizer.encode(TEXT)
     assert tokenizer.decode(ids) == TEXT
-    assert ids.dtype == np.int64
-    assert ids.ndim == 1
+    assert (ids.dtype, ids.ndim) == (np.int64, 1)
+    assert b"".join(tokenizer.token_bytes(int(token)) for token in ids) == TEXT.encode()
     assert tokenizer.encode("").shape == (0,)
     assert tokenizer.decode([]) == ""
-
-
-@given(st.text())
-def test_every_text_survives_bytes_and_bpe(text):
-    for tokenizer in (ByteTokenizer(), BPE):
-        assert tokenizer.decode(tokenizer.encode(text)) == text
+    again = tokenizer_from_plain(json.loads(json.dumps(tokenizer.plain())))
+    assert again == tokenizer
+    assert again.encode(TEXT).tolist() == ids.tolist()
+    labels = [tokenizer.label(token) for token in range(tokenizer.vocab_size)]
+    assert all(label and label.isprintable() for label in labels)  # safe to print
+    assert labels[int(tokenizer.encode(" ")[0])] == "␣"
+    assert labels[tokenizer.start] == "\\n"
 
 
 @given(st.text(min_size=1))
-def test_every_text_survives_its_own_alphabet(text):
-    tokenizer = build("char", text)
-    assert tokenizer.decode(tokenizer.encode(text)) == text
-    assert tokenizer.vocab_size == len(set(text)) + 1
-
-
-@pytest.mark.parametrize("name", ["char", "byte", "bpe"])
-def test_token_bytes_laid_side_by_side_are_the_text(name):
-    tokenizer = build(name)
-    assert b"".join(tokenizer.token_bytes(int(token)) for token in tokenizer.encode(TEXT)) == TEXT.encode()
-
-
-@pytest.mark.parametrize("name", ["char", "byte", "bpe"])
-def test_plain_data_comes_back_through_json(name):
-    tokenizer = build(name)
-    again = tokenizer_from_plain(json.loads(json.dumps(tokenizer.plain())))
-    assert again == tokenizer
-    assert again.encode(TEXT).tolist() == tokenizer.encode(TEXT).tolist()
-
-
-@pytest.mark.parametrize("name", ["char", "byte", "bpe"])
-def test_labels_are_safe_to_print(name):
-    tokenizer = build(name)
-    labels = [tokenizer.label(token) for token in range(tokenizer.vocab_size)]
-    assert all(label and label.isprintable() for label in labels)
-    newline = int(tokenizer.encode("\n")[0])
-    assert labels[newline] == "\\n"
-    assert labels[int(tokenizer.encode(" ")[0])] == "␣"
-    assert tokenizer.start == newline
+def test_every_text_survives(text):
+    for tokenizer in (ByteTokenizer(), BPE, build("char", text)):
+        assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
 def test_characters_are_numbered_by_code_point_after_pad():
@@ -82,11 +57,8 @@ def test_characters_are_numbered_by_code_point_after_pad():
     assert (tokenizer.specials, tokenizer.vocab_size, tokenizer.token_bytes(0)) == ((0,), 5, b"")
     assert tokenizer.label(0) == "<PAD>"
     assert tokenizer.decode([0, 3, 0, 2]) == "ba"
+    assert CharTokenizer("ab").start == 1  # of an empty prompt where there is no newline
     assert tokenizer.plain() == {"name": "char", "tokens": ["<PAD>", "\n", "a", "b", "n"]}
-
-
-def test_an_empty_prompt_means_the_first_character_where_there_is_no_newline():
-    assert CharTokenizer("ab").start == 1
 
 
 def test_an_unseen_character_is_named_and_placed():
@@ -147,21 +119,13 @@ def test_bytes_that_are_not_utf8_become_the_replacement_character():
     ("plain", "message"),
     [
         ({}, "expected a table with a name"),
-        ([], "expected a table with a name"),
-        ({"name": 3}, "expected a table with a name"),
         ({"name": "chars"}, "did you mean 'char'?"),
-        ({"name": "char"}, "tokens must be a list"),
-        ({"name": "char", "tokens": ["<PAD>"]}, "tokens must be a list"),
         ({"name": "char", "tokens": ["a", "b"]}, "tokens must be a list"),
         ({"name": "char", "tokens": ["<PAD>", "ab"]}, r"tokens\[1\] must be one character"),
-        ({"name": "char", "tokens": ["<PAD>", "a", 3]}, r"tokens\[2\] must be one character"),
         ({"name": "char", "tokens": ["<PAD>", "\ud800"]}, r"tokens\[1\] must be one character"),
         ({"name": "char", "tokens": ["<PAD>", "a", "a"]}, "twice"),
         ({"name": "bpe"}, "merges must be a list"),
-        ({"name": "bpe", "merges": "ab"}, "merges must be a list"),
-        ({"name": "bpe", "merges": [[1]]}, r"merges\[0\] must be two ids"),
         ({"name": "bpe", "merges": [[1, True]]}, r"merges\[0\] must be two ids"),
-        ({"name": "bpe", "merges": [[1, 256]]}, r"merges\[0\] uses an id that does not exist"),
         ({"name": "bpe", "merges": [[1, 2], [-1, 3]]}, r"merges\[1\] uses an id that does not exist"),
         ({"name": "bpe", "merges": [[1, 2], [1, 2]]}, "twice"),
         ({"name": "bpe", "merges": [[1, 1], *([256 + i, 256 + i] for i in range(30))]}, "longer than 64 bytes"),
@@ -174,7 +138,6 @@ def test_malformed_plain_data_is_refused_in_one_line(plain, message):
     assert str(error.value).isprintable()
 
 
-@settings(max_examples=200)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),

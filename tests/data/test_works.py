@@ -9,9 +9,9 @@ import pytest
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data import SPLITS, CorpusConfig, prepare
-from vitral.data.split import BLOCK, Blocks
+from vitral.data.split import Blocks
 from vitral.data.training_text import drawn, shared
-from vitral.data.works import Work, chosen_work, in_blocks, is_like, works_by_split, works_from, works_of
+from vitral.data.works import in_blocks, is_like, works_by_split, works_from, works_of
 
 NUM_WORKS = 20
 
@@ -202,14 +202,6 @@ def test_patterns_agree_with_a_regular_expression():
         assert is_like(line, pattern.split("*")) == bool(re.fullmatch(pattern.replace("*", ".*"), line)), pattern
 
 
-def test_seeds_draw_different_works_until_all_are_drawn():
-    works = [Work(str(number), 10 * number, 10 * number + 10) for number in range(28)]
-    several = [chosen_work(works, draw) for draw in range(28)]
-    assert len({work.title for work in several}) == 28
-    assert chosen_work(works, 28) == several[0] == chosen_work(works, None)
-    assert [work.title for work in several] != [work.title for work in works]
-
-
 def test_lines_that_begin_works_are_found_and_missing_ones_told():
     text = "front\nACT I\none\n  ACT II\ntwo\nTHE END"
     assert [(one.title, text[one.begin : one.end]) for one in works_from(text, ["ACT I", "*ACT II"])] == [
@@ -230,14 +222,6 @@ def test_a_text_whose_works_are_unknown_or_too_few_is_refused(tmp_path, book):
     for lines in (["*"], [""], ["one\ntwo"]):
         with pytest.raises(UsageError, match="works"):
             CorpusConfig.parse({"source": str(book), "works": lines})
-
-
-def test_spans_become_blocks_without_fragments():
-    assert list(in_blocks([(10, 30), (100, 100 + 2 * BLOCK + 7)])) == [
-        (10, 30),
-        (100, 100 + BLOCK),
-        (100 + BLOCK, 107 + 2 * BLOCK),
-    ]
 
 
 def test_one_work_is_tested_on_whether_it_or_the_others_are_trained_on(tmp_path):

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from pieces import letters
+from small_models import attentive, table
 
 from vitral.core.errors import UsageError
 from vitral.decoding import GREEDY, beam_search, generate
-from vitral.decoding.beam import penalised
 from vitral.decoding.reader import Reader
-
-Make = Callable[..., Any]
-SEEDS = range(3)
 
 
 def brute_force(
@@ -53,48 +51,22 @@ def chain(model: Any, prompt: list[int], specials: tuple[int, ...]) -> Callable[
     return log_probability
 
 
-@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 3.0])
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0, 3.0])
 @pytest.mark.parametrize("stop", [[], ["c"], ["ab", "ca", "d"], ["ba"]], ids=str)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_wide_enough_it_is_brute_force(
-    seed: int, stop: list[str], length_penalty: float, attentive: Make, letters: Make
-) -> None:
-    for vocab, max_tokens, specials in ((2, 4, ()), (5, 3, (0,)), (5, 2, ()), (4, 4, (3,)), (3, 1, ())):
+@pytest.mark.parametrize("seed", range(2))
+def test_wide_enough_it_is_brute_force(seed: int, stop: list[str], length_penalty: float) -> None:
+    for vocab, max_tokens, specials in ((2, 4, ()), (5, 3, (0,)), (4, 4, (3,)), (3, 1, ())):
         model, tokenizer = attentive(vocab, seed, std=0.3), letters(vocab, specials=specials)
-        expected = brute_force(
-            chain(model, [1, 0], specials),
-            tokenizer,
-            max_tokens=max_tokens,
-            length_penalty=length_penalty,
-            stop=stop,
-        )
+        told = {"max_tokens": max_tokens, "length_penalty": length_penalty, "stop": stop}
+        expected = brute_force(chain(model, [1, 0], specials), tokenizer, **told)
         width = vocab**max_tokens
-        found = beam_search(
-            model,
-            tokenizer,
-            "ba",
-            max_tokens=max_tokens,
-            num_beams=width,
-            length_penalty=length_penalty,
-            n_best=width,
-            stop=stop,
-        )
+        found, best = (beam_search(model, tokenizer, "ba", num_beams=width, n_best=n, **told) for n in (width, 2))
         assert [sample.tokens for sample in found] == [tokens for tokens, _ in expected]
         assert [sample.score for sample in found] == pytest.approx([score for _, score in expected], abs=1e-6)
-        best = beam_search(
-            model,
-            tokenizer,
-            "ba",
-            max_tokens=max_tokens,
-            num_beams=width,
-            length_penalty=length_penalty,
-            n_best=2,
-            stop=stop,
-        )
         assert best == found[:2]
 
 
-def test_it_finds_what_greedy_misses(table: Make, letters: Make) -> None:
+def test_it_finds_what_greedy_misses() -> None:
     # From a: b 0.6, c 0.4. From b: a, b, c alike. From c: c surely. Greedy takes "ba" (0.2), the best is "cc" (0.4).
     tiny = -1e9
     model = table([[tiny, math.log(0.6), math.log(0.4)], [0.0, 0.0, 0.0], [tiny, tiny, 0.0]])
@@ -105,7 +77,7 @@ def test_it_finds_what_greedy_misses(table: Make, letters: Make) -> None:
     assert best.finish == "length"
 
 
-def test_one_beam_is_greedy(attentive: Make, letters: Make) -> None:
+def test_one_beam_is_greedy() -> None:
     model, tokenizer = attentive(), letters(11, specials=(10,))
     for prompt in ("", "ab", "abcdefg"):
         expected = generate(model, tokenizer, [prompt], max_tokens=25, sampling=GREEDY)[0]
@@ -114,7 +86,7 @@ def test_one_beam_is_greedy(attentive: Make, letters: Make) -> None:
 
 
 @pytest.mark.parametrize("mask", ["causal", {"name": "prefix", "length": 5}, "bidirectional"], ids=str)
-def test_past_the_context_it_restarts_as_sampling_does(mask: Any, attentive: Make, letters: Make) -> None:
+def test_past_the_context_it_restarts_as_sampling_does(mask: Any) -> None:
     model, tokenizer = attentive(attention={"mask": mask}), letters(11)
     context_length, max_tokens = 7, 20
     for sample in beam_search(model, tokenizer, "ab", max_tokens=max_tokens, num_beams=3, n_best=3):
@@ -128,42 +100,23 @@ def test_past_the_context_it_restarts_as_sampling_does(mask: Any, attentive: Mak
         assert sample.score == pytest.approx(score, abs=1e-6)
 
 
-def test_ties_go_to_the_lower_ids(table: Make, letters: Make) -> None:
+def test_ties_go_to_the_lower_ids() -> None:
     model = table([[0.0] * 3] * 3)
     found = beam_search(model, letters(3), "a", max_tokens=2, num_beams=9, n_best=4)
     assert [sample.text for sample in found] == ["aa", "ab", "ac", "ba"]
-    assert found == beam_search(model, letters(3), "a", max_tokens=2, num_beams=9, n_best=4)
 
 
-def test_the_penalty_chooses_between_short_and_long(table: Make, letters: Make) -> None:
-    # "c" ends at once with probability 1/2; otherwise "b", and so on: n tokens have probability 2^-n.
-    model = table([[-1e9, 0.0, 0.0]] * 3)
-    tokenizer = letters(3)
-    settings = {"max_tokens": 4, "num_beams": 8, "stop": ["c"]}
-    short = beam_search(model, tokenizer, "a", **settings)[0]
-    assert (short.text, short.tokens, short.finish) == ("", (2,), "stop")
-    assert short.score == pytest.approx(-math.log(2))
-    # 4 ln 2 / (9/6)^4 = 0.79 ln 2 < ln 2
-    long = beam_search(model, tokenizer, "a", **settings, length_penalty=4.0)[0]
-    assert (long.text, long.finish) == ("bbbb", "length")
-
-
-def test_it_waits_for_a_text_that_only_wins_when_long(table: Make, letters: Make) -> None:
+def test_it_waits_for_a_text_that_only_wins_when_long() -> None:
     # "c" ends at once: ln 0.7 = -0.357. "b" goes on for ever: ln 0.3 = -1.204, divided by 25/6 at length 20: -0.289.
     tiny = -1e9
     model = table([[tiny, math.log(0.3), math.log(0.7)], [tiny, 0.0, tiny], [0.0, 0.0, 0.0]])
     settings = {"num_beams": 2, "stop": ["c"], "length_penalty": 1.0}
-    assert beam_search(model, letters(3), "a", max_tokens=20, **settings)[0].text == "b" * 20
-    assert beam_search(model, letters(3), "a", max_tokens=10, **settings)[0].text == ""
+    long, short = (beam_search(model, letters(3), "a", max_tokens=most, **settings)[0] for most in (20, 10))
+    assert (long.text, long.finish) == ("b" * 20, "length")
+    assert (short.text, short.tokens, short.finish) == ("", (2,), "stop")
 
 
-def test_the_formula_of_the_penalty() -> None:
-    assert penalised(-6.0, 7, 1.0) == -3.0
-    assert penalised(-6.0, 7, 0.0) == -6.0
-    assert penalised(-5.0, 1, 9.0) == -5.0
-
-
-def test_it_stops_early_once_nothing_can_win(table: Make, letters: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_stops_early_once_nothing_can_win(monkeypatch: pytest.MonkeyPatch) -> None:
     model, calls = table([[math.log(0.01), math.log(0.99)]] * 2), []
     read = Reader.logits
     monkeypatch.setattr(Reader, "logits", lambda reader: calls.append(1) or read(reader))
@@ -174,19 +127,19 @@ def test_it_stops_early_once_nothing_can_win(table: Make, letters: Make, monkeyp
     assert len(calls) == 51
 
 
-def test_fewer_come_back_where_there_are_not_as_many(table: Make, letters: Make) -> None:
+def test_fewer_come_back_where_there_are_not_as_many() -> None:
     model = table([[0.0, 0.0]] * 2)
     assert len(beam_search(model, letters(2), "a", max_tokens=1, num_beams=5, n_best=5)) == 2
     impossible = table([[0.0, -1e9]] * 2)
     assert len(beam_search(impossible, letters(2), "a", max_tokens=3, num_beams=5, n_best=5)) == 1
 
 
-def test_no_tokens_is_the_empty_text(table: Make, letters: Make) -> None:
+def test_no_tokens_is_the_empty_text() -> None:
     sample = beam_search(table([[0.0, 0.0]] * 2), letters(2), "a", max_tokens=0, num_beams=2)[0]
     assert (sample.text, sample.tokens, sample.finish, sample.score) == ("", (), "length", 0.0)
 
 
-def test_the_model_is_left_in_its_mode(attentive: Make, letters: Make) -> None:
+def test_the_model_is_left_in_its_mode() -> None:
     model = attentive(dropout=0.5).train()
     first, second = (beam_search(model, letters(11), "a", max_tokens=5, num_beams=3) for _ in range(2))
     assert first == second
@@ -195,27 +148,23 @@ def test_the_model_is_left_in_its_mode(attentive: Make, letters: Make) -> None:
 
 BAD = [
     {"num_beams": 0},
-    {"num_beams": -1},
-    {"num_beams": True},
-    {"n_best": 0},
     {"n_best": 3},
     {"max_tokens": -1},
     {"stop": [""]},
     {"length_penalty": -0.1},
     {"length_penalty": math.nan},
-    {"length_penalty": math.inf},
 ]
 
 
 @pytest.mark.parametrize("bad", BAD, ids=str)
-def test_bad_values_are_refused_in_one_line(bad: dict, table: Make, letters: Make) -> None:
+def test_bad_values_are_refused_in_one_line(bad: dict) -> None:
     settings = {"max_tokens": 2, "num_beams": 2, **bad}
     with pytest.raises(UsageError, match=rf"\b{next(iter(bad))}: ") as caught:
         beam_search(table([[0.0, 0.0]] * 2), letters(2), "a", **settings)
     assert "\n" not in str(caught.value)
 
 
-def test_a_long_prompt_and_bad_logits_are_refused(table: Make, letters: Make) -> None:
+def test_a_long_prompt_and_bad_logits_are_refused() -> None:
     with pytest.raises(UsageError, match=r"^prompt: 8 tokens"):
         beam_search(table([[0.0, 0.0]] * 2), letters(2), "a" * 8, max_tokens=1, num_beams=2)
     with pytest.raises(UsageError, match="NaN or infinite"):

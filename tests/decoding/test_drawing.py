@@ -58,8 +58,3 @@ def test_streams_are_keyed_by_seed_and_sample() -> None:
     assert np.array([uniforms(5, 2).random() for _ in range(1)]) == first[:1]
     assert not np.isin(uniforms(5, 3).random(4), first).any()
     assert not np.isin(uniforms(6, 2).random(4), first).any()
-
-
-def test_a_stream_gives_the_same_numbers_one_by_one() -> None:
-    one_by_one = uniforms(7, 0)
-    assert [one_by_one.random() for _ in range(5)] == uniforms(7, 0).random(5).tolist()

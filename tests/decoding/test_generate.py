@@ -1,13 +1,13 @@
 """Generation: the same text alone or together, streamed or whole, cached or not, and far past the context."""
 
 import math
-from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import jaxtyping
 import pytest
 import torch
+from pieces import Pieces, letters
+from small_models import attentive, table
 
 from vitral.core.errors import UsageError
 from vitral.decoding import (
@@ -15,7 +15,6 @@ from vitral.decoding import (
     GenerateOptions,
     Sample,
     Sampling,
-    beam_search,
     choose,
     distribution,
     generate,
@@ -23,7 +22,6 @@ from vitral.decoding import (
     uniforms,
 )
 
-Make = Callable[..., Any]
 CONTEXT = 7
 PAST = 3 * CONTEXT + 2
 WARM = Sampling(temperature=1.3, top_p=0.97, repetition_penalty=1.1)
@@ -55,10 +53,8 @@ def by_the_definition(model: Any, prompt: list[int], max_tokens: int, sampling: 
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("prompt", ["a", "abcd", "abcdefg"])
-def test_cached_uncached_streamed_and_defined_are_one(
-    variant: str, prompt: str, attentive: Make, letters: Make
-) -> None:
+@pytest.mark.parametrize("prompt", ["a", "abcdefg"])
+def test_cached_uncached_streamed_and_defined_are_one(variant: str, prompt: str) -> None:
     model, tokenizer = attentive(**VARIANTS[variant]), letters(11, specials=(10,))
     settings = {"max_tokens": PAST, "sampling": WARM, "seed": 4}
     cached = generate(model, tokenizer, [prompt], **settings)
@@ -68,8 +64,8 @@ def test_cached_uncached_streamed_and_defined_are_one(
     assert len(set(cached[0].tokens)) > 2
 
 
-@pytest.mark.parametrize("context_length", [1, 2, 3])
-def test_the_shortest_contexts_work(context_length: int, attentive: Make, letters: Make) -> None:
+@pytest.mark.parametrize("context_length", [1, 2])
+def test_the_shortest_contexts_work(context_length: int) -> None:
     model, tokenizer = attentive(context_length=context_length), letters(11)
     settings = {"max_tokens": 9, "sampling": WARM}
     cached = generate(model, tokenizer, ["a"], **settings)
@@ -77,9 +73,9 @@ def test_the_shortest_contexts_work(context_length: int, attentive: Make, letter
     assert len(cached[0].tokens) == 9
 
 
-def test_together_equals_alone(attentive: Make, letters: Make) -> None:
+def test_together_equals_alone() -> None:
     model, tokenizer = attentive(), letters(11)
-    prompts = ["ab", "c", "", "ba", "abcdefg"]
+    prompts = ["ab", "", "abcdefg"]
     settings = {"max_tokens": PAST, "sampling": WARM, "seed": 1, "stop": ["ad", "g", "bb"]}
     together = generate(model, tokenizer, prompts, **settings, options=GenerateOptions(num_samples=3))
     assert [sample.prompt for sample in together] == [prompt for prompt in prompts for _ in range(3)]
@@ -91,7 +87,7 @@ def test_together_equals_alone(attentive: Make, letters: Make) -> None:
     assert len({sample.text for sample in together}) > 5
 
 
-def test_a_prompt_given_again_counts_on(attentive: Make, letters: Make) -> None:
+def test_a_prompt_given_again_counts_on() -> None:
     model, tokenizer = attentive(), letters(11)
     settings = {"max_tokens": 8, "sampling": WARM}
     first, second = generate(model, tokenizer, ["ab"], **settings, options=GenerateOptions(num_samples=2))
@@ -99,7 +95,7 @@ def test_a_prompt_given_again_counts_on(attentive: Make, letters: Make) -> None:
     assert generate(model, tokenizer, ["ab", "c", "ab"], **settings)[::2] == [first, second]
 
 
-def test_many_samples_run_batch_after_batch(table: Make, letters: Make) -> None:
+def test_many_samples_run_batch_after_batch() -> None:
     model, tokenizer = table([[0.0, 0.0], [0.0, 0.0]]), letters(2)
     samples = generate(
         model, tokenizer, ["a"], max_tokens=9, sampling=Sampling(), options=GenerateOptions(num_samples=601)
@@ -109,13 +105,7 @@ def test_many_samples_run_batch_after_batch(table: Make, letters: Make) -> None:
         assert generate(model, tokenizer, ["a"], max_tokens=9, sampling=Sampling(), options=options) == [samples[at]]
 
 
-def test_seeds_differ_and_repeat(attentive: Make, letters: Make) -> None:
-    model, tokenizer = attentive(), letters(11)
-    texts = [generate(model, tokenizer, ["a"], max_tokens=9, sampling=Sampling(), seed=s)[0].text for s in (0, 1, 0)]
-    assert texts[0] == texts[2] != texts[1]
-
-
-def test_greedy_follows_the_table(table: Make, letters: Make) -> None:
+def test_greedy_follows_the_table() -> None:
     # a -> c -> b -> b, and at a tie the lower id
     model = table([[0.0, 1.0, 2.0], [0.0, 5.0, 5.0], [0.0, 1.0, 0.0]])
     assert generate(model, letters(3), ["a"], max_tokens=4, sampling=GREEDY) == [
@@ -123,24 +113,7 @@ def test_greedy_follows_the_table(table: Make, letters: Make) -> None:
     ]
 
 
-def test_transitions_have_the_tables_frequencies(table: Make, letters: Make) -> None:
-    # From either letter "a" follows with probability 1/4.
-    model = table([[0.0, math.log(3)], [0.0, math.log(3)]])
-    text = generate(model, letters(2), ["a"], max_tokens=4000, sampling=Sampling())[0].text
-    # 5 standard deviations of a mean of 4000: 5 · sqrt(0.25 · 0.75 / 4000) = 0.034
-    assert text.count("a") / len(text) == pytest.approx(0.25, abs=0.034)
-    pairs = list(pairwise(text))
-    assert pairs.count(("a", "a")) / text.count("a") == pytest.approx(0.25, abs=0.075)
-
-
-def test_the_penalty_sees_prompt_and_text(table: Make, letters: Make) -> None:
-    # Every token leads to logits 3, 2.9, 2.8: what has occurred falls behind what has not.
-    model = table([[3.0, 2.9, 2.8]] * 3)
-    sampling = Sampling(temperature=0, repetition_penalty=1.5)
-    assert generate(model, letters(3), ["a"], max_tokens=2, sampling=sampling)[0].text == "bc"
-
-
-def test_an_empty_prompt_starts_from_the_start_token(table: Make, letters: Make) -> None:
+def test_an_empty_prompt_starts_from_the_start_token() -> None:
     model = table([[0.0, 9.0, 0.0], [0.0, 0.0, 9.0], [9.0, 0.0, 0.0]])
     tokenizer = letters(3, start=1)
     assert generate(model, tokenizer, ["", "b"], max_tokens=2, sampling=GREEDY) == [
@@ -149,13 +122,13 @@ def test_an_empty_prompt_starts_from_the_start_token(table: Make, letters: Make)
     ]
 
 
-def test_specials_are_never_generated(table: Make, letters: Make) -> None:
+def test_specials_are_never_generated() -> None:
     model = table([[90.0, 90.0, 0.0, 0.0]] * 4)
     sample = generate(model, letters(4, specials=(0, 1), start=2), [""], max_tokens=50, sampling=Sampling())[0]
     assert set(sample.tokens) == {2, 3}
 
 
-def test_a_stop_string_ends_the_text_before_it(table: Make, letters: Make) -> None:
+def test_a_stop_string_ends_the_text_before_it() -> None:
     # a -> b -> c -> a …
     model, tokenizer = table([[0.0, 9.0, 0.0], [0.0, 0.0, 9.0], [9.0, 0.0, 0.0]]), letters(3)
     settings = {"max_tokens": 9, "sampling": GREEDY}
@@ -166,23 +139,23 @@ def test_a_stop_string_ends_the_text_before_it(table: Make, letters: Make) -> No
     assert list(stream(model, tokenizer, "a", max_tokens=3, sampling=GREEDY, stop=["cab"])) == ["b", "ca"]
 
 
-def test_pieces_of_characters_wait_for_each_other(table: Make, pieces: Make) -> None:
+def test_pieces_of_characters_wait_for_each_other() -> None:
     # é = C3 A9: tokens "x", C3, A9 follow one another
     model = table([[0.0, 9.0, 0.0], [0.0, 0.0, 9.0], [9.0, 0.0, 0.0]])
-    tokenizer = pieces([b"x", b"\xc3", b"\xa9"])
+    tokenizer = Pieces([b"x", b"\xc3", b"\xa9"])
     assert list(stream(model, tokenizer, "x", max_tokens=4, sampling=GREEDY)) == ["é", "x", "\ufffd"]
     sample = generate(model, tokenizer, ["x"], max_tokens=4, sampling=GREEDY)[0]
     assert sample.text == "éx\ufffd" == tokenizer.decode(sample.tokens)
 
 
-def test_no_tokens_and_no_prompts(table: Make, letters: Make) -> None:
+def test_no_tokens_and_no_prompts() -> None:
     model, tokenizer = table([[0.0, 0.0]] * 2), letters(2)
     assert generate(model, tokenizer, ["a"], max_tokens=0, sampling=GREEDY) == [Sample("a", "", (), "length")]
     assert list(stream(model, tokenizer, "a", max_tokens=0, sampling=GREEDY)) == []
     assert generate(model, tokenizer, [], max_tokens=3, sampling=GREEDY) == []
 
 
-def test_a_long_prompt_is_refused_or_cropped(attentive: Make, letters: Make) -> None:
+def test_a_long_prompt_is_refused_or_cropped() -> None:
     model, tokenizer = attentive(), letters(11)
     prompt = "abcdefgha"
     with pytest.raises(UsageError, match=r"^prompt: 9 tokens, but the context length is 7; .*crop"):
@@ -193,9 +166,7 @@ def test_a_long_prompt_is_refused_or_cropped(attentive: Make, letters: Make) -> 
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_the_model_and_the_global_generators_are_left_as_they_were(
-    training: bool, attentive: Make, letters: Make
-) -> None:
+def test_the_model_and_the_global_generators_are_left_as_they_were(training: bool) -> None:
     model, tokenizer = attentive(dropout=0.5).train(training), letters(11)
     torch.manual_seed(8)
     state = torch.get_rng_state()
@@ -209,7 +180,7 @@ def test_the_model_and_the_global_generators_are_left_as_they_were(
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_logits_that_are_not_numbers_are_refused_in_one_line(table: Make, letters: Make) -> None:
+def test_logits_that_are_not_numbers_are_refused_in_one_line() -> None:
     model = table([[0.0, math.nan]] * 2).train()
     with pytest.raises(UsageError, match="NaN or infinite") as caught:
         generate(model, letters(2), ["a"], max_tokens=1, sampling=Sampling())
@@ -217,30 +188,29 @@ def test_logits_that_are_not_numbers_are_refused_in_one_line(table: Make, letter
     assert model.training
 
 
-BAD = [
+BAD: list[dict[str, Any]] = [
     {"max_tokens": -1},
     {"max_tokens": True},
+    {"max_tokens": 1.5},
     {"stop": [""]},
     {"stop": "END"},
-    {"sampling": Sampling(top_k=3)},
+    {"stop": [None]},
     {"sampling": Sampling(top_k=3), "max_tokens": 0},
 ]
 
 
 @pytest.mark.parametrize("bad", BAD, ids=str)
-def test_bad_values_are_refused_at_the_call(bad: dict, table: Make, letters: Make) -> None:
-    model, tokenizer = table([[0.0, 0.0]] * 2), letters(2)
+def test_bad_values_are_refused_at_the_call(bad: dict[str, Any]) -> None:
     settings = {"max_tokens": 1, "sampling": GREEDY, **bad}
-    for call in (
-        lambda: generate(model, tokenizer, ["a"], **settings),
-        lambda: stream(model, tokenizer, "a", **settings),
-    ):
-        with pytest.raises(UsageError) as caught:
-            call()
-        assert "\n" not in str(caught.value)
+    calls: list[tuple[Any, Any]] = [(generate, ["a"]), (stream, "a")]
+    for call, prompt in calls:
+        # Where annotations are checked, that check speaks first.
+        with pytest.raises((UsageError, jaxtyping.TypeCheckError)) as caught:
+            call(table([[0.0, 0.0]] * 2), letters(2), prompt, **settings)
+        assert caught.type is jaxtyping.TypeCheckError or "\n" not in str(caught.value)
 
 
-def test_other_mistakes_are_refused(table: Make, letters: Make) -> None:
+def test_other_mistakes_are_refused() -> None:
     model, tokenizer = table([[0.0, 0.0]] * 2), letters(2)
     settings = {"max_tokens": 1, "sampling": GREEDY}
     with pytest.raises(UsageError, match="prompts: "):
@@ -253,24 +223,7 @@ def test_other_mistakes_are_refused(table: Make, letters: Make) -> None:
         GenerateOptions.parse({"num_samples": 0}, "options")
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"max_tokens": 1.5}, {"max_tokens": "x"}, {"stop": [3]}, {"stop": [None]}, {"prompts": [None]}], ids=str
-)
-def test_values_of_the_wrong_type_are_refused(wrong: dict, table: Make, letters: Make) -> None:
-    settings = {"prompts": ["a"], "max_tokens": 1, "sampling": GREEDY, **wrong}
-    # Where type checks are switched on they speak first.
-    with pytest.raises((UsageError, jaxtyping.TypeCheckError)):
-        generate(table([[0.0, 0.0]] * 2), letters(2), **settings)
-
-
-@pytest.mark.parametrize("wrong", [{"num_beams": 1.5}, {"n_best": "x"}, {"length_penalty": "x"}], ids=str)
-def test_values_of_the_wrong_type_are_refused_by_beam_search(wrong: dict, table: Make, letters: Make) -> None:
-    settings = {"max_tokens": 1, "num_beams": 2, **wrong}
-    with pytest.raises((UsageError, jaxtyping.TypeCheckError)):
-        beam_search(table([[0.0, 0.0]] * 2), letters(2), "a", **settings)
-
-
-def test_an_abandoned_stream_leaves_nothing_behind(attentive: Make, letters: Make) -> None:
+def test_an_abandoned_stream_leaves_nothing_behind() -> None:
     model, tokenizer = attentive().train(), letters(11)
     pieces = stream(model, tokenizer, "a", max_tokens=10**12, sampling=Sampling())
     assert next(pieces)

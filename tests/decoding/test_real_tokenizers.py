@@ -1,16 +1,13 @@
 """Generation with the tokenizers of the data room: text is what they decode, specials stay out."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
+from small_models import attentive
 
 from vitral.core.errors import UsageError
 from vitral.data.config import CorpusConfig
 from vitral.data.tokenizers import Tokenizer, build_tokenizer
 from vitral.decoding import GenerateOptions, Sampling, beam_search, generate, stream
 
-Make = Callable[..., Any]
 TEXT = "às vezes é não, às vezes é sim\n" * 20
 HOT = Sampling(temperature=2.0)
 
@@ -23,7 +20,7 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 
 
 @pytest.mark.parametrize("prompt", ["", "não"])
-def test_text_is_what_the_tokenizer_decodes(prompt: str, tokenizer: Tokenizer, attentive: Make) -> None:
+def test_text_is_what_the_tokenizer_decodes(prompt: str, tokenizer: Tokenizer) -> None:
     model = attentive(tokenizer.vocab_size, context_length=11)
     samples = generate(model, tokenizer, [prompt], max_tokens=40, sampling=HOT, options=GenerateOptions(num_samples=3))
     for number, sample in enumerate(samples):
@@ -37,7 +34,7 @@ def test_text_is_what_the_tokenizer_decodes(prompt: str, tokenizer: Tokenizer, a
     assert best.text == tokenizer.decode(best.tokens)
 
 
-def test_a_character_the_model_has_never_seen_is_named(attentive: Make) -> None:
+def test_a_character_the_model_has_never_seen_is_named() -> None:
     tokenizer = build_tokenizer(CorpusConfig(), TEXT, [TEXT])
     for prompt, name in (("Ω", "U\\+03A9"), ("\ud800", "U\\+D800")):
         with pytest.raises(UsageError, match=name) as caught:

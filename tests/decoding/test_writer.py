@@ -46,10 +46,6 @@ def test_the_text_ends_before_the_stop_string_inside_a_token() -> None:
     assert writer.text == "one two"
 
 
-def test_of_stop_strings_that_end_together_the_one_that_begins_first_counts() -> None:
-    assert pieces_of([b"x", b"a", b"b"], ["b", "ab"])[1].text == "x"
-
-
 def test_a_stop_string_made_by_the_last_replacement_counts() -> None:
     assert pieces_of([b"ab", b"\xe2"], ["b\ufffd"])[1].text == "a"
 

@@ -1,12 +1,12 @@
 """Losses target by target, and their differences in blocks: by hand, and by the definition."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from pieces import Pieces, part
 
 from vitral.core.errors import UsageError
 from vitral.evaluation import (
@@ -21,7 +21,6 @@ from vitral.evaluation import (
 )
 from vitral.model import ModelConfig, Transformer
 
-Make = Callable[..., Any]
 PIECES = [b"a", b"bc", "é".encode(), b"", b"d"]
 STRETCHES = ([1, 2, 0, 3, 4, 2, 2, 1, 2, 3, 0, 4], [3], [4, 0, 0, 1, 2], [4, 4, 3, 0, 2, 2])
 
@@ -34,9 +33,7 @@ def small(context_length: int, **config: Any) -> Transformer:
 
 @pytest.mark.parametrize(("context", "prefix"), [(3, 0), (5, 0), (50, 0), (5, 3)])
 @pytest.mark.parametrize("batch_tokens", [1, 7, 4096])
-def test_every_target_has_its_loss_in_the_order_of_the_text(
-    context: int, prefix: int, batch_tokens: int, part: Make
-) -> None:
+def test_every_target_has_its_loss_in_the_order_of_the_text(context: int, prefix: int, batch_tokens: int) -> None:
     attention = {"mask": {"name": "prefix", "length": prefix}} if prefix else {}
     model = small(context, **({"attention": attention} if prefix else {}))
     expected: list[float] = []
@@ -54,8 +51,8 @@ def test_every_target_has_its_loss_in_the_order_of_the_text(
     assert model.training
 
 
-def test_places_count_the_characters_before_and_the_whole_is_that_of_a_pass(part: Make, pieces: Make) -> None:
-    model, split, tokenizer = small(5), part([0, 1, 2, 3, 4], [2, 2]), pieces(PIECES)
+def test_places_count_the_characters_before_and_the_whole_is_that_of_a_pass() -> None:
+    model, split, tokenizer = small(5), part([0, 1, 2, 3, 4], [2, 2]), Pieces(PIECES)
     found = target_losses(model, split, tokenizer)
     assert found.places.tolist() == [1, 3, 4, 4, 6]  # a | bc é "" d | é é: each target after the first of its segment
     assert found.num_characters == 7
@@ -109,12 +106,12 @@ def test_other_texts_and_short_ones_are_refused() -> None:
         block_differences(losses([1.0] * 399), losses([1.0] * 399), same_tokens=True)
 
 
-def test_differences_to_ngrams_add_up_to_the_difference_of_the_losses(part: Make, pieces: Make) -> None:
+def test_differences_to_ngrams_add_up_to_the_difference_of_the_losses() -> None:
     generator = np.random.default_rng(5)
     train, test = (part(generator.integers(0, 5, size=size).tolist()) for size in (997, 1009))
     model = small(7)
     found = ngram_differences(model, train, test, 3)
-    loss, counted = evaluate_split(model, test, pieces(PIECES)).loss, ngram_baselines(train, test, len(PIECES), 3)
+    loss, counted = evaluate_split(model, test, Pieces(PIECES)).loss, ngram_baselines(train, test, len(PIECES), 3)
     assert list(found) == [1, 2, 3]
     for order, blocks in found.items():
         assert len(blocks) == 1008 // 200

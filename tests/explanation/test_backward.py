@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from equations import Names, check_equation, equations
+from tiers import few
 from variants import EXPLAINED, TEXT, TOKENIZER, made
 
 from vitral.core.errors import UsageError
@@ -113,7 +114,7 @@ def test_every_equation_of_a_block_is_true_and_so_is_the_loss_of_a_word(activati
         assert {"embedding", "w_q", "w_k", "w_v"} <= set(backward.gradients) - computed_names
 
 
-@pytest.mark.parametrize("variant", [name for name in EXPLAINED if name not in ("neither", "no layer", "dropout")])
+@pytest.mark.parametrize("variant", few(name for name in EXPLAINED if name not in ("neither", "no layer", "dropout")))
 def test_every_equation_of_every_kind_of_model_is_true(variant: str) -> None:
     traced = trace_text(made(variant), TOKENIZER, TEXT)
     backward = some_loss(traced.blocks[0])

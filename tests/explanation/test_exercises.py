@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiers import few
 
 from vitral.core.errors import UsageError
 from vitral.core.language import in_language
@@ -41,7 +42,7 @@ def test_a_hand_can_compute_the_numbers(kind: str) -> None:
             assert bool((((exact - HALF) - (exact - HALF).round()).abs() >= 0.01).all()), (seed, claim.name)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", few(KINDS, 2))
 def test_the_key_is_right_and_the_sheet_is_empty(kind: str) -> None:
     for seed in SEEDS:
         exercise = exercise_of(kind, seed=seed)
@@ -130,6 +131,7 @@ def test_tables_that_help_have_the_exponentials_that_are_needed() -> None:
         assert needed <= shown
 
 
+@pytest.mark.merge
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_latex_becomes_a_pdf() -> None:
     sheet = ExerciseSheet(exercise_of("choice", seed=2))
@@ -165,6 +167,7 @@ def test_sizes_that_a_kind_does_not_have_are_refused() -> None:
     assert exercise_of("multi-head", num_heads=None).num_heads == 2
 
 
+@pytest.mark.merge
 def test_large_sizes_have_the_easiest_numbers_that_are_found() -> None:
     for sizes in ({"positions": 8, "d_model": 8}, {"positions": 1, "d_model": 1}):
         exercise = exercise_of("attention", **sizes)

@@ -69,6 +69,7 @@ def recomputed(sheet: Sheet, given: dict[str, Tensor]) -> dict[str, Tensor]:
     return values
 
 
+@pytest.mark.merge
 @needs_node
 def test_every_quantity_of_the_gallery_is_computed_in_the_browser() -> None:
     for name, (sheet, graph) in graphs().items():
@@ -82,6 +83,7 @@ def test_every_quantity_of_the_gallery_is_computed_in_the_browser() -> None:
             same(value, sheet.values[quantity], name)
 
 
+@pytest.mark.merge
 @needs_node
 def test_edited_numbers_give_what_python_computes_from_them() -> None:
     cases, expected = [], []
@@ -113,6 +115,7 @@ d_w_q = "grad(loss, w_q)"
 """
 
 
+@pytest.mark.merge
 @needs_node
 def test_losses_and_gradients_are_computed_in_the_browser_too() -> None:
     sheet = parse_example(BACKWARD, lambda _: pytest.fail("no preset")).sheet
@@ -141,6 +144,7 @@ return Object.entries(given.graph.outputs).flatMap(([name, place]) => Array.from
 """
 
 
+@pytest.mark.merge
 @needs_node
 def test_the_arithmetic_of_every_cell_gives_its_value() -> None:
     """Read from the graph, with the edited numbers."""
@@ -159,6 +163,7 @@ def test_the_arithmetic_of_every_cell_gives_its_value() -> None:
     assert told > 1000
 
 
+@pytest.mark.merge
 @needs_node
 def test_numbers_are_written_as_python_writes_them() -> None:
     draw = random.Random(3)
@@ -176,6 +181,7 @@ def test_numbers_are_written_as_python_writes_them() -> None:
         assert written == text(Number(value), digits, say), (value, digits)
 
 
+@pytest.mark.merge
 @needs_node
 def test_numbers_are_read_as_people_type_them() -> None:
     expected = {
@@ -223,6 +229,7 @@ VERDICTS = [
 ]
 
 
+@pytest.mark.merge
 @needs_node
 def test_each_answer_has_its_verdict() -> None:
     body = """
@@ -319,6 +326,7 @@ def cells(dom: str, quantity: str) -> list[str]:
     return [re.sub("<[^>]*>", "", cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", table[0], re.DOTALL)]
 
 
+@pytest.mark.merge
 @needs_chromium
 def test_numbers_typed_on_the_page_change_the_page(tmp_path: Path) -> None:
     sheet = find_example("three-words").sheet
@@ -339,6 +347,7 @@ def test_numbers_typed_on_the_page_change_the_page(tmp_path: Path) -> None:
     assert not re.search(BAD, undone)
 
 
+@pytest.mark.merge
 @needs_chromium
 def test_answers_typed_on_the_page_are_judged(tmp_path: Path) -> None:
     example = exercise()
@@ -358,6 +367,7 @@ def test_answers_typed_on_the_page_are_judged(tmp_path: Path) -> None:
     assert verdicts.count("right") == q.numel() + values["k"].numel() + scores.numel() - 1 - moved
 
 
+@pytest.mark.merge
 def test_a_quantity_without_a_graph_is_named_and_what_needs_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     example = find_example("three-words")
     operation = type(example.sheet["weights"].operation)
@@ -380,6 +390,7 @@ def test_a_head_that_does_not_exist_is_refused() -> None:
 WEB = ROOT / "web"
 
 
+@pytest.mark.merge
 @pytest.mark.skipif(NODE is None or not (WEB / "node_modules" / "esbuild").exists(), reason="web is not installed")
 def test_the_scripts_are_made_from_their_sources(tmp_path: Path) -> None:
     subprocess.run([NODE or "node", "build.mjs", str(tmp_path)], cwd=WEB, check=True, capture_output=True)

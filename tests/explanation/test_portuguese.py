@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 import torch
+from tiers import few
 
 from vitral.core.errors import UsageError
 from vitral.core.language import in_language
@@ -131,7 +132,7 @@ def arithmetic(data: dict) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", gallery())
+@pytest.mark.parametrize("name", few(gallery()))
 def test_a_worked_example_is_told_in_portuguese(name: str, form: str) -> None:
     written = FORMS[form](walk_example(without_words(find_example(name)), language="pt"))
     assert english(written) == set()
@@ -154,7 +155,7 @@ def test_a_run_is_told_in_portuguese(form: str) -> None:
     assert points(written) == []
 
 
-@pytest.mark.parametrize("name", gallery())
+@pytest.mark.parametrize("name", few(gallery()))
 def test_the_data_of_a_walkthrough_are_the_same_in_every_language(name: str) -> None:
     example = find_example(name)
     one, other = (to_plain(walk_example(example, language=language)) for language in ("en", "pt"))
@@ -166,7 +167,7 @@ def test_the_data_of_a_walkthrough_are_the_same_in_every_language(name: str) -> 
         assert [panel["matrix"] for panel in mine["panels"]] == [panel["matrix"] for panel in yours["panels"]]
 
 
-@pytest.mark.parametrize("name", gallery())
+@pytest.mark.parametrize("name", few(gallery()))
 def test_a_check_is_reported_in_portuguese_and_its_data_are_the_same(name: str) -> None:
     report = check(without_words(find_example(name)))
     plain = report.plain()

@@ -314,6 +314,7 @@ def test_no_text_is_obeyed() -> None:
     assert "ж" not in written
 
 
+@pytest.mark.merge
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_pdflatex_sets_it(tmp_path: Path) -> None:
     letters = "".join(chr(point) for point in range(0x20, 0x500)) + "∑√ℝ→⟨⟩—–“”‘’…€🙂中ﬁ\u200b\u0301"

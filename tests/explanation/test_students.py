@@ -99,6 +99,7 @@ def rows() -> list[Row]:
     return measured(SHEETS, SEED)
 
 
+@pytest.mark.merge
 def test_the_checker_is_as_good_as_it_has_to_be(rows: list[Row]) -> None:
     """Every limit holds, in a small sample but for its error."""
     for row in rows:

@@ -149,22 +149,16 @@ def test_only_the_pages_own_script_may_run_and_only_where_it_is_needed(section: 
     assert ("math", {}) in without.tags
 
 
-def test_a_table_without_arithmetic_tells_nothing() -> None:
-    bare = CellTable("c", ("", "x"), (("a", "1"),), ((None,),), (0, 0))
-    written, cells = read(bare)
-    assert 'class="told"' not in written
-    assert not [cell for cell in cells.cells if "tabindex" in cell]
-    assert "[1]" not in markdown("t", [bare]).replace("\\", "")
-
-
 def test_nothing_in_a_text_is_obeyed() -> None:
-    rows, workings = ((NASTY, NASTY),), ((working("aa"),),)
-    nasty = CellTable(NASTY, ("", NASTY), rows, workings, (0, 0))
+    nasty = CellTable(NASTY, ("", NASTY), ((NASTY, NASTY),), ((working("aa"),),), (0, 0))
     written, cells = read(nasty, Formula("<math></math>", NASTY))
     assert written.count("<script>") == 1
-    assert "\x1b" not in written
     assert cells.texts == [NASTY.replace("\x1b", "␛")]
     assert "<script>" not in markdown("t", [nasty])
+    whole = WholeTable((NASTY,), ((NASTY, NASTY),), ask=NASTY)
+    written, _ = read(replace(nasty, whole=whole, words=CellWords(*[NASTY] * 5)))
+    assert written.count("</script>") == 3  # the fragments, the table, the script
+    assert "\x1b" not in written
 
 
 def test_markdown_shows_the_table_the_chosen_cell_and_its_arithmetic() -> None:
@@ -199,14 +193,6 @@ def test_a_gap_is_a_button_only_where_the_whole_table_is_there() -> None:
     assert [tuple(row) for row in kept["rows"]] == list(rows)
     assert tuple(kept["columns"]) == whole.columns
     assert not [tag for tag, _ in read(table())[1].tags if tag == "button"]
-
-
-def test_stored_numbers_and_words_cannot_end_their_script() -> None:
-    nasty = CellTable(NASTY, ("", NASTY), ((NASTY, NASTY),), ((working("aa"),),), (0, 0))
-    whole = WholeTable((NASTY,), ((NASTY, NASTY),), ask=NASTY)
-    written, _ = read(replace(nasty, whole=whole, words=CellWords(*[NASTY] * 5)))
-    assert written.count("</script>") == 3  # the fragments, the table, the script
-    assert "\x1b" not in written
 
 
 def test_markdown_has_the_mathematics_of_a_formula_and_not_its_text() -> None:

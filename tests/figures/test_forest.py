@@ -11,7 +11,7 @@ from vitral.core.errors import UsageError
 from vitral.figures.forest import SIGNS, ForestRow, SecondAxis, forest_plot
 from vitral.figures.palette import GRID, INK, MUTED, PAPER
 from vitral.figures.scales import common_reach
-from vitral.figures.style import COLOURS, png_bytes, svg_bytes
+from vitral.figures.style import COLOURS, svg_bytes
 
 ROWS = [
     ForestRow("post-norm", "pre-norm", 2.7, 1.1, 4.3, (2.1, 2.6, 3.4), "worse", "worse"),
@@ -83,32 +83,16 @@ def test_the_second_axis_is_the_first_times_its_factor() -> None:
     assert second == pytest.approx([end * 0.0188 for end in first])
 
 
-@pytest.mark.parametrize("num", [1, 24])
-def test_names_and_numbers_neither_overlap_nor_leave_the_figure(num: int) -> None:
+def test_names_and_numbers_neither_overlap_nor_leave_the_figure() -> None:
     rows = [
-        ForestRow(
-            f"without attention, as many parameters, {n}",
-            f"rival {n // 8}",
-            n - 9.0,
-            n - 11.0,
-            n - 8.0,
-            (),
-            "worse",
-            "worse",
-        )
-        for n in range(num)
+        ForestRow(f"without attention, as many parameters, {n}", f"rival {n // 8}", n - 9.0, n - 11.0, n - 8.0)
+        for n in range(24)
     ]
     figure = drawn(rows, unit="%", title="Difference")
     boxes = [text.get_window_extent() for text in figure.axes[0].texts if text.get_text().strip()]
     assert all(figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 for box in boxes)
     for one, other in itertools.combinations(boxes, 2):
         assert not one.overlaps(other) or min(one.y1, other.y1) - max(one.y0, other.y0) < 1
-
-
-def test_the_same_rows_give_the_same_bytes() -> None:
-    assert svg_bytes(drawn(margin=1.0)) == svg_bytes(drawn(margin=1.0))
-    assert png_bytes(drawn()) == png_bytes(drawn())
-    assert b"<image" not in svg_bytes(drawn())
 
 
 def test_no_row_is_refused() -> None:
@@ -124,5 +108,7 @@ def test_the_reach_ends_below_a_gap_in_the_upper_half_only() -> None:
 
 
 def test_greys_are_those_that_a_dark_page_replaces() -> None:
-    colours = set(re.findall(r"#[0-9a-f]{6}", svg_bytes(drawn(margin=1.0)).decode()))
+    svg = svg_bytes(drawn(margin=1.0)).decode()
+    assert "<image" not in svg
+    colours = set(re.findall(r"#[0-9a-f]{6}", svg))
     assert colours <= {INK, MUTED, GRID, PAPER, *COLOURS, "#000000"}

@@ -2,7 +2,6 @@
 
 import itertools
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,17 +35,3 @@ def test_labels_with_room_stay_where_they_want_to_be() -> None:
 
 def test_a_crowd_is_centred_on_its_mean() -> None:
     assert spread([5.0, 5.0, 5.0], [2.0, 2.0, 2.0], 0.0, 20.0) == pytest.approx([3.0, 5.0, 7.0])
-
-
-def test_the_sum_of_squared_moves_is_least() -> None:
-    wanted, sizes = np.array([2.0, 2.3, 2.5, 7.0]), [1.0, 0.6, 1.4, 1.0]
-    best = ((np.array(spread(list(wanted), sizes, 0.0, 10.0)) - wanted) ** 2).sum()
-    generator = np.random.default_rng(3)
-    for _ in range(3000):
-        tried = wanted + generator.normal(scale=0.8, size=4)
-        if (np.diff(tried) > 0).all() and min(gaps(list(tried), sizes)) >= 0:
-            assert ((tried - wanted) ** 2).sum() >= best - 1e-9
-
-
-def test_no_labels_take_no_places() -> None:
-    assert spread([], [], 0.0, 1.0) == []

@@ -38,14 +38,6 @@ def test_the_axis_label_stays_inside_the_page_beside_long_numbers() -> None:
     assert box.x0 > 0
 
 
-def test_a_label_stands_at_its_height_on_a_logarithmic_axis() -> None:
-    figure = line_plot([Line("a", [1, 2], [1.0, 10.0]), Line("b", [1, 2], [1.0, 1000.0])], X, Axis("v", log=True))
-    axes = figure.axes[0]
-    low, high = axes.get_ylim()
-    place = next(text.get_position()[1] for text in axes.texts if text.get_text() == "a")
-    assert place == pytest.approx(math.log(10 / low) / math.log(high / low), abs=1e-6)
-
-
 @pytest.mark.parametrize(
     ("lines", "y", "complaint"),
     [

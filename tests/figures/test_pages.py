@@ -142,10 +142,6 @@ def test_figures_follow_the_page_into_the_dark() -> None:
     assert set(re.findall(r"url\(#([^)]+)\)", inside)) <= set(re.findall(r'\bid="([^"]+)"', inside))
 
 
-def test_the_same_sections_give_the_same_page() -> None:
-    assert page("t", every_kind("x")) == page("t", every_kind("x"))
-
-
 @settings(max_examples=40, deadline=None)
 @given(st.text(st.characters(codec=None), max_size=60))
 def test_any_text_makes_a_well_formed_page_that_can_be_written(text: str) -> None:

@@ -27,8 +27,12 @@ const read = ({ shape, data }) => vitral.tensor(shape, data.map((each) => SPELLE
 const spelled = (each) => (Number.isFinite(each) ? each : Number.isNaN(each) ? "nan" : each > 0 ? "inf" : "-inf");
 const told = (value) => ({ shape: value.shape, data: Array.from(value.data, spelled) });
 const tensors = (all) => Object.fromEntries(Object.entries(all).map(([name, each]) => [name, read(each)]));
-const rule = new Function("given", "tensors", "told", body);
-process.stdout.write(JSON.stringify(cases.map((given) => rule(given, tensors, told))));
+const rule = new (async () => {}).constructor("given", "tensors", "told", body);
+(async () => {
+  const made = [];
+  for (const given of cases) made.push(await rule(given, tensors, told));
+  process.stdout.write(JSON.stringify(made));
+})();
 """
 RUN = """
 const edits = Object.fromEntries(Object.entries(given.edits ?? {}).map(([name, cells]) => [name, (value) => {
@@ -56,13 +60,14 @@ def bundled(*modules: str) -> str:
     return done.stdout
 
 
-def in_node(body: str, cases: Sequence[Any], *modules: str) -> list[Any]:
-    """The results of a JavaScript function body, called with each case as `given`.
+def in_node(body: str, cases: Sequence[Any], *modules: str, source: str | None = None) -> list[Any]:
+    """The results of the body of an asynchronous JavaScript function, called with each case as `given`.
 
-    It sees as `vitral` what the committed bundle exports, or what `modules` in `web/src` export.
+    It sees as `vitral` what the committed bundle exports, or what `modules` in `web/src` export; or another `source`.
     """
     committed = resources.files("vitral.figures") / "templates" / "live.js"
-    source = bundled(*modules) if modules else committed.read_text(encoding="utf-8")
+    if source is None:
+        source = bundled(*modules) if modules else committed.read_text(encoding="utf-8")
     given = json.dumps([source, body, list(cases)])
     done = subprocess.run([NODE or "node", "-e", LOAD], input=given, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 import safetensors.torch
 from torch import Tensor
+from variants import TOKENIZER, enlarged
 
 from vitral.data import ByteTokenizer, Tokenizer
 from vitral.interop import all_forms
+from vitral.interop.importing import Imported, write_run
 from vitral.interop.rewrites import Weighted
 from vitral.interop.rules import exported
 from vitral.interop.tokenizers import written
 from vitral.model import ModelConfig, Transformer
+from vitral.runs import LoadedRun, load_run
 
 needs_transformers = pytest.mark.skipif(find_spec("transformers") is None, reason="transformers is not installed")
 
@@ -37,9 +40,14 @@ OF_FORM: dict[str, dict[str, Any]] = {
 
 def of_form(form: str, vocab_size: int = 256) -> Transformer:
     """A small model whose parameters are all large and distinct."""
-    from variants import enlarged
-
     return enlarged(Transformer(ModelConfig.parse(BASE | OF_FORM[form]), vocab_size).eval())
+
+
+def run_of(model: Transformer, folder: Path, tokenizer: Tokenizer | None = None, **config: Any) -> LoadedRun:
+    """The model as an imported run; `config` is what its source's config.json said."""
+    origin = {"form": "gpt2", "source": "a test", "files": {"of": str(model.config)}, "config": config}
+    tokenizer = tokenizer or (TOKENIZER if model.vocab_size == TOKENIZER.vocab_size else ByteTokenizer())
+    return load_run(write_run(Imported(model.config, model.state_dict(), tokenizer, origin), folder).path)
 
 
 def write_source(

@@ -1,57 +1,38 @@
 """Pages of small models: their parts, their script in node, the page in Chromium."""
 
-import json
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
-from browser import CHROMIUM, NODE
+from browser import CHROMIUM, as_tensor, in_node
 from torch import Tensor
+from variants import VARIANTS
 
 from vitral.data import Tokenizer
 from vitral.inspection.lens import lens_logits
 from vitral.model import Transformer
-from vitral.page.content import PageContent, about_model, graphs_of
+from vitral.page.content import KINDS, PageContent, about_model, graphs_of
+from vitral.page.document import asset
 from vitral.page.self_check import checks_of
 
+Carried = Callable[[str], tuple[Transformer, PageContent]]
+"""The fixture `carried` of tests/page: a model of a variant, and what its page carries."""
 CLOSE = 1e-4
 """How near a page comes to PyTorch, relative to the largest number of a value."""
-LOAD = """
-const vm = require("vm"), fs = require("fs");
-const [source, body, given] = JSON.parse(fs.readFileSync(0, "utf8"));
-vm.runInThisContext(source + ";globalThis.vitralPage = vitralPage");
-const told = (value) => ({ shape: value.shape, kind: value.data.constructor.name,
-  data: Buffer.from(Float32Array.from(value.data).buffer).toString("base64") });
-const open = async (parts) => {
-  try {
-    return await vitralPage.Carried.open(parts);
-  } catch (error) {
-    return { refused: error.reason ?? String(error.stack) };
-  }
-};
-const Rule = Object.getPrototypeOf(async () => {}).constructor;
-new Rule("given", "told", "open", body)(given, told, open).then(
-  (made) => process.stdout.write(JSON.stringify(made)),
-  (error) => { console.error(error.stack); process.exit(1); },
-);
-"""
 
 
-def script() -> str:
-    """The page's script."""
-    return (resources.files("vitral.page") / "assets" / "page.js").read_text(encoding="utf-8")
+def of_variants(*names: str) -> list[Any]:
+    """Every variant as a parameter: these when changes are merged, the others in a night."""
+    return [pytest.param(name, marks=pytest.mark.merge if name in names else pytest.mark.full) for name in VARIANTS]
 
 
-def in_page(body: str, given: Any, source: str | None = None) -> Any:
-    """The result of a JavaScript function body with `given`, beside the page's script."""
-    data = json.dumps([script() if source is None else source, body, given])
-    done = subprocess.run([NODE or "node", "-e", LOAD], input=data, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
+def in_page(body: str, cases: Sequence[Any], source: str | None = None) -> list[Any]:
+    """The results of the body of a JavaScript function of `given`, each case, and of `page`, the script."""
+    return in_node(f"const page = vitralPage; {{ {body} }}", cases, source=source or asset("page.js"))
 
 
 def content_of(model: Transformer, tokenizer: Tokenizer, text: str, name: str = "a model") -> PageContent:
@@ -63,17 +44,15 @@ def content_of(model: Transformer, tokenizer: Tokenizer, text: str, name: str = 
 
 
 TRACE = """
-const made = [];
-for (const { parts, sentences, edits } of given) {
-  const page = await open(parts);
-  if (page.refused) made.push(page);
-  else made.push(sentences.map((ids) => {
-    const names = [...page.about.names, ...page.about.stream.map((name) => "lens." + name)];
-    const values = page.computed(ids, names, edits ?? []);
-    return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, told(value)]));
-  }));
+let carried;
+try {
+  carried = await page.Carried.open(given.parts);
+} catch (error) {
+  return { refused: error.reason ?? String(error.stack) };
 }
-return made;
+const names = [...carried.about.names, ...carried.about.stream.map((name) => "lens." + name)];
+return given.sentences.map((ids) => Object.fromEntries(
+  Object.entries(carried.computed(ids, names, [])).map(([name, value]) => [name, told(value)])));
 """
 
 
@@ -81,21 +60,25 @@ def traced(cases: Sequence[Mapping[str, Any]], source: str | None = None) -> lis
     """For each case, the values of each sentence by name, or why the page refuses.
 
     Args:
-        cases: `parts`, `sentences` of ids, and `edits`.
+        cases: `parts`, and `sentences` of ids.
         source: the script, if not the page's own.
     """
     return [
         told if isinstance(told, dict) else [{name: as_tensor(each) for name, each in one.items()} for one in told]
-        for told in in_page(TRACE, list(cases), source)
+        for told in in_page(TRACE, cases, source)
     ]
 
 
-def as_tensor(told: Mapping[str, Any]) -> Tensor:
-    """Float32 numbers from node."""
-    import base64
+def weights_of(content: PageContent) -> dict[str, Tensor]:
+    """The numbers that a page carries, by name."""
+    kinds = {kind: dtype for dtype, kind in KINDS.items()}
+    numbers = bytearray(content.weights)
 
-    assert told["kind"] == "Float32Array"
-    return torch.frombuffer(bytearray(base64.b64decode(told["data"])), dtype=torch.float32).reshape(told["shape"])
+    def one(told: Mapping[str, Any]) -> Tensor:
+        dtype, shape = kinds[told["kind"]], told["shape"]
+        return torch.frombuffer(numbers, dtype=dtype, count=math.prod(shape), offset=told["start"]).view(shape)
+
+    return {told["name"]: one(told) for told in content.graphs["constants"]}
 
 
 def expected(model: Transformer, ids: list[int]) -> dict[str, Tensor]:
@@ -108,14 +91,21 @@ def expected(model: Transformer, ids: list[int]) -> dict[str, Tensor]:
 
 def differing(found: dict[str, Tensor], truth: dict[str, Tensor]) -> list[str]:
     """Names whose numbers are not PyTorch's."""
-    wrong = []
-    for name, value in found.items():
-        finite = truth[name].isfinite()
-        same = value.shape == truth[name].shape and torch.equal(value[~finite], truth[name][~finite])
-        largest = float(truth[name][finite].abs().max()) if finite.any() else 0.0
-        near = same and bool(((value[finite] - truth[name][finite]).abs() <= CLOSE * largest).all())
-        wrong += [] if near else [name]
-    return wrong
+
+    def near(one: Tensor, other: Tensor) -> bool:
+        largest = float(other.nan_to_num(0, 0, 0).abs().max())
+        return one.shape == other.shape and torch.allclose(one, other, rtol=0, atol=CLOSE * largest)
+
+    return [name for name, value in found.items() if not near(value.double(), truth[name].double())]
+
+
+def mulberry32(seed: int, turn: int) -> float:
+    """Tommy Ettinger's generator, as it is written in C: its number after so many others."""
+    mask = 2**32 - 1
+    z = (seed + (turn + 1) * 0x6D2B79F5) & mask
+    z = ((z ^ (z >> 15)) * (z | 1)) & mask
+    z ^= (z + ((z ^ (z >> 7)) * (z | 61) & mask)) & mask
+    return (z ^ (z >> 14)) / 2**32
 
 
 @contextmanager

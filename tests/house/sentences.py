@@ -8,7 +8,7 @@ import re
 import string
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
@@ -83,15 +83,6 @@ def places(sentence: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(sentence) if name is not None}
 
 
-def _of_gallery() -> Iterator[Sentence]:
-    """The words around the worked examples of the gallery; they have a catalogue of their own, gallery.po."""
-    for file in sorted((SOURCE / "explanation" / "gallery").glob("*.toml")):
-        example = tomllib.loads(file.read_text(encoding="utf-8"))
-        for key in ("title", "source", "note"):
-            if key in example:
-                yield Sentence(example[key], None, str(file.relative_to(SOURCE)), "gallery")
-
-
 def is_sentence(text: str) -> bool:
     """Whether there are words to translate."""
     return bool(re.search(r"[A-Za-z]{2}", re.sub(r"\{[^{}]*\}", "", text)))
@@ -112,12 +103,41 @@ def sentences() -> dict[str, dict[Text, list[str]]]:
 def declared() -> Iterator[Sentence]:
     """Sentences declared as data: help texts, phrases of explanations, studies' files, labels of word lists."""
     yield from _of_commands()
-    yield from _of_explanations()
-    yield from _of_studies()
-    yield from _of_word_lists()
-    yield from _of_gallery()
-    yield from _of_presets()
+    for pattern, room, texts in DECLARED:
+        for file in sorted(SOURCE.glob(pattern)):
+            for text in texts(tomllib.loads(file.read_text(encoding="utf-8"))):
+                yield Sentence(text, None, str(file.relative_to(SOURCE)), room)
     yield from _of_the_page()
+
+
+def _of_study(study: dict[str, Any]) -> list[str]:
+    texts = [study[key] for key in ("title", "question", "claim", "design", "source") if key in study]
+    return [*texts, *(arm["title"] for arm in study["arms"])]
+
+
+def _of_word_lists(lists: dict[str, Any]) -> list[str]:
+    labels = [sense[which] for sense in lists["en"]["senses"] for which in ("first", "second")]
+    return [*labels, *(kind["kind"] for each in lists.values() for kind in each["pairs"])]
+
+
+DECLARED: list[tuple[str, str, Callable[[dict[str, Any]], list[str]]]] = [
+    # Walkthroughs and checks, whose places are filled in by key.
+    (
+        "explanation/catalogue/en.toml",
+        "explanation",
+        lambda tables: [one for each in tables.values() for one in each.values()],
+    ),
+    ("studies/catalogue/*.toml", "studies", _of_study),
+    ("inspection/word_lists.toml", "inspection", _of_word_lists),
+    # The words around the worked examples have a catalogue of their own, gallery.po.
+    (
+        "explanation/gallery/*.toml",
+        "gallery",
+        lambda one: [one[key] for key in ("title", "source", "note") if key in one],
+    ),
+    ("lab/_presets/*.toml", "lab", lambda preset: [preset["description"]]),
+]
+"""Files with sentences, their room, and where the sentences are."""
 
 
 def _of_the_page() -> Iterator[Sentence]:
@@ -125,36 +145,6 @@ def _of_the_page() -> Iterator[Sentence]:
     file = SOURCE / "page" / "assets" / "sentences.txt"
     for text in file.read_text(encoding="utf-8").splitlines():
         yield Sentence(text, None, str(file.relative_to(SOURCE)), "page")
-
-
-def _of_presets() -> Iterator[Sentence]:
-    for file in sorted((SOURCE / "lab" / "_presets").glob("*.toml")):
-        description = tomllib.loads(file.read_text(encoding="utf-8"))["description"]
-        yield Sentence(description, None, str(file.relative_to(SOURCE)), "lab")
-
-
-def _of_explanations() -> Iterator[Sentence]:
-    """The English sentences of walkthroughs and checks, whose places are filled in by key."""
-    file = SOURCE / "explanation" / "catalogue" / "en.toml"
-    for table in tomllib.loads(file.read_text(encoding="utf-8")).values():
-        for phrase in table.values():
-            yield Sentence(phrase, None, str(file.relative_to(SOURCE)), "explanation")
-
-
-def _of_studies() -> Iterator[Sentence]:
-    for file in sorted((SOURCE / "studies" / "catalogue").glob("*.toml")):
-        study = tomllib.loads(file.read_text(encoding="utf-8"))
-        texts = [study[key] for key in ("title", "question", "claim", "design", "source") if key in study]
-        for text in (*texts, *(arm["title"] for arm in study["arms"])):
-            yield Sentence(text, None, str(file.relative_to(SOURCE)), "studies")
-
-
-def _of_word_lists() -> Iterator[Sentence]:
-    file = SOURCE / "inspection" / "word_lists.toml"
-    lists = tomllib.loads(file.read_text(encoding="utf-8"))
-    labels = [sense[which] for sense in lists["en"]["senses"] for which in ("first", "second")]
-    for text in (*labels, *(kind["kind"] for each in lists.values() for kind in each["pairs"])):
-        yield Sentence(text, None, str(file.relative_to(SOURCE)), "inspection")
 
 
 def _of_commands() -> list[Sentence]:

@@ -1,32 +1,93 @@
-"""Rules of the package itself: sizes, no pickle, the bundled texts."""
+"""Rules of the package itself: lengths, imports, requirements, no pickle, the sources of the bundled texts."""
 
 import ast
+import graphlib
 import hashlib
 import re
-import unicodedata
-from importlib import resources
+import tomllib
+from functools import cache
+from importlib import import_module, resources
 from pathlib import Path
 
 import pytest
+from sentences import SOURCE, trees
 
-import vitral
-from docs import make_gallery
 from vitral.data.corpora import BUNDLED
 
-PACKAGE = Path(vitral.__file__).parent
-SOURCES = sorted(PACKAGE.rglob("*.py"))
-WATCHED = 600
-"""Lines of a file above which its size is printed (pytest -rP shows it); cut by subject, not by length."""
+TEXTS = resources.files("vitral.data") / "texts"
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_sizes_are_watched(source: Path) -> None:
-    text = source.read_text(encoding="utf-8")
-    if (length := len(text.splitlines())) > WATCHED:
-        print(f"{source.relative_to(PACKAGE)} has {length} lines: is it still one subject?")
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef):
-            assert (node.end_lineno or 0) - node.lineno < 75, f"{node.name} is long (its docstring counted)"
+def test_no_function_is_long() -> None:
+    long = [
+        f"{path}: {node.name}"
+        for path, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= 75
+    ]
+    assert long == []  # docstrings counted
+
+
+@cache
+def modules() -> dict[str, tuple[Path, ast.Module]]:
+    return {
+        ".".join(("vitral", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__"): (path, tree)
+        for path, tree in trees()
+    }
+
+
+def imported(module: str, path: Path, tree: ast.Module) -> set[str]:
+    """Modules of the package that a file imports, also inside functions and under TYPE_CHECKING."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+            for _ in range(node.level - 1):
+                package = package.rpartition(".")[0]
+            source = ".".join(filter(None, (package if node.level else "", node.module)))
+            for alias in node.names:
+                inner = f"{source}.{alias.name}"
+                found.add(inner if inner in modules() else source)
+    return (found & modules().keys()) - {module}
+
+
+def test_following_the_imports_of_a_file_never_leads_back_to_it() -> None:
+    arrows = {module: imported(module, *source) for module, source in modules().items()}
+    assert len(arrows["vitral.cli"]) > 1
+    graphlib.TopologicalSorter(arrows).prepare()  # which names a circle
+
+
+def knows_distributed(tree: ast.Module) -> bool:
+    """Whether a module imports torch.distributed, or takes it from torch."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names):
+                found = [alias.name for alias in names]
+            case ast.ImportFrom(module=str(module), names=names, level=0):
+                found = [f"{module}.{alias.name}" for alias in names]
+            case ast.Attribute(ast.Name(name), attribute):
+                found = [f"{name}.{attribute}"]
+            case _:
+                continue
+        if any(f"{name}.".startswith("torch.distributed.") for name in found):
+            return True
+    return False
+
+
+def test_few_modules_know_torch_distributed() -> None:
+    rooms = {f"vitral.training.{name}" for name in ("ranks", "sharding", "sharded_memory")}
+    assert {module for module, (_, tree) in modules().items() if knows_distributed(tree)} == rooms
+
+
+def test_no_public_name_of_a_package_hides_a_module() -> None:
+    hidden = [
+        module
+        for module in modules()
+        if (package := module.rpartition(".")[0])
+        and module.rpartition(".")[2] in getattr(import_module(package), "__all__", ())
+    ]
+    assert hidden == []
 
 
 def test_nothing_reads_pickle_or_runs_what_it_reads() -> None:
@@ -34,53 +95,33 @@ def test_nothing_reads_pickle_or_runs_what_it_reads() -> None:
         r"\bpickle\b|(?<!safetensors\.)torch\.(load|save)\(|(?<![.\w])(eval|exec)\(|yaml\.load|allow_pickle=True"
     )
     tensors_only = 'torch.load(path, map_location="cpu", weights_only=True, mmap=True)'
-    for source in SOURCES:
+    for source, _ in trees():
         text = source.read_text(encoding="utf-8")
         allowed = tensors_only if source.name == "nanogpt.py" else ""
         assert not forbidden.search(text.replace(allowed, "") if allowed else text), source
 
 
-def test_the_play_is_as_long_as_promised_and_repeats_nothing() -> None:
-    play = (resources.files("vitral.data") / "texts" / "the-window-of-aldermere.txt").read_text(encoding="ascii")
-    assert len(play) >= 100_000
-    assert [f"ACT {number}" in play for number in ("I", "II", "III", "IV", "V")] == [True] * 5
-    long_lines = [line.strip() for line in play.splitlines() if len(line.strip()) > 30]
-    assert len(long_lines) == len(set(long_lines))
-    speeches = [" ".join(speech.split()) for speech in play.split("\n\n") if len(speech) > 80]
-    assert len(speeches) == len(set(speeches))
-
-
-def test_the_novel_is_whole_and_clean() -> None:
-    texts = resources.files("vitral.data") / "texts"
-    raw = (texts / "dom-casmurro.txt").read_bytes()
-    novel = raw.decode("utf-8")
-    assert len(raw) <= 400_000
-    assert novel.startswith("DOM CASMURRO\n\nMachado de Assis\n\nI\n\nDO TÍTULO\n\n")
-    assert novel.endswith("Vamos à História dos Subúrbios.\n\nFIM\n")
-    assert len(re.findall(r"^[IVXLC]+$", novel, re.MULTILINE)) == 148
-    assert unicodedata.is_normalized("NFC", novel)
-    assert not re.search(
-        r"[\r\t\f\ufeff]|  | $|\n{3}|^\W*\d+\W*$|gutenberg|https?:", novel, re.MULTILINE | re.IGNORECASE
-    )
+def test_the_requirements_have_lower_bounds_only() -> None:
+    project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert "torch>=2.6" in project["dependencies"]
+    assert not [each for each in project["dependencies"] if set("<=~!") & set(each.replace(">=", ""))]
 
 
 def test_the_sources_of_the_bundled_texts_are_named() -> None:
-    texts = resources.files("vitral.data") / "texts"
-    sources = (texts / "README.md").read_text(encoding="utf-8")
-    files = {file.name for file in texts.iterdir()} - {"README.md"}
-    assert files == set(BUNDLED.values())
+    sources = (TEXTS / "README.md").read_text(encoding="utf-8")
+    assert {file.name for file in TEXTS.iterdir()} - {"README.md"} == set(BUNDLED.values())
     for name, file in BUNDLED.items():
         row = next(line for line in sources.splitlines() if f"`{name}`" in line)
         assert file in row
-        assert hashlib.sha256((texts / file).read_bytes()).hexdigest() in row
+        assert hashlib.sha256((TEXTS / file).read_bytes()).hexdigest() in row
 
 
-GALLERY = Path(__file__).parents[2] / "docs" / "gallery"
-
-
+@pytest.mark.merge
 def test_the_gallerys_pages_are_current() -> None:
     """`make gallery` writes them; whoever changes an example or a phrase runs it."""
+    make_gallery = import_module("docs.make_gallery")
+    gallery = SOURCE.parents[1] / "docs" / "gallery"
     pages = make_gallery.pages()
-    assert {path.name for path in GALLERY.glob("*.md")} == set(pages)
+    assert {path.name for path in gallery.glob("*.md")} == set(pages)
     for name, page in pages.items():
-        assert (GALLERY / name).read_text(encoding="utf-8") == page, f"{name}: run make gallery"
+        assert (gallery / name).read_text(encoding="utf-8") == page, f"{name}: run make gallery"

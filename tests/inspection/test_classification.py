@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from vitral.data import CorpusConfig, Dataset, prepare
-from vitral.data.works import works_of
 from vitral.inspection import classify_passages
-from vitral.inspection.classification import PENALTIES, Examples, fit, linear_probe, mean_activations, token_frequencies
+from vitral.inspection.classification import PENALTIES, Examples, fit, linear_probe, mean_activations
 from vitral.inspection.passages import equal_segments, passages_by_work
 from vitral.model import ModelConfig, Transformer
 
@@ -43,9 +42,6 @@ class TestLinearProbe:
         assert sample.features.T @ errors / 60 + penalty * weights[:-1] == pytest.approx(np.zeros((5, 3)), abs=1e-4)
         assert errors.sum(axis=0) / 60 == pytest.approx(np.zeros(3), abs=1e-4)
 
-    def test_token_frequencies_by_hand(self) -> None:
-        assert token_frequencies(np.array([[0, 2, 2, 1]]), 4).tolist() == [[0.25, 0.25, 0.5, 0.0]]
-
     def test_mean_activations_are_means_over_positions(self) -> None:
         model = small_model(7)
         windows = torch.from_numpy(np.random.default_rng(1).integers(1, 7, size=(3, 13)))
@@ -72,17 +68,6 @@ def prepared(text: str, folder: Path) -> Dataset:
 
 
 class TestPassages:
-    def test_titles_and_ends(self) -> None:
-        text = collection()
-        works = works_of(text)
-        # The end of the fourth is unknown, since the fifth title does not occur again.
-        assert [work.title for work in works] == TITLES[:3]
-        assert all(text[work.begin :].startswith(work.title) for work in works)
-        assert works[0].end == works[1].begin
-
-    def test_a_text_without_contents_has_none(self) -> None:
-        assert works_of("THE KING\n\nabc\n") == []
-
     def test_equal_segments_cover_the_text(self) -> None:
         pieces = equal_segments("x" * 1003)
         assert (pieces[0].begin, pieces[-1].end) == (0, 1003)

@@ -13,14 +13,9 @@ from vitral.core.errors import UsageError
 from vitral.core.taps import Editor
 from vitral.evaluation import Masking
 from vitral.inspection import (
-    ablations,
     edited_trace,
-    editing_tap,
     effect_of_edits,
     inspect_text,
-    loss_by_row,
-    text_targets,
-    text_tokens,
 )
 from vitral.inspection.edits import heads_by_name
 from vitral.model import Transformer
@@ -80,7 +75,7 @@ def test_an_edit_is_the_forward_pass_with_the_numbers_changed_by_hand(kind: str,
         assert all(torch.equal(found[each], before[each]) for each in earlier if each in found)
 
 
-@pytest.mark.parametrize("variant", ["pre", "post", "rotary", "alibi", "window", "adaptive", "parallel, wide heads"])
+@pytest.mark.parametrize("variant", ["pre", "post", "window", "adaptive", "parallel, wide heads"])
 def test_the_past_does_not_know_of_an_edit_at_a_later_position(variant: str) -> None:
     model = made(variant)
     before = model.trace(encoded(TEXT))
@@ -90,27 +85,6 @@ def test_the_past_does_not_know_of_an_edit_at_a_later_position(variant: str) -> 
             columns = 5 if each.endswith(BETWEEN_POSITIONS) else None  # scores of later keys are masked after them
             known, new = before[each][..., :5, :columns], value[..., :5, :columns]
             torch.testing.assert_close(new, known, msg=f"{name} {each}")
-
-
-def test_edits_to_zero_are_ablations() -> None:
-    model = made("pre")
-    tokens = text_tokens(model, TOKENIZER, TEXT)
-    scored = text_targets(model, tokens, None)
-    found = ablations(model, scored)
-    assert found is not None
-    before = loss_by_row(model, scored).mean()
-
-    def rise(*plain: dict[str, Any]) -> float:
-        return float(loss_by_row(model, scored, editing_tap(model, tokens.shape[1], edits_of(plain))).mean() - before)
-
-    for layer, block in enumerate(found["blocks"]):
-        at = f"blocks.{layer}"
-        for head, effect in enumerate(block["heads"]):
-            for way in ("zero", "mean"):
-                one = {"at": f"{at}.attn.z", "heads": [head], "do": way}
-                assert rise(one) == pytest.approx(effect[way]["increase"], abs=2e-5, rel=1e-4)
-        sublayers = [{"at": f"{at}.{part}.out", "do": "zero"} for part in ("attn", "mlp")]
-        assert rise(*sublayers) == pytest.approx(block["block"]["zero"]["increase"], abs=2e-5, rel=1e-4)
 
 
 def test_edits_of_one_activation_are_made_in_their_order_and_a_whole_patch_is_the_other_sentence() -> None:

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from copier import SYMBOLS, TIME, copier
 
 from vitral.core.errors import UsageError
@@ -52,9 +51,3 @@ def test_what_does_not_fit_is_refused(passages: Split) -> None:
 def test_a_passage_of_one_token_leaves_nothing_to_score(passages: Split) -> None:
     with pytest.raises(UsageError, match=r"^few-shot: a passage of one token"):
         few_shot_losses(copier(), passages, length=1, passages=20, most_examples=3)
-
-
-def test_no_passage_crosses_a_border(passages: Split) -> None:
-    long = Split(passages.tokens, np.array([[0, 402], [402, 800]]))
-    found = few_shot_losses(copier(), long, length=LENGTH, passages=40, most_examples=3)
-    assert torch.isfinite(torch.tensor(found["losses"]["same"])).all()

@@ -71,20 +71,6 @@ def test_the_matched_head_is_the_nearest_in_entropy() -> None:
     assert found[1]["apart"] == pytest.approx(0.0)
 
 
-def test_independent_heads_overlap_no_more_than_matched_ones() -> None:
-    """Where the heads of a layer are drawn independently, the difference is zero on average."""
-    stream = numpy_stream(4, "heads")
-    runs = {
-        seed: [np.stack([stream.dirichlet(np.full(8, 0.2 + head), size=64) for head in range(4)])] for seed in range(6)
-    }
-    found = against_other_seeds(runs, {seed: [[BROAD] * 4] for seed in runs})
-    differences = [one["own"] - one["matched"] for one in found.values()]
-    assert abs(np.mean(differences)) < 0.01
-    copies = {seed: [np.concatenate([rows[:2], rows[:2]]) for rows in layers] for seed, layers in runs.items()}
-    repeated = against_other_seeds(copies, {seed: [[BROAD] * 4] for seed in runs})
-    assert all(one["own"] > one["matched"] + 0.05 for one in repeated.values())
-
-
 def test_one_head_or_one_run_has_no_others() -> None:
     assert against_other_seeds({1: [on(0, 1)]}, {1: [["line", "near"]]}) == {}
     assert against_other_seeds({1: [on(0)], 2: [on(1)]}, {1: [["line"]], 2: [["near"]]}) == {}

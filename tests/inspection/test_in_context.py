@@ -42,17 +42,3 @@ def test_a_model_of_equal_logits_is_as_far_as_the_vocabulary_is_larger(tokens: t
     assert found["losses"]["bigram"] == pytest.approx(-np.log(chosen).mean(), rel=1e-5)
     assert found["nats"]["bigram"] == pytest.approx((-np.log(chosen)).mean(axis=0), rel=1e-5)
     assert found["losses"]["bigram"] < found["losses"]["unigram"]
-
-
-def test_a_model_that_is_certain_of_what_comes_has_no_loss_and_is_far(tokens: torch.Tensor) -> None:
-    """Rows of one state only: the head always says that state."""
-    certain = model()
-    with torch.no_grad():
-        for parameter in certain.parameters():
-            parameter.zero_()
-        certain.get_parameter("final_norm.bias").fill_(1.0)
-        certain.get_parameter("head.weight")[3] = 5.0
-    found = chain_distances(certain, torch.full_like(tokens, 3), STATES, concentration=0.5)
-    assert found["losses"]["model"] == pytest.approx(0.0, abs=1e-5)
-    assert found["divergence"]["bigram"] > 1
-    assert found["losses"]["bigram"] < found["losses"]["uniform"]

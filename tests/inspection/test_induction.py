@@ -1,7 +1,5 @@
 """Induction: scores and ablations of a model whose weights copy a repeated string by construction."""
 
-import math
-
 import pytest
 import torch
 from copier import SYMBOLS, TIME, copier
@@ -54,16 +52,6 @@ def test_without_the_previous_token_head_the_copier_copies_nothing(rows: tuple[T
     assert found["without"]["previous"]["increase"] > 1.0
     assert found["without"]["previous"]["prefix"] < 0.5
     assert found["without"]["induction"]["increase"] > 1.0
-
-
-def test_one_layer_cannot_find_the_string_again(rows: tuple[Tensor, Tensor]) -> None:
-    model = copier()
-    model.blocks = model.blocks[:1]
-    model.config = model.config.model_copy(update={"num_layers": 1})
-    found = induction_scores(model, *rows)
-    assert found["losses"]["second"] == pytest.approx(math.log(SYMBOLS), rel=1e-5)
-    assert len(found["layers"]) == 1
-    assert induction_ablation(model, *rows)["without"]["previous"]["increase"] == pytest.approx(0.0, abs=1e-6)
 
 
 def test_occurrences_by_hand() -> None:

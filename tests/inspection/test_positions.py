@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-import torch
 
 from vitral.core.errors import UsageError
 from vitral.data import ByteTokenizer, Split, windows
@@ -79,16 +78,6 @@ class TestBeyond:
         assert [value is None for value in found["beyond"]["nats"]] == [False] * 4 + [True] * 4
         assert "learned positions end at context_length = 8" in found["beyond"]["why"]
 
-    def test_what_a_model_reads_so_far_is_the_same_if_it_cannot_read_on(self) -> None:
-        """The quarters of its own length are scored on the same targets either way."""
-        model = model_with(positions="rotary")
-        whole = loss_beyond(model, part(500), 2, most_tokens=10_000)
-        starts = np.arange(32) * 2
-        short = same_targets(window_nats(model, part(500), starts, CONTEXT), 2, 8)
-        long = same_targets(window_nats(model, part(500), starts, 2 * CONTEXT), 2, 8)
-        assert np.allclose(short, long[:4], atol=1e-5)
-        assert whole["targets"] % 2 == 0
-
     def test_a_text_too_short_for_longer_windows_has_a_reason(self) -> None:
         beyond = loss_beyond(model_with(positions="none"), part(30), 2, most_tokens=1000)
         assert beyond["nats"] is None
@@ -105,9 +94,3 @@ class TestBeyond:
         model = model_with(positions="none", attention={"mask": {"name": "prefix", "length": 4}})
         beyond = loss_beyond(model, part(500), 2, most_tokens=10_000)
         assert [value is None for value in beyond["nats"]] == [True] * 2 + [False] * 6
-
-    def test_no_gradient_is_kept(self) -> None:
-        model = model_with()
-        loss_by_position(model, part(300), most_tokens=500, multiple=2)
-        assert all(parameter.grad is None for parameter in model.parameters())
-        assert torch.is_grad_enabled()

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from vitral.core.streams import numpy_stream
-from vitral.data.tasks import MarkovChains, RepeatedStrings
 from vitral.inspection import chain_predictions, repetition_nats
 
 
@@ -24,13 +22,6 @@ def test_the_loss_of_a_repeated_string_is_that_of_all_sequences_counted() -> Non
             before = sum(share for other, share in law.items() if other[:place] == row[:place])
             upto = sum(share for other, share in law.items() if other[: place + 1] == row[: place + 1])
             assert nats[place] == pytest.approx(-np.log(upto / before), abs=1e-12)
-
-
-def test_no_predictor_of_a_repeated_string_costs_less_than_the_entropy() -> None:
-    task = RepeatedStrings(symbols=26, length=40, shortest=5, longest=5)
-    nats = repetition_nats(task.draw(numpy_stream(1, "test"), 50), symbols=26, shortest=5, longest=5)
-    assert nats[:, :5] == pytest.approx(np.full((50, 5), np.log(26)))
-    assert nats[:, 5:] == pytest.approx(np.zeros((50, 35)), abs=1e-12)
 
 
 def test_the_prediction_of_a_chain_by_hand() -> None:
@@ -53,19 +44,3 @@ def test_the_prediction_of_a_chain_is_the_integral_over_all_rows() -> None:
     expected = integrate.quad(joint, 0, 1, args=(1,))[0] / integrate.quad(joint, 0, 1)[0]
     found = chain_predictions(np.array([seen]), symbols=2, concentration=concentration)
     assert found["bigram"][0, -1, 0] == pytest.approx(expected, rel=1e-6)
-
-
-def test_the_bayes_predictor_is_the_best_on_its_own_chains() -> None:
-    task = MarkovChains(symbols=3, length=65, concentration=0.5)
-    states = task.draw(numpy_stream(2, "test"), 3000)
-    right = chain_predictions(states[:, :-1], symbols=3, concentration=0.5)
-    wrong = chain_predictions(states[:, :-1], symbols=3, concentration=1.0)["bigram"]
-
-    def loss(prediction: np.ndarray) -> float:
-        return float(-np.log(np.take_along_axis(prediction, states[:, 1:, None], axis=2)).mean())
-
-    assert loss(right["bigram"]) < loss(wrong) < loss(right["unigram"]) < loss(right["uniform"])
-    # It is calibrated: what it gives a probability of p comes with frequency p.
-    at = right["bigram"][..., 0]
-    between = (at > 0.7) & (at < 0.8)
-    assert (states[:, 1:][between] == 0).mean() == pytest.approx(at[between].mean(), abs=0.01)

@@ -30,12 +30,6 @@ def test_variances_are_within_five_standard_errors(few: dict[str, Any]) -> None:
             assert numbers["variance_error"][index] / expected == pytest.approx(usual, rel=0.2)
 
 
-def test_a_hundred_thousand_pairs_are_within_two_per_cent() -> None:
-    found = random_scores.pair_variances(16, 100_003, seed=5)
-    for scale in random_scores.FIXED:
-        assert abs(found[scale]["variance"] / random_scores.expected_variance(scale, 16) - 1) < 0.02
-
-
 def test_every_pair_is_drawn_once_whatever_the_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(random_scores, "CHUNK", 16 * 101)
     drawn: list[int] = []
@@ -49,18 +43,6 @@ def test_every_pair_is_drawn_once_whatever_the_chunks(monkeypatch: pytest.Monkey
 def test_adaptive_rows_have_variance_one(few: dict[str, Any]) -> None:
     assert few["scales"]["adaptive"]["row_variance"] == pytest.approx([1] * 4, abs=1e-4)
     assert few["scales"]["adaptive"]["variance"] == [None] * 4
-
-
-def test_saturation_grows_without_a_scale_only(few: dict[str, Any]) -> None:
-    shares = few["scales"]["none"]["saturated"]
-    assert shares == sorted(shares)
-    assert shares[-1] > 0.5
-    assert few["scales"]["sqrt"]["saturated"] == [0] * 4
-
-
-def test_the_same_numbers_twice() -> None:
-    assert random_scores.row_statistics(16, 31, seed=3) == random_scores.row_statistics(16, 31, seed=3)
-    assert random_scores.row_statistics(16, 31, seed=3) != random_scores.row_statistics(16, 31, seed=4)
 
 
 def test_costs_are_those_of_the_models(few: dict[str, Any]) -> None:

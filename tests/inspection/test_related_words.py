@@ -9,7 +9,6 @@ import torch
 
 from vitral.data import BPETokenizer, CharTokenizer, Split
 from vitral.inspection import agreeing_weights, similar_word_scores
-from vitral.inspection.related_words import _without_means
 from vitral.inspection.word_lists import PairKind
 from vitral.inspection.words import REACH, co_occurrences, cosines, positive_pmi
 from vitral.model import ModelConfig, Transformer
@@ -81,13 +80,6 @@ def test_scores_of_keys_alone_correlate_with_nothing() -> None:
     assert found is not None
     scores = [head["correlation"] for block in found["heads"] for head in block]
     assert np.abs(scores).max() < 0.1
-
-
-def test_means_are_taken_away_for_each_key_at_once() -> None:
-    """By hand: 2 x 2 values; without the means of rows and columns, what is left is the interaction."""
-    rows, columns = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
-    left = _without_means(np.array([1.0, 2.0, 3.0, 8.0]), (rows, columns))
-    assert left == pytest.approx([1.0, -1.0, -1.0, 1.0])
 
 
 def test_too_few_words_or_no_attention_are_not_measured() -> None:

@@ -19,7 +19,6 @@ from vitral.inspection.texts import (
     BEAM,
     SAMPLINGS,
     TRUTH,
-    _measures,
     continuation_nats,
     copied,
     cut_prompts,
@@ -91,12 +90,6 @@ def test_copies_are_what_the_copying_meter_finds(texts: list[str], train: str) -
     for text, found in zip(texts, copied(texts, train, 7), strict=True):
         assert found.longest == longest_copy(text, train).length
         assert found.novel == (pytest.approx(novel_share(text, train, 7)) if len(text) >= 7 else None)
-
-
-def test_a_long_copy_in_a_long_text() -> None:
-    train = "".join(chr(0x41 + value) for value in np.random.default_rng(1).integers(26, size=5000))
-    texts = ["zzz" + train[100:250] + "zzz", train[-40:] + "A", train[:9]]
-    assert [found.longest for found in copied(texts, train, 12)] == [longest_copy(text, train).length for text in texts]
 
 
 def test_pieces_are_fixed_apart_and_within_their_stretches() -> None:
@@ -188,16 +181,6 @@ def test_measures_of_strategies_are_plain_data_and_the_same_again(model: Transfo
     known = training_text(dataset)
     for rows in measured["strategies"].values():
         assert all(row["copied"] == longest_copy(row["text"], known).length for row in rows)
-
-
-def test_the_length_of_words_leaves_out_the_last_which_may_be_cut() -> None:
-    letters = [measures_of(text)["letters"] for text in ("thou art ki", "O", "  ... ")]
-    assert letters == [3.5, 1.0, 0.0]
-
-
-def measures_of(text: str) -> dict[str, Any]:
-    tokenizer = ByteTokenizer()
-    return _measures(tokenizer.encode(text).tolist(), text, tokenizer)
 
 
 def test_means_are_by_prompt_and_none_where_one_is_missing() -> None:

@@ -1,10 +1,9 @@
 """docs/interop.md: its commands and its Python run, in their order, each with what it needs made here.
 
-A model of the hub is a small random one of the same form, and a training ends after two steps. What needs a package
-that is missing, or another program, is not run; the test then is skipped with the reasons once everything else has run.
+A model of the hub is a small random one of the same form, and a training ends after two steps. What needs another
+program is not run.
 """
 
-import ast
 import json
 import re
 import shlex
@@ -65,9 +64,7 @@ FILES: dict[str, Callable[[Path], object]] = {
     "tokens.toml": write_characters,
 }
 """What a reader of the document has."""
-NEEDED = {"onnx": ("onnx", "onnxscript", "onnxruntime"), "gguf": ("gguf",)}
-"""By the value of --to, the packages without which nothing is exported; for others the proof is left out."""
-PROVED_BY = {"onnx": "onnxruntime", "graph": "torch", "torch-nn": "torch"}
+PACKAGES = ("transformers", "onnx", "onnxscript", "onnxruntime", "gguf")
 ELSEWHERE = {"llama-completion", "llama-quantize", "cd", "ollama", "npm", "llama-cli"}
 """Programs that are not run here."""
 
@@ -75,10 +72,6 @@ ELSEWHERE = {"llama-completion", "llama-quantize", "cd", "ollama", "npm", "llama
 def commands(block: str) -> list[list[str]]:
     joined = re.sub(r"\\\n\s*", " ", block)
     return [words for words in (shlex.split(line, comments=True) for line in joined.splitlines()) if words]
-
-
-def missing(packages: tuple[str, ...]) -> list[str]:
-    return [name for name in packages if find_spec(name) is None]
 
 
 def here(words: list[str]) -> list[str]:
@@ -96,38 +89,21 @@ def here(words: list[str]) -> list[str]:
     return arguments
 
 
-def run_command(words: list[str], extras: dict[str, Any]) -> str | None:
-    """Run one line of a shell block; the reason why it did not run, if so."""
+def run_command(words: list[str], extras: dict[str, Any]) -> None:
+    """Run one line of a shell block, if its program is one of ours."""
     if words[0] == "python":
         wanted = re.fullmatch(r"\.\[([\w,-]+)\]", words[-1])
         assert words[1:5] == ["-m", "pip", "install", "-e"]
         assert wanted is not None
         assert set(wanted[1].split(",")) <= set(extras)
-        return None
+        return
     if words[0] in ELSEWHERE:
-        return f"{words[0]} is another program"
+        return
     assert words[0] == "vitral", words
     arguments = here(words)
-    if arguments[0] == "export":
-        to = arguments[arguments.index("--to") + 1] if "--to" in arguments else "hf"
-        lacking = missing(NEEDED.get(to, ()))
-        if lacking:
-            return f"--to {to} needs {', '.join(lacking)}"
-        if to == "gguf" or missing((PROVED_BY.get(to, "transformers"),)):
-            arguments.append("--no-proof")
+    if "gguf" in arguments:  # llama.cpp proves it
+        arguments.append("--no-proof")
     assert run(arguments) == 0, shlex.join(words)
-    return None
-
-
-def run_python(block: str, names: dict[str, Any]) -> str | None:
-    imports = [node for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Import | ast.ImportFrom)]
-    modules = [node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name for node in imports]
-    modules += [each.name for node in imports if isinstance(node, ast.Import) for each in node.names]
-    lacking = sorted({name for name in modules if find_spec(name.partition(".")[0]) is None})
-    if lacking:
-        return f"Python needs {', '.join(lacking)}"
-    exec(compile(block, "docs/interop.md", "exec"), names)
-    return None
 
 
 @pytest.fixture
@@ -139,16 +115,17 @@ def _at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+@pytest.mark.merge
+@pytest.mark.skipif(not all(map(find_spec, PACKAGES)), reason=f"not all installed: {', '.join(PACKAGES)}")
 @pytest.mark.usefixtures("_at_home")
 def test_the_commands_and_the_python_of_the_document_run() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    reasons, names = dict[str, None](), dict[str, Any]()
+    names = dict[str, Any]()
     for kind, block in blocks(DOCUMENTS["en"]):
-        found = [run_python(block, names)] if kind == "python" else [run_command(w, extras) for w in commands(block)]
-        reasons |= dict.fromkeys(reason for reason in found if reason is not None)
-    here_only = [reason for reason in reasons if not reason.endswith("another program")]
-    if here_only:
-        pytest.skip("; ".join(here_only))
+        if kind == "python":
+            exec(compile(block, "docs/interop.md", "exec"), names)
+        for words in commands(block) if kind == "sh" else []:
+            run_command(words, extras)
 
 
 def test_both_documents_have_the_same_commands_and_sections() -> None:

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from foreign import of_form, write_source
+import safetensors.torch
+from foreign import of_form, run_of, write_source
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers
 
@@ -13,7 +14,6 @@ from vitral.cli import run as cli
 from vitral.core.errors import UsageError
 from vitral.data import CharTokenizer, FileTokenizer
 from vitral.interop import import_model
-from vitral.interop.importing import Imported, write_run
 from vitral.interop.registry import first
 from vitral.interop.rewrites import Weighted
 from vitral.interop.targets.gguf import FORMS, content
@@ -48,14 +48,13 @@ def test_it_is_sealed_and_knows_where_it_comes_from(imported: Path) -> None:
     assert set(sealed.imported["files"]) == {"config.json", "model.safetensors", "tokenizer.json"}
     summary = summarize_run(imported)
     assert (summary.state, summary.step, summary.text) == ("finished", 0, "source")
+    assert sealed.special_ids == {}
 
 
 @pytest.mark.parametrize(
     ("source", "name"),
     [
-        ("models/me@home/gpt", "gpt"),
         ("models/gpt@2", "gpt@2"),
-        ("hf:me/gpt", "gpt"),
         ("hf:me/gpt@refs/pr/1", "gpt"),
     ],
 )
@@ -104,34 +103,15 @@ def test_what_needs_its_text_says_so_in_one_line(imported: Path) -> None:
         vitral.resume(imported)
     with pytest.raises(UsageError, match="--init-from"):
         vitral.continue_(imported, imported.parent / "more", steps=3)
+    for minutes in (None, 1):
+        with pytest.raises(UsageError, match="--init-from"):
+            continue_run(imported, imported.parent / "more", minutes=minutes)
     assert not (imported.parent / "more").exists()
-
-
-def test_going_on_without_minutes_says_that_there_is_no_text(imported: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as refused:
-        continue_run(imported, tmp_path / "more")
-    with pytest.raises(UsageError) as of_minutes:
-        continue_run(imported, tmp_path / "more", minutes=1)
-    assert str(refused.value) == str(of_minutes.value)
-
-
-@pytest.mark.parametrize("out", ["", "."])
-def test_a_folder_without_a_name_is_refused(
-    out: str, imported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for make in (
-        lambda: vitral.import_(imported.parent / "source", out),
-        lambda: vitral.export(imported, out, proof=False),
-    ):
-        with pytest.raises(UsageError):
-            make()
-    assert not list(tmp_path.iterdir())
 
 
 def test_it_is_fine_tuned_measured_and_compared(imported: Path, text: Path, tmp_path: Path) -> None:
     tuned = vitral.train(
-        text, tmp_path / "tuned", init_from=imported, training={"steps": 30, "batch_size": 8}, progress=False
+        text, tmp_path / "tuned", init_from=imported, training={"steps": 11, "batch_size": 8}, progress=False
     )
     before = vitral.load(imported).measure_text(text).loss.bits_per_byte
     assert tuned.measure_text(text).loss.bits_per_byte < before
@@ -144,28 +124,21 @@ def test_it_is_fine_tuned_measured_and_compared(imported: Path, text: Path, tmp_
     assert "cat.txt" in (tmp_path / "out" / "README.md").read_text()
 
 
-def test_a_character_model_travels_back_as_one_and_learns_new_characters(tmp_path: Path) -> None:
+def test_a_character_model_travels_back_as_one_and_refuses_replaces_or_learns_new_characters(tmp_path: Path) -> None:
     tokenizer = CharTokenizer(" .acehmnost")
     model = Transformer(ModelConfig(context_length=16, d_model=16, d_ff=32), tokenizer.vocab_size)
     write_source(tmp_path / "source", "gpt2", model, tokenizer)
     run = vitral.import_(tmp_path / "source", tmp_path / "run")
     assert run.tokenizer == tokenizer
+    (tmp_path / "more.txt").write_text("the bird sat on the mat. " * 30)
+    with pytest.raises(UsageError, match="U\\+0062"):
+        run.measure_text(tmp_path / "more.txt")
+    assert run.measure_text(tmp_path / "more.txt", replace=".").loss.num_targets == 25 * 30 - 1
     (tmp_path / "more.txt").write_text("the bird sat on the mat. " * 300)
     grown = vitral.train(
         tmp_path / "more.txt", tmp_path / "grown", init_from=run, training={"steps": 2}, progress=False
     )
     assert grown.tokenizer.vocab_size == tokenizer.vocab_size + 4
-
-
-def test_a_text_of_characters_that_it_never_saw_is_refused_or_replaced(tmp_path: Path) -> None:
-    tokenizer = CharTokenizer(" .acehmnost")
-    model = Transformer(ModelConfig(context_length=16, d_model=16, d_ff=32), tokenizer.vocab_size)
-    write_source(tmp_path / "source", "gpt2", model, tokenizer)
-    run = vitral.import_(tmp_path / "source", tmp_path / "run")
-    (tmp_path / "bird.txt").write_text("the bird sat on the mat. " * 30)
-    with pytest.raises(UsageError, match="U\\+0062"):
-        run.measure_text(tmp_path / "bird.txt")
-    assert run.measure_text(tmp_path / "bird.txt", replace=".").loss.num_targets == 25 * 30 - 1
 
 
 def test_the_commands_import_and_export(imported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,10 +153,8 @@ def test_the_commands_import_and_export(imported: Path, tmp_path: Path, capsys: 
         "tokenizer.json",
         "tokenizer_config.json",
     }
-    one, other = ((folder / "model.safetensors").read_bytes() for folder in (out, imported.parent / "source"))
-    import safetensors.torch
-
-    before, after = safetensors.torch.load(other), safetensors.torch.load(one)
+    folders = (imported.parent / "source", out)
+    before, after = (safetensors.torch.load_file(folder / "model.safetensors") for folder in folders)
     assert before.keys() == after.keys()
     assert all(after[name].equal(tensor) for name, tensor in before.items())
     assert json.loads((out / "generation_config.json").read_text())["max_length"] == 16
@@ -200,9 +171,8 @@ def test_the_ids_that_begin_and_end_a_text_reach_every_descendant(text: Path, tm
     run = vitral.import_(tmp_path / "source", tmp_path / "run")
     few = {"steps": 2, "batch_size": 2}
     child = vitral.train(text, tmp_path / "child", init_from=run, training=few, progress=False)
-    grandchild = vitral.train(text, tmp_path / "grandchild", init_from=child, training=few, progress=False)
-    longer = vitral.continue_(grandchild, tmp_path / "longer", steps=2, progress=False)
-    for number, one in enumerate((run, child, grandchild, longer)):
+    longer = vitral.continue_(child, tmp_path / "longer", steps=2, progress=False)
+    for number, one in enumerate((run, child, longer)):
         vitral.export(one, tmp_path / f"out-{number}", to="gpt2", proof=False)
         for file in ("config.json", "generation_config.json"):
             said = json.loads((tmp_path / f"out-{number}" / file).read_text())
@@ -214,10 +184,6 @@ def test_the_ids_that_begin_and_end_a_text_reach_every_descendant(text: Path, tm
         assert "`source`" in (tmp_path / f"out-{number}" / "README.md").read_text()
 
 
-def test_a_run_of_ours_has_no_such_ids(imported: Path) -> None:
-    assert enter(imported, print).special_ids == {}
-
-
 def test_bits_per_byte_are_of_the_text_and_not_of_its_unknown_tokens(tmp_path: Path) -> None:
     engine = Engine(
         models.BPE({letter: index for index, letter in enumerate(["<unk>", *"acst"])}, [], unk_token="<unk>")
@@ -225,8 +191,7 @@ def test_bits_per_byte_are_of_the_text_and_not_of_its_unknown_tokens(tmp_path: P
     engine.normalizer, engine.decoder = normalizers.Lowercase(), decoders.Fuse()
     tokenizer = FileTokenizer(engine.to_str(), 5, 0)
     model = Transformer(ModelConfig(context_length=7, d_model=16, d_ff=32), 5)
-    origin = {"form": "gpt2", "source": "a test", "files": {}, "config": {}}
-    run = vitral.load(write_run(Imported(model.config, model.state_dict(), tokenizer, origin), tmp_path / "run").path)
+    run = vitral.load(run_of(model, tmp_path / "run", tokenizer).folder.path)
     for text, is_changed in (("catsacts" * 9, False), ("Cats: 日本 é, at\n" * 9, True)):
         (tmp_path / "text.txt").write_text(text, encoding="utf-8")
         found = run.measure_text(tmp_path / "text.txt")
@@ -240,7 +205,6 @@ def test_bits_per_byte_are_of_the_text_and_not_of_its_unknown_tokens(tmp_path: P
     [
         ["--text", "cat.txt", "--corpus", "cat.txt"],
         ["--text", "cat.txt", "--copying"],
-        ["--text", "cat.txt", "--no-copying"],
         ["--replace", "."],
     ],
 )

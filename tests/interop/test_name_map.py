@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vitral.core.errors import UsageError
-from vitral.data import ByteTokenizer, CharTokenizer
+from vitral.data import ByteTokenizer
 from vitral.interop import import_model
 from vitral.interop.rules import packed
 from vitral.interop.tokenizers import written
@@ -63,10 +63,14 @@ def logits(path: Path) -> Tensor:
         return load_run(path).model(torch.tensor([TOKENS]))[0]
 
 
-def test_the_model_of_the_notes(tmp_path: Path) -> None:
-    model = large(NotesModel())
-    tensors = notes_tensors(model)
-    source, names = write(tmp_path / "notes", tensors, MODEL + NOTES)
+@pytest.mark.parametrize("by", ["our own map", "the map of the manual"])
+def test_the_model_of_the_notes(by: str, tmp_path: Path) -> None:
+    model, text = large(NotesModel()), MODEL + NOTES
+    if by == "the map of the manual":
+        manual = (Path(__file__).parents[2] / "docs" / "interop.md").read_text(encoding="utf-8")
+        text = re.findall(r'^```toml\n(ignored = \["\*\.mask".*?)```', manual, re.MULTILINE | re.DOTALL)[0]
+        model = large(NotesModel(128, 50, 2))
+    source, names = write(tmp_path / "notes", notes_tensors(model), text)
     run = import_model(source, tmp_path / "run", names=names)
     with torch.inference_mode():
         expected = model(torch.tensor([TOKENS]))[0]
@@ -74,29 +78,6 @@ def test_the_model_of_the_notes(tmp_path: Path) -> None:
     origin = load_run(run.path).sealed.imported
     assert origin is not None
     assert set(origin["files"]) == {"model.safetensors", "names.toml", "tokenizer.json"}
-
-
-def test_the_map_of_the_manual_is_the_one_that_works(tmp_path: Path) -> None:
-    manual = (Path(__file__).parents[2] / "docs" / "interop.md").read_text(encoding="utf-8")
-    written_map = re.search(r"```toml\n(ignored = \[\"\*\.mask\"\].*?)```", manual, re.DOTALL)
-    assert written_map is not None
-    model = large(NotesModel(128, 50, 2))
-    tensors = notes_tensors(model)
-    source, names = write(tmp_path / "notes", tensors, written_map[1])
-    with torch.inference_mode():
-        expected = model(torch.tensor([TOKENS]))[0]
-    found = logits(import_model(source, tmp_path / "run", names=names).path)
-    assert (found - expected).abs().max() < 1e-5 * expected.abs().max()
-
-
-def test_its_vocabulary_with_padding_first(tmp_path: Path) -> None:
-    model = large(NotesModel())
-    tensors = notes_tensors(model)
-    tensors |= {name: tensors[name][:5] for name in ("wte.weight", "ln_f.weight")}
-    source, names = write(tmp_path / "notes", tensors, MODEL + NOTES)
-    (tmp_path / "tokens.toml").write_text(r'characters = " \nAa"' + "\npad = true\n")
-    run = import_model(source, tmp_path / "run", names=names, tokenizer=tmp_path / "tokens.toml")
-    assert load_run(run.path).tokenizer == CharTokenizer(" \nAa")
 
 
 ENCODER = """
@@ -242,29 +223,24 @@ BAD: dict[str, tuple[Callable[[str, dict[str, Tensor]], str], str]] = {
     "a gap": (with_tensor("scale3.bias", None), "scale3.bias"),
     "a wrong shape": (with_tensor("scale3.bias", torch.ones(3)), "final_norm.bias"),
     "a number as norm": (with_tensor("scale3.bias", torch.tensor(1.0)), "scale3.bias"),
-    "a number as attention": (with_tensor("MM.1.in_proj_bias", torch.tensor(1.0)), "MM.1.in_proj_bias"),
     "a number as embedding": (with_tensor("wte.weight", torch.tensor(1.0)), "wte.weight"),
-    "an empty embedding": (with_tensor("wte.weight", torch.ones(0, 12)), "wte.weight"),
     "a wrong shape of attention": (with_tensor("MM.1.in_proj_weight", torch.ones(9, 12)), "MM.1.in_proj_weight"),
     "a tensor not named": (changed('"final_norm" = "scale3"', ""), "final_norm"),
     "a tensor named twice": (changed('"final_norm"', '"final_norm.bias" = "scale3.bias"\n"final_norm"'), "final_norm"),
     "a name that is none": (changed('"final_norm"', '"last_norm"'), "last_norm"),
     "a layer too few": (changed("num_layers = 2", "num_layers = 1"), "FFN.1.0"),
-    "a layer too many": (changed("num_layers = 2", "num_layers = 3"), "FFN.2.0"),
     "thousands of layers too many": (changed("num_layers = 2", "num_layers = 10000"), "num_layers"),
     "no layer in a name": (changed('"blocks.{layer}.mlp_norm"', '"blocks.0.mlp_norm"'), "blocks.0.mlp_norm"),
     "a key of the model missing": (changed('feed_forward = "relu"', ""), "feed_forward"),
     "an unknown key of the model": (changed('feed_forward = "relu"', 'feed_forward = "relu"\nheads = 2'), "heads"),
     "an unknown activation": (changed('"relu"', '"mish"'), "feed_forward"),
     "heads that do not divide": (changed("num_heads = 3", "num_heads = 5"), "num_heads"),
-    "an enormous width": (changed("d_model = 12", "d_model = 3000000"), "model"),
+    "an enormous width": (changed("d_model = 12", "d_model = 30000"), "model"),
     "an unknown table": (changed("[names]", "[tensors]\na = 1\n[names]"), "tensors"),
     "an unknown word for a place": (changed('"scale3"', '{ name = "scale3", turn = true }'), "turn"),
     "an order that is none": (changed('"MM.{layer}.in_proj_bias"', '{ name = "x", order = "qqk" }'), "order"),
     "an order of a norm": (changed('"scale3"', '{ name = "scale3", order = "kqv" }'), "final_norm"),
     "a block like a norm": (changed('"scale3"', '{ name = "x", like = "torch.nn.MultiheadAttention" }'), "final_norm"),
-    "a number that is none": (changed('"scale3"', "nan"), "final_norm"),
-    "a number as place": (changed('"scale3"', "3"), "final_norm"),
     "another head than the embedding": (changed("[names]", "tie_head = true\n[names]"), "tie_head"),
     "no TOML": (changed("[names]", "[names"), "names.toml"),
 }

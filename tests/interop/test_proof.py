@@ -1,7 +1,6 @@
 """The proof of an export refuses a model that computes something else; the card states no licence that is not known."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,9 +60,3 @@ def test_a_prompt_is_longer_than_the_windows() -> None:
 )
 def test_a_licence_is_stated_only_of_a_text_that_is_known(record: dict[str, str], is_known: bool) -> None:
     assert (licence(record) != UNKNOWN) is is_known
-
-
-def test_a_text_downloaded_by_its_name_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("VITRAL_CACHE", str(tmp_path))
-    path = tmp_path / "corpora" / "shakespeare.txt"
-    assert licence({"source": "shakespeare", "path": str(path)}) != UNKNOWN

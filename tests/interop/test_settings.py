@@ -13,10 +13,9 @@ from foreign import OF_FORM, needs_transformers, of_form, write_source
 from vitral.core.errors import UsageError
 from vitral.data import ByteTokenizer
 from vitral.interop import all_forms, import_model
-from vitral.interop.rewrites import Weighted
 from vitral.interop.settings import Settings
 from vitral.interop.tokenizers import written
-from vitral.model import ModelConfig, Transformer
+from vitral.model import ModelConfig
 from vitral.runs import load_run
 
 CLASSES = {
@@ -43,6 +42,7 @@ def library() -> Any:
     return importlib.import_module("transformers")
 
 
+@pytest.mark.merge
 @needs_transformers
 @pytest.mark.parametrize("form", CLASSES)
 def test_an_absent_key_has_the_default_of_the_library_or_is_refused(form: str) -> None:
@@ -59,34 +59,18 @@ def test_an_absent_key_has_the_default_of_the_library_or_is_refused(form: str) -
         assert found == whole
 
 
-@needs_transformers
-def test_a_mistral_without_a_key_of_its_window_has_the_default_window_and_null_has_none() -> None:
-    said = library().MistralConfig().to_dict()
-    absent = {key: value for key, value in said.items() if key != "sliding_window"}
-    assert read("mistral", absent).attention.mask.size == 4096  # type: ignore[union-attr]
-    assert read("mistral", {**said, "sliding_window": None}).attention.mask.name == "causal"  # type: ignore[union-attr]
-    assert read("mistral", {**said, "num_key_value_heads": None}).kv_heads == 32
-
-
 REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     **{f"{form} not causal": (form, {"is_causal": False}) for form in OF_FORM},
     "causal 0": ("gpt2", {"is_causal": 0}),
-    "causal null": ("gpt2", {"is_causal": None}),
-    "unknown false": ("gpt2", {"secret": False}),
-    "unknown 0": ("gpt2", {"secret": 0}),
-    "unknown empty list": ("gpt2", {"secret": []}),
-    "unknown empty table": ("gpt2", {"secret": {}}),
-    "unknown empty text": ("gpt2", {"secret": ""}),
+    **{f"unknown {value}": ("gpt2", {"secret": value}) for value in (False, 0, [], {}, "")},
     "pruned heads": ("gpt2", {"pruned_heads": {"0": [1]}}),
     "null where true is the default": ("gpt2", {"scale_attn_weights": None}),
     "an unknown 0 in a table": ("llama", {"rope_parameters": {"rope_type": "default", "attention_factor": 0}}),
     "llama turns a part": ("llama", {"partial_rotary_factor": 0.5}),
     "llama turns a part, in the table": ("llama", {"rope_parameters": {"partial_rotary_factor": 0.5}}),
-    "mistral turns a part": ("mistral", {"partial_rotary_factor": 0.5}),
     "mistral window 0": ("mistral", {"sliding_window": 0}),
     "two bases": ("llama", {"rope_theta": 77.0}),
     "two scalings": ("llama", {"rope_scaling": {"type": "linear", "factor": 4.0}}),
-    "two bases in tables": ("llama", {"rope_scaling": {"rope_type": "default", "rope_theta": 9.0}}),
     "two names of a scaling": ("llama", {"rope_parameters": {"rope_type": "default", "type": "linear", "factor": 4.0}}),
     "neox, two fractions": ("gpt-neox", {"partial_rotary_factor": 0.5}),
     "neox, a fraction it does not read": (
@@ -101,14 +85,10 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "neo, two lists of kinds": ("gpt-neo", {"attention_types": [[["local"], 2]]}),
     "gpt2, two contexts": ("gpt2", {"n_ctx": 8}),
-    "gpt2, a context of no number": ("gpt2", {"n_ctx": "16"}),
     "bos table": ("gpt2", {"bos_token_id": {"a": 1}}),
     "eos list": ("gpt2", {"eos_token_id": [1, 2, "x"]}),
-    "eos empty list": ("gpt2", {"eos_token_id": []}),
     "eos beyond": ("gpt2", {"eos_token_id": 256}),
-    "eos of a list beyond": ("gpt2", {"eos_token_id": [1, 256]}),
     "pad below": ("gpt2", {"pad_token_id": -5}),
-    "pad true": ("gpt2", {"pad_token_id": True}),
     "opt tied by a text": ("opt", {"tie_word_embeddings": "yes"}),
     "opt, another inner width": ("opt", {"word_embed_proj_dim": 8}),
     "mpt scale by name": ("mpt", {"attn_config": {"softmax_scale": "linear"}}),
@@ -123,24 +103,6 @@ def test_a_value_that_changes_the_numbers_or_contradicts_is_refused(wrong: str, 
     with pytest.raises(UsageError):
         import_model(tmp_path / "source", tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_a_list_of_ids_of_the_vocabulary_is_kept(tmp_path: Path) -> None:
-    write_source(tmp_path / "source", "gpt2", of_form("gpt2"), eos_token_id=[1, 255], pad_token_id=None)
-    assert load_run(import_model(tmp_path / "source", tmp_path / "run").path).sealed.special_ids == {
-        "eos_token_id": [1, 255]
-    }
-
-
-def test_neox_keeps_attention_without_biases(tmp_path: Path) -> None:
-    parts = {"context_length": 16, "d_model": 16, "num_heads": 2, "num_layers": 2, "d_ff": 32, **OF_FORM["gpt-neox"]}
-    form = all_forms()["gpt-neox"]
-    for missing, expected in ((("qkv", "output"), False), (("output",), True)):
-        config = ModelConfig.parse({**parts, "bias": dict.fromkeys(missing, False)})
-        model = Transformer(config, 256)
-        said = form.said(Weighted(config, model.state_dict()))
-        assert form.write(said.config)["attention_bias"] is expected
-        assert ("blocks.0.attn.out_proj.bias" in said.weights) is expected
 
 
 def change_nothing(said: dict[str, Any]) -> None:
@@ -165,9 +127,15 @@ CHANGES: dict[str, tuple[str, dict[str, Any], Callable[[dict[str, Any]], Any]]] 
     ),
     "neox, older keys": ("GPTNeoX", {"max_position_embeddings": 64}, old_rotary),
     "neox without biases": ("GPTNeoX", {"max_position_embeddings": 64, "attention_bias": False}, change_nothing),
+    "opt, another inner width": (
+        "OPT",
+        {"max_position_embeddings": 64, "ffn_dim": 8, "word_embed_proj_dim": 8, "do_layer_norm_before": False},
+        change_nothing,
+    ),
 }
 
 
+@pytest.mark.merge
 @needs_transformers
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_is_read_has_the_logits_of_the_library(change: str, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import base64
 import random
 import re
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from vitral.core.errors import UsageError
 from vitral.data import CharTokenizer
-from vitral.interop.tiktoken import PATTERNS, Ranks, document_of, read_ranks
+from vitral.interop.tiktoken import read_ranks
 from vitral.interop.token_files import tokenizer_from
 
 SAMPLE = (
@@ -72,8 +71,18 @@ def described(folder: Path, **keys: str) -> Path:
     return path
 
 
-def test_ids_are_those_of_joining_by_hand(tmp_path: Path) -> None:
-    ranks = learned(SAMPLE, 280)
+def drawn_ranks() -> dict[bytes, int]:
+    """A vocabulary that no training made."""
+    drawn, tokens = random.Random(5), [bytes([byte]) for byte in range(256)]
+    while len(tokens) < 300:
+        new = b"".join(drawn.choices(tokens[97:101] + tokens[256:], k=2))
+        if new not in tokens and len(new) < 9:
+            tokens.append(new)
+    return {token: rank for rank, token in enumerate(tokens)}
+
+
+@pytest.mark.parametrize(("ranks", "letters"), [(learned(SAMPLE, 280), SAMPLE + "ab12"), (drawn_ranks(), "abcd")])
+def test_ids_are_those_of_joining_by_hand(ranks: dict[bytes, int], letters: str, tmp_path: Path) -> None:
     write(tmp_path, ranks)
     path = described(
         tmp_path, ranks="'my.tiktoken'", pattern=f"'{PATTERN}'", special_tokens=f"{{ '{END}' = 310, '<|pad|>' = 305 }}"
@@ -81,59 +90,12 @@ def test_ids_are_those_of_joining_by_hand(tmp_path: Path) -> None:
     tokenizer, files = tokenizer_from(path, 320)
     assert set(files) == {"tokens.toml", "my.tiktoken"}
     drawn = random.Random(7)
-    texts = [SAMPLE, "", "the", "hatshats", *("".join(drawn.choices(SAMPLE + "ab12", k=50)) for _ in range(60))]
+    texts = [SAMPLE, "", "the", "hatshats", *("".join(drawn.choices(letters, k=50)) for _ in range(60))]
     for text in texts:
         assert tokenizer.encode(text).tolist() == by_hand(ranks, text)
         assert tokenizer.decode(tokenizer.encode(text)) == text
     assert tokenizer.encode(f"the{END}cat").tolist() == [*by_hand(ranks, "the"), 310, *by_hand(ranks, "cat")]
     assert tokenizer.decode([305, 310]) == f"<|pad|>{END}"
-
-
-def test_a_vocabulary_that_no_training_made_gives_the_same_ids_too(tmp_path: Path) -> None:
-    drawn = random.Random(5)
-    tokens = [bytes([byte]) for byte in range(256)]
-    while len(tokens) < 400:
-        new = b"".join(drawn.choices(tokens[97:101] + tokens[256:], k=2))
-        if new not in tokens and len(new) < 9:
-            tokens.append(new)
-    ranks = {token: rank for rank, token in enumerate(tokens)}
-    write(tmp_path, ranks)
-    tokenizer, _ = tokenizer_from(described(tmp_path, ranks="'my.tiktoken'", pattern=f"'{PATTERN}'"), 400)
-    for _number in range(200):
-        text = "".join(drawn.choices("abcd", k=drawn.randrange(1, 30)))
-        assert tokenizer.encode(text).tolist() == by_hand(ranks, text)
-
-
-@pytest.mark.skipif(find_spec("tiktoken") is None, reason="tiktoken is not installed")
-@pytest.mark.parametrize("name", PATTERNS)
-def test_the_package_itself_gives_the_same_ids(name: str, tmp_path: Path) -> None:
-    import tiktoken  # pyright: ignore[reportMissingImports]
-
-    ranks = learned(SAMPLE, 280)
-    specials = {END: 330}
-    theirs = tiktoken.Encoding(name, pat_str=OFFICIAL[name], mergeable_ranks=ranks, special_tokens=specials)
-    path = tmp_path / "here"
-    document = document_of(ranks, Ranks(PATTERNS[name], specials), path)
-    again = document_of(ranks, Ranks(OFFICIAL[name], specials), path)
-    from vitral.data import FileTokenizer
-
-    drawn = random.Random(2)
-    texts = [SAMPLE, *("".join(drawn.choices(SAMPLE + "'SLl9 \r\n\n", k=60)) for _ in range(200))]
-    for text in (*texts, f"a{END}b"):
-        expected = theirs.encode(text, allowed_special="all")
-        for one in (document, again):
-            assert FileTokenizer(one, 331, 0).encode(text).tolist() == expected
-
-
-_R50K = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
-OFFICIAL = {
-    "gpt2": _R50K,
-    "r50k_base": _R50K,
-    "p50k_base": _R50K,
-    "cl100k_base": r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|"
-    r"\s++$|\s*[\r\n]|\s+(?!\S)|\s",
-}
-"""The patterns as the package writes them."""
 
 
 def test_characters_in_an_order_of_their_own(tmp_path: Path) -> None:

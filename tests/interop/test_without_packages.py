@@ -5,19 +5,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from foreign import run_of
 from symbols import symbolic_lengths
-from variants import TOKENIZER, made
+from variants import made
 
 from vitral.core.errors import UsageError
-from vitral.data import ByteTokenizer
 from vitral.interop import export_run
-from vitral.interop.card import prompted
 from vitral.interop.draft import PROMPT
-from vitral.interop.flat_cache import cache_names, has_cache, needs_length
-from vitral.interop.importing import Imported, write_run
-from vitral.interop.targets.onnx import use
 from vitral.lab import health
-from vitral.runs import load_run
 
 
 def _found(*missing: str):
@@ -28,10 +23,7 @@ def _found(*missing: str):
 def test_a_missing_package_is_named_and_nothing_is_left(
     package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = made("no layer")
-    origin = {"form": "gpt2", "source": "a test", "files": {}, "config": {}}
-    made_run = Imported(model.config, model.state_dict(), TOKENIZER, origin)
-    run = load_run(write_run(made_run, tmp_path / "run").path)
+    run = run_of(made("no layer"), tmp_path / "run")
     monkeypatch.setattr("vitral.interop.targets.onnx_graphs.find_spec", _found(package))
     with pytest.raises(UsageError, match=f"{package} is not installed"):
         export_run(run, tmp_path / "out", to="onnx")
@@ -50,24 +42,9 @@ def test_the_doctor_names_missing_packages_and_an_older_pytorch(monkeypatch: pyt
     assert health._onnx_finding().mark == "ok"
 
 
-def test_the_card_tells_what_each_kind_of_model_keeps() -> None:
-    window, lstm, alone = made("window"), made("lstm"), made("lstm alone")
-    assert cache_names(window, before=True)[:2] == ["past_key_values.0.key", "past_key_values.0.value"]
-    assert cache_names(lstm, before=False)[:2] == ["present_state.0.hidden", "present_state.0.cell"]
-    assert (needs_length(window), needs_length(lstm), needs_length(alone)) == (False, True, False)
-    assert "past_length" in "".join(use(lstm))
-    assert 'encode("a"' in "".join(prompted(use(lstm), TOKENIZER))
-    assert prompted(use(lstm), ByteTokenizer()) == use(lstm)
-    for variant in ("bidirectional", "neither", "no layer"):
-        assert not has_cache(made(variant))
-        assert "model_with_past" not in "".join(use(made(variant)))
-
-
-@pytest.mark.parametrize("to", ["gpt2", "torch-nn", "graph"])
+@pytest.mark.parametrize("to", ["gpt2", pytest.param("graph", marks=pytest.mark.merge)])
 def test_the_prompt_of_the_card_is_one_that_the_tokenizer_accepts(to: str, tmp_path: Path) -> None:
-    model = made("pre")
-    origin = {"form": "gpt2", "source": "a test", "files": {}, "config": {}}
-    run = load_run(write_run(Imported(model.config, model.state_dict(), TOKENIZER, origin), tmp_path / "run").path)
+    run = run_of(made("pre"), tmp_path / "run")
     with symbolic_lengths():
         export_run(run, tmp_path / "out", to=to, proof=False)
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import vitral
-from tests.helpers.variants import VARIANTS, made
+from tests.helpers.variants import made
 from vitral import attention, data, decoding, evaluation, explanation, inspection, runs, studies
 from vitral.core.errors import StorageError, TrainingStopped, UsageError
 from vitral.data import UnseenCharacter
@@ -24,25 +24,14 @@ def _pickled(one: Any) -> Any:
     return pickle.loads(pickle.dumps(one))
 
 
-@pytest.fixture(scope="module", params=[_pickled, copy.deepcopy], ids=["pickle", "deepcopy"])
+@pytest.fixture(params=[_pickled, copy.deepcopy], ids=["pickle", "deepcopy"])
 def copied(request: pytest.FixtureRequest) -> Copy:
     return request.param
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> vitral.Run:
-    folder = tmp_path_factory.mktemp("copies")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VITRAL_CACHE", str(folder / "cache"))
-        model = {"d_model": 12, "num_layers": 1, "num_heads": 3, "context_length": 13}
-        return vitral.train("sample", folder / "run", model=model, training={"steps": 2, "batch_size": 3})
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _cache(run: vitral.Run) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VITRAL_CACHE", str(run.path.parent / "cache"))
-        yield
+def run(tiny_run: Path) -> vitral.Run:
+    return vitral.load(tiny_run)
 
 
 def test_a_run_generates_the_same_text(run: vitral.Run, copied: Copy) -> None:
@@ -51,23 +40,24 @@ def test_a_run_generates_the_same_text(run: vitral.Run, copied: Copy) -> None:
     assert again.evaluate("test") == run.evaluate("test")
     assert (again.path, again.step, again.config) == (run.path, run.step, run.config)
     assert again.metrics() == run.metrics()
+    assert again.folder.path == run.folder.path
+    checkpoint = copied(run.folder.load("last", warn=pytest.fail))
+    assert isinstance(checkpoint, runs.Checkpoint)
+    assert torch.equal(copied(runs.load_run(run.path)).model(run.encode("The")), run.model(run.encode("The")))
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", ["pre", "neither", "bidirectional", "long prefix"])
 def test_a_model_gives_the_same_logits(variant: str, copied: Copy) -> None:
     model, tokens = made(variant), torch.tensor([[1, 2, 3, 4, 5]])
     again = copied(model)
     assert torch.equal(again(tokens), model(tokens))
     assert again.config == model.config
-    assert {name: value.requires_grad for name, value in again.named_parameters()} == {
-        name: value.requires_grad for name, value in model.named_parameters()
-    }
+    assert [value.requires_grad for value in again.parameters()] == [p.requires_grad for p in model.parameters()]
 
 
 @pytest.mark.parametrize(
     "error",
     [
-        UsageError("x: expected a number, got 'y'"),
         StorageError("/x: cannot be written"),
         TrainingStopped("the loss is not finite"),
         UnseenCharacter("é", 7, "the alphabet"),
@@ -78,9 +68,7 @@ def test_a_model_gives_the_same_logits(variant: str, copied: Copy) -> None:
 def test_an_error_keeps_type_message_and_exit_code(error: UsageError, copied: Copy) -> None:
     again = copied(error)
     assert type(again) is type(error)
-    assert str(again) == str(error)
-    assert again.args == error.args
-    assert again.exit_code == error.exit_code
+    assert (str(again), again.args, again.exit_code) == (str(error), error.args, error.exit_code)
     assert vars(again) == vars(error)
 
 
@@ -102,14 +90,12 @@ def test_a_dataset_holds_its_tokens(run: vitral.Run, copied: Copy) -> None:
 @pytest.mark.parametrize(
     "tokenizer", [data.CharTokenizer("\nabc"), data.ByteTokenizer(), data.BPETokenizer(((116, 104), (256, 101)))]
 )
-@pytest.mark.parametrize("used", [False, True])
-def test_a_tokenizer_gives_the_same_ids(tokenizer: data.Tokenizer, used: bool, copied: Copy) -> None:
-    if used:  # with what it keeps after its first use
-        tokenizer.encode("abc")
-    again = copied(tokenizer)
-    assert again == tokenizer
-    assert again.encode("abc").tolist() == tokenizer.encode("abc").tolist()
-    assert [again.label(token) for token in range(4)] == [tokenizer.label(token) for token in range(4)]
+def test_a_tokenizer_gives_the_same_ids(tokenizer: data.Tokenizer, copied: Copy) -> None:
+    for _ in ("new", "with what it keeps after its first use"):
+        again = copied(tokenizer)
+        assert again == tokenizer
+        assert again.encode("abc").tolist() == tokenizer.encode("abc").tolist()
+        assert again.label(2) == tokenizer.label(2)
 
 
 def test_a_long_text_reads_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied: Copy) -> None:
@@ -118,29 +104,21 @@ def test_a_long_text_reads_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     path.write_bytes(b"one\r\ntwo and three\n" * 9)
     text = data.load_corpus(data.CorpusConfig(source=str(path), tokenizer=data.ByteConfig())).text
     assert isinstance(text, data.LongText)
-    again = copied(text)
-    assert again[2:90] == text[2:90]
-    assert len(pickle.dumps(again)) < 1000
+    assert copied(text)[2:90] == text[2:90]
+    assert len(pickle.dumps(copied(text))) < 1000
 
 
 def test_walkthroughs_print_the_same(run: vitral.Run, copied: Copy) -> None:
     example = vitral.exercise()
-    view = explanation.RunView(block=True, ending=True)
-    for walk in (run.explain("The", view), explanation.walk_example(example, explanation.Choice(query=1), "pt")):
-        again = copied(walk)
+    for walk in (run.explain("To"), explanation.walk_example(example, explanation.Choice(query=1), "pt")):
         for writer in (explanation.to_text, explanation.to_page, explanation.to_latex):
-            assert writer(again) == writer(walk)
-    assert explanation.corrected(copied(explanation.check(example))) == explanation.corrected(
-        explanation.check(example)
-    )
-    assert explanation.to_text(explanation.walk_example(copied(example))) == explanation.to_text(
-        explanation.walk_example(example)
-    )
+            assert writer(copied(walk)) == writer(walk)
+    checked = explanation.check(example)
+    assert explanation.corrected(copied(checked)) == explanation.corrected(checked)
 
 
 def test_taps_and_masks_do_the_same(run: vitral.Run, copied: Copy) -> None:
-    tokens = run.encode("The")
-    editor = inspection.replace_activations(["embed"])
+    tokens, editor = run.encode("The"), inspection.replace_activations(["embed"])
     assert torch.equal(run.model(tokens, tap=copied(editor)), run.model(tokens, tap=editor))
     mask = (attention.Causal() & attention.Window(size=2)) | attention.Explicit(torch.eye(5, dtype=torch.bool))
     assert torch.equal(copied(mask).allowed(5, 5), mask.allowed(5, 5))
@@ -152,11 +130,9 @@ def test_plain_objects_are_equal(run: vitral.Run, copied: Copy) -> None:
         decoding.Sampling(top_k=3),
         run.model.config,
         vitral.configure("fast"),
-        vitral.presets()["fast"],
         vitral.count("fast", vocabulary=50),
         vitral.survey("sample"),
-        run.measure(),
-        run.samples(["The"], max_tokens=3),
+        run.measure(copying=False),
         vitral.generate(run, "The", max_tokens=3),
         vitral.inspect(run, "The"),
         vitral.list_studies(),
@@ -169,14 +145,3 @@ def test_plain_objects_are_equal(run: vitral.Run, copied: Copy) -> None:
         again = copied(one)
         assert type(again) is type(one)
         assert again == one
-
-
-def test_a_checkpoint_and_its_folder(run: vitral.Run, copied: Copy) -> None:
-    folder = copied(run.folder)
-    assert folder.path == run.folder.path
-    checkpoint = run.folder.load("last", warn=pytest.fail)
-    again = copied(checkpoint)
-    assert isinstance(again, runs.Checkpoint)
-    assert again.step == checkpoint.step
-    loaded = copied(runs.load_run(run.path))
-    assert torch.equal(loaded.model(run.encode("The")), run.model(run.encode("The")))

@@ -1,18 +1,22 @@
 """The demonstration in small: its page begins with the text that the model wrote, and refusals come before training."""
 
 import html
+import io
 import re
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from symbols import symbolic_lengths
 
+from vitral.cli import run
 from vitral.core.errors import UsageError
 from vitral.core.language import in_language
 from vitral.lab import Run, configure
-from vitral.lab.demonstration import Demonstration, plan_demonstration
-from vitral.reports.demonstration import DemonstrationResult
+from vitral.lab.demonstration import plan_demonstration
+from vitral.runs import RunFolder
+from vitral.studies.results import run_path
 from vitral.training import Event, silent
 
 SMALL = (
@@ -29,40 +33,46 @@ SMALL = (
 
 
 class Shown(NamedTuple):
-    """A small demonstration."""
+    """A small demonstration: its folder, and what the command printed."""
 
-    planned: Demonstration
-    result: DemonstrationResult
-    page: str
-    events: list[dict[str, Any]]
+    folder: Path
+    printed: str
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
+def shown(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> Shown:
     """Trained once."""
-    planned, events = plan_demonstration(tmp_path_factory.mktemp("demo") / "d", SMALL), list[dict[str, Any]]()
-    result = planned.finish(planned.train(lambda event: events.append(dict(event))))
-    return Shown(planned, result, planned.write(result).read_text(encoding="utf-8"), events)
+    folder, printed = tmp_path_factory.mktemp("demo") / "d", io.StringIO()
+    settings = [word for setting in SMALL for word in ("--set", setting)]
+    with symbolic_lengths(), redirect_stdout(printed):
+        assert run(["demo", "--out", str(folder), *settings]) == 0
+    return Shown(folder, printed.getvalue())
 
 
-def test_the_page_begins_with_the_text_of_the_best_checkpoint(shown: Shown) -> None:
-    first = re.search(r"<pre[^>]*>\n(.*?)</pre>", shown.page, re.DOTALL)
+def test_text_and_verdict_come_before_everything_else(shown: Shown) -> None:
+    planned = plan_demonstration(shown.folder, SMALL)
+    result = planned.finish(planned.train(silent))
+    page = (shown.folder / "report.html").read_text(encoding="utf-8")
+    first = re.search(r"<pre[^>]*>\n(.*?)</pre>", page, re.DOTALL)
     assert first is not None
-    assert re.sub("<[^>]*>", "", html.unescape(first[1])) == shown.result.sample.text
-    assert all(first.end() < shown.page.index(tag) for tag in ("<table", "<svg", "<details", "<h3"))
-    assert shown.result.sample.step == Run(shown.result.run, "best").step
-
-
-def test_the_verdict_comes_before_every_figure_and_table(shown: Shown) -> None:
-    at = shown.page.index(html.escape(shown.result.verdict.text))
-    assert all(at < shown.page.index(tag) for tag in ("<table", "<svg"))
+    assert re.sub("<[^>]*>", "", html.unescape(first[1])) == result.sample.text
+    assert result.sample.step == Run(result.run, "best").step
+    verdict = page.index(html.escape(result.verdict.text))
+    assert all(max(first.end(), verdict) < page.index(tag) for tag in ("<table", "<svg"))
+    for heading in ("The text it wrote", "Learning", "One attention computation", "without attention", "The model"):
+        assert heading in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "https://" not in page
+    assert 'id="weights"' in (shown.folder / "model.html").read_text(encoding="utf-8")
+    assert str(shown.folder / "model.html") in shown.printed
 
 
 def test_the_first_words_come_long_before_the_first_run_ends(shown: Shown) -> None:
-    kinds = [event["event"] for event in shown.events]
-    first, end = kinds.index("sample"), kinds.index("end")
-    assert shown.events[first]["run"] == 1
-    assert shown.events[first]["step"] < shown.events[end]["step"]
+    samples = RunFolder(run_path(shown.folder / "study", "full", 1)).metrics("sample")
+    begins = [shown.printed.index(part) for part in (samples[0]["text"][:9], "run 1 of 6", "run 6 of 6")]
+    assert begins == sorted(begins)
+    assert "run 7" not in shown.printed
+    assert samples[0]["step"] < 4
     training = configure("demo").training
     assert training.sample_every is not None
     assert 4 * training.sample_every <= training.steps
@@ -79,19 +89,37 @@ def test_in_portuguese_it_reads_the_novel() -> None:
     assert planned.config.training == plan_demonstration(settings=SMALL).config.training
 
 
-@pytest.mark.parametrize(("first", "then"), [("en", "pt"), ("pt", "en")])
-def test_a_stopped_demonstration_goes_on_in_its_own_language_only(tmp_path: Path, first: str, then: str) -> None:
+def test_a_stopped_demonstration_goes_on_in_its_own_language_only(tmp_path: Path) -> None:
     def stop(event: Event) -> None:
         if event["event"] == "step":
             raise KeyboardInterrupt
 
-    with in_language(first), pytest.raises(KeyboardInterrupt):
+    with in_language("pt"), pytest.raises(KeyboardInterrupt):
         plan_demonstration(tmp_path / "d", SMALL).train(stop)
-    with in_language(then), pytest.raises(UsageError):
+    with pytest.raises(UsageError):
         plan_demonstration(tmp_path / "d", SMALL).train(silent)
-    with in_language(first):
-        planned = plan_demonstration(tmp_path / "d", SMALL)
-        assert planned.write(planned.finish(planned.train(silent))).is_file()
+
+
+@pytest.mark.parametrize(("language", "name"), [("en", "runs/demo"), ("pt", "runs/demo-pt")])
+def test_without_a_folder_a_stopped_one_goes_on_in_that_of_its_language(
+    language: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with in_language(language):
+        assert plan_demonstration().out == Path(name)
+        Path(name, "study").mkdir(parents=True)
+        assert plan_demonstration().out == Path(name)
+        assert plan_demonstration(settings=SMALL).out == Path(f"{name}-2")
+        Path(name, "MANIFEST.json").write_text("{}", encoding="utf-8")
+        assert plan_demonstration().out == Path(f"{name}-2")
+
+
+def test_the_folder_of_something_else_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "study").mkdir()
+    (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(UsageError):
+        plan_demonstration(tmp_path, SMALL)
+    assert (tmp_path / "mine.txt").read_text(encoding="utf-8") == "mine"
 
 
 @pytest.mark.parametrize(
@@ -112,15 +140,9 @@ def test_a_model_that_could_not_fill_the_page_is_refused_before_training(
 
 
 def test_a_model_that_no_page_can_carry_is_one_line_and_no_page(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
-    planned, lines = shown.planned, list[str]()
-    with monkeypatch.context() as patched:
-        patched.setattr("vitral.page.content.MOST_BYTES", 10)
-        with symbolic_lengths():
-            assert planned.carry(lines.append) is None
-    assert len(lines) == 1
-    assert "\n" not in lines[0]
+    lines = list[str]()
+    monkeypatch.setattr("vitral.page.content.MOST_BYTES", 10)
     with symbolic_lengths():
-        carried = planned.carry(lines.append)
-    assert carried is not None
-    assert carried.is_file()
-    assert len(lines) == 1
+        assert plan_demonstration(shown.folder, SMALL).carry(lines.append) is None
+    (line,) = lines
+    assert "\n" not in line

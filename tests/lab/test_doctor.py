@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import TINY
+from tests.conftest import TINY
 from vitral.cli import run as command
 from vitral.core.errors import UsageError
 from vitral.core.files import sha256
@@ -133,16 +133,16 @@ def test_what_is_wrong_is_named(
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> tuple[Path, dict[str, bytes]]:
     """A run that was stopped after step 6 of 8, and the last bytes of the same without a stop."""
+    # Every step is logged: the step event after which the run stops.
     settings = {"steps": STEPS, "evaluate_every": 4, "batch_size": 7, "checkpoint_every": 2, "keep_checkpoints": 3}
     sizes = {"d_model": 12, "num_layers": 1, "num_heads": 3, "context_length": 11}
-    config = RunConfig.parse({"corpus": {"source": "sample"}, "model": sizes, "training": settings})
+    training = settings | {"log_every": 1}
+    config = RunConfig.parse({"corpus": {"source": "sample"}, "model": sizes, "training": training})
 
     def stop(event: Mapping[str, Any]) -> None:
         if event["event"] == "step" and event["step"] == 6:
             signal.raise_signal(signal.SIGTERM)
 
-    # Every step is logged: the step event after which the run stops.
-    config = config.model_copy(update={"training": config.training.model_copy(update={"log_every": 1})})
     folder = tmp_path_factory.mktemp("repair")
     whole = train(config, folder / "whole")
     return train(config, folder / "run", callback=stop).path, last_bytes(whole.path)
@@ -195,16 +195,11 @@ def _several(run: Path) -> None:
 HARMS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a configuration that was edited": ("config.toml", _edit),
     "a configuration that cannot be read": ("config.toml", _write("config.toml", b"\xff[")),
-    "no configuration": ("config.toml", _lose("config.toml")),
     "no run.json": ("run.json", _lose("run.json")),
-    "a damaged run.json": ("run.json", _write("run.json", b"{")),
     "a log damaged at its beginning": ("metrics.jsonl", _damage_log(0)),
-    "a log damaged in the middle": ("metrics.jsonl", _damage_log(0.5)),
-    "a log damaged at its end": ("metrics.jsonl", _damage_log(1)),
     "half a log": ("metrics.jsonl", _cut_log),
     "no log": ("metrics.jsonl", _lose("metrics.jsonl")),
     "a log that is a link": ("metrics.jsonl", _link_log),
-    "a pointer that points nowhere": ("last", _write("last", b"step-00000099\n")),
     "a pointer that is a folder": ("best", lambda run: (_lose("best")(run), (run / "best").mkdir())),
     "much at once": ("run.json", _several),
 }
@@ -251,7 +246,7 @@ def test_what_nothing_seals_is_not_repaired(healthy: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("times", "mark"),
-    [(0.4, "ok"), (0.95, "ok"), (0.96, "same"), (1.0, "same"), (1.04, "same"), (1.05, "slower"), (19.82, "slower")],
+    [(0.95, "ok"), (0.96, "same"), (1.04, "same"), (1.05, "slower")],
 )
 def test_a_choice_is_ticked_only_where_it_is_faster(times: float, mark: str) -> None:
     judged = judge_speed(ComparedSpeed("bfloat16", "float32", times))
@@ -292,6 +287,7 @@ def test_a_choice_is_slow_only_if_it_is_slow_in_every_round() -> None:
     assert compare("bfloat16", late, "float32", FakeTimes(*plain)).times == pytest.approx(1.1)
 
 
+@pytest.mark.merge
 def test_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
     found = examine_machine()
     assert marks(found)["float32"] == marks(found)["initial loss"] == "ok"

@@ -19,6 +19,7 @@ from vitral.model import count_parameters
 
 MODEL = {"d_model": 12, "num_layers": 2, "num_heads": 3, "context_length": 13}
 TRAINING = {"steps": 4, "evaluate_every": 2, "batch_size": 5}
+TRAINED = {"training": TRAINING}
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +35,6 @@ def test_train_gives_a_run_that_load_gives_again(run: vitral.Run) -> None:
     assert again.step == run.step
     assert again.generate("WREN", max_tokens=29, seed=3) == run.generate("WREN", max_tokens=29, seed=3)
     assert run.generate("WREN", max_tokens=0) == "WREN"
-
-
-def test_streamed_is_generated(run: vitral.Run) -> None:
     assert "WREN" + "".join(run.stream("WREN", max_tokens=31, seed=5)) == run.generate("WREN", max_tokens=31, seed=5)
 
 
@@ -54,8 +52,6 @@ def test_evaluate_repeats_what_training_measured(run: vitral.Run, monkeypatch: p
     monkeypatch.setenv("VITRAL_CACHE", str(run.path.parent / "cache"))
     measured = {event["step"]: event for event in run.metrics("evaluation")}[run.step]
     assert run.evaluate("test")["test"].loss == pytest.approx(measured["test_loss"], rel=1e-6)
-    with pytest.raises(UsageError, match="not one of train, validation, test"):
-        run.evaluate("exam")
 
 
 def test_a_run_shows_itself(run: vitral.Run) -> None:
@@ -68,19 +64,17 @@ def test_a_run_shows_itself(run: vitral.Run) -> None:
     ("mistake", "line"),
     [
         (lambda run: run.trace("The light", ["blocks.0.attn.weight"]), r"did you mean 'blocks.\d.attn.weights'"),
-        (lambda run: run.trace(""), "0 tokens"),
         (lambda run: run.trace("a" * 14), "14 tokens"),
-        (lambda run: run.generate("é"), r"U\+00E9"),
-        (lambda run: run.generate("a", temperature=float("nan")), "temperature"),
         (lambda run: run.generate("a", top_n=3), "did you mean 'top_k'|did you mean 'top_p'"),
-        (lambda run: run.generate("a", stop=[""]), "^stop: expected"),
         (lambda run: run.generate("a", stop="e"), "^stop: expected a list"),
-        (lambda run: run.generate("a", stop=5), "stop: "),
         (lambda run: run.generate("a", seed=True), "seed: "),
+        (lambda run: run.evaluate("exam"), "not one of train, validation, test"),
+        (lambda run: run.stream("W", num_beams=2), "cannot stream"),
         (lambda run: vitral.train("sample", run.path), "exists already"),
         (lambda run: vitral.train("sample", run.path / "x", model={"heads": 2}), "num_heads"),
         (lambda run: vitral.load(run.path.parent), "not a run"),
-        (lambda run: vitral.load(run.path, device="tpu"), "not one of auto"),
+        (lambda run: vitral.survey("sample", tokenizer="chars"), "did you mean 'char'"),
+        (lambda run: vitral.configure("sample", minutes=1.0, overrides=[TRAINED]), "steps is given too"),
     ],
 )
 def test_mistakes_are_one_line(run: vitral.Run, mistake, line: str) -> None:
@@ -109,12 +103,14 @@ def test_presets_are_whole_configurations(tmp_path: Path) -> None:
         ("sample", None, 128, 2.0),
         ("sample", 60.0, 256, 60.0),
         ("shakespeare", 60.0, 50, 60.0),
+        ("sample", 20.0, 192, 20.0),
     ],
 )
 def test_the_default_grows_with_the_time_allowed(
     start: str, minutes: float | None, context: int, time: float | None
 ) -> None:
     config = vitral.configure(start, minutes=minutes)
+    assert config == vitral.configure(start, overrides=[{"training": {"minutes": minutes}}] if minutes else [])
     assert (config.model.context_length, config.training.minutes) == (context, time)
     assert config.model.d_head % 2 == 0
     assert vitral.configure("sample", overrides=[{"training": {"steps": 3}}]).training.minutes is None
@@ -135,30 +131,12 @@ def test_a_text_may_be_given_as_a_table(tmp_path: Path) -> None:
     assert vitral.survey(table["source"], encoding="cp1252", split="tail").report.vocab_size == 11
 
 
-def test_minutes_may_be_an_override_but_not_beside_steps() -> None:
-    assert vitral.configure("sample", overrides=[{"training": {"minutes": 20.0}}]).model.context_length == 192
-    with pytest.raises(UsageError, match="steps is given too"):
-        vitral.configure("sample", minutes=1.0, overrides=[{"training": {"steps": 50}}])
-
-
 def test_the_fast_preset_of_shakespeare_is_the_same_model() -> None:
     theirs, ours = vitral.configure("shakespeare").model, vitral.configure("shakespeare-fast").model
     differ = {"dropout": theirs.dropout, "initialisation": theirs.initialisation}
     assert ours.model_copy(update=differ) == theirs
     assert count_parameters(ours, 109) == 431_104
     assert count_parameters(vitral.configure("fast").model, 109) <= 431_104
-
-
-def test_no_public_name_is_that_of_a_package() -> None:
-    """Importing `vitral.NAME` as a package would overwrite a function of that name."""
-    package = Path(vitral.__file__).parent
-    inside = {path.stem for path in package.iterdir() if path.suffix == ".py" or path.is_dir()}
-    assert not inside & set(vitral.__all__)
-    import vitral.lab as lab
-
-    files = {path.stem for path in Path(lab.__file__).parent.iterdir()}
-    assert not files & {name for name in lab.__all__ if not name[0].isupper()}
-    assert all(getattr(vitral, name) for name in vitral.__all__)
 
 
 def test_a_stopped_run_is_resumed_to_the_same_weights(run: vitral.Run, tmp_path: Path) -> None:
@@ -175,24 +153,6 @@ def test_a_stopped_run_is_resumed_to_the_same_weights(run: vitral.Run, tmp_path:
     assert all(torch.equal(value, whole[name]) for name, value in again.model.named_parameters())
     with pytest.raises(UsageError, match="finished"):
         vitral.resume(tmp_path / "run")
-
-
-def test_a_study_in_small(tmp_path: Path) -> None:
-    seen: list[str] = []
-    report = vitral.study(
-        "no-attention",
-        "demo",
-        seeds=[1, 2],
-        out=tmp_path / "study",
-        callback=lambda event: seen.append(event["event"]),
-        model=MODEL,
-        training=TRAINING,
-    )
-    assert report.html.is_file()
-    assert report.claims
-    assert "run" in seen
-    again = vitral.study("no-attention", "demo", seeds=[1, 2], out=tmp_path / "study", model=MODEL, training=TRAINING)
-    assert [claim.text for claim in again.claims] == [claim.text for claim in report.claims]
 
 
 def test_a_plan_is_written_as_the_command_that_gives_it() -> None:
@@ -216,15 +176,6 @@ def test_a_text_is_surveyed_as_the_command_prints_it(tmp_path: Path) -> None:
     survey = vitral.survey(str(tmp_path / "mine.txt"), tokenizer="byte", split="tail")
     assert survey.plain()["num_bytes"] == 400 * 37
     assert survey.baselines.orders[1] > survey.baselines.orders[2]
-    with pytest.raises(UsageError, match="did you mean 'char'"):
-        vitral.survey("sample", tokenizer="chars")
-
-
-def test_a_model_is_counted_before_it_is_trained() -> None:
-    assert vitral.count("shakespeare").cost.parameters == 431_104
-    assert vitral.count("fast", vocabulary=11, model={"d_model": 24}).config.d_model == 24
-    with pytest.raises(UsageError, match="vocabulary"):
-        vitral.count("fast", vocabulary=0)
 
 
 def test_an_exercise_is_made_once_and_never_written_over(tmp_path: Path) -> None:
@@ -246,8 +197,6 @@ def test_a_run_measures_what_the_command_prints(run: vitral.Run, monkeypatch: py
 def test_beams_are_samples_too(run: vitral.Run) -> None:
     ways = {"max_tokens": 5, "num_beams": 3}
     assert run.samples(["W"], num_samples=2, **ways) == run.beam("W", n_best=2, **ways)
-    with pytest.raises(UsageError, match="cannot stream"):
-        run.stream("W", num_beams=2)
 
 
 def test_options_of_generation_may_be_of_numpy_and_any_collection(run: vitral.Run) -> None:
@@ -275,17 +224,11 @@ def test_former_names_of_a_run_keep_working(run: vitral.Run, monkeypatch: pytest
 
 
 def test_the_former_name_of_a_callback_keeps_working(tmp_path: Path) -> None:
-    events: list[str] = []
-    training = TRAINING | {"steps": 1, "evaluate_every": 1}
-    with pytest.deprecated_call(match="callback"):
-        vitral.train(
-            "sample",
-            tmp_path / "run",
-            reporter=lambda event: events.append(event["event"]),
-            model=MODEL,
-            training=training,
-        )
-    assert "step" in events
+    def stop(event) -> None:
+        raise ArithmeticError("heard")
+
+    with pytest.deprecated_call(match="callback"), pytest.raises(ArithmeticError, match="heard"):
+        vitral.train("sample", tmp_path / "run", reporter=stop, model=MODEL, training=TRAINING)
 
 
 def test_what_is_not_asked_for_stays_as_the_run_was_loaded(run: vitral.Run) -> None:

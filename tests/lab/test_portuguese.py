@@ -1,10 +1,9 @@
-"""Portuguese on pages and in stored notes; no byte of a run depends on the language."""
+"""Stored notes are told in Portuguese; no byte of a run depends on the language."""
 
 import re
 import string
 import sys
 from collections.abc import Iterator
-from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,7 @@ import pytest
 
 from vitral import lab
 from vitral.core.language import LANGUAGES, _, in_language, retold
-from vitral.data import CorpusConfig, load_corpus, prepare
 from vitral.lab.configuration import plan_run
-from vitral.reports.inspection import inspection_page
-from vitral.reports.model import ModelCount, cost_rows, parameter_section
-from vitral.reports.run import write_run_report
-from vitral.reports.text import Survey, survey_dataset
 from vitral.training import Event
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "house"))
@@ -30,13 +24,6 @@ STORED = (
     "lab/text_plan.py",
 )
 """Files whose marked sentences are stored in English."""
-ENGLISH = frozenset(
-    re.findall(
-        r"\w+",
-        "the of and with is are was were not from which after before than its their this these without each every step "
-        "steps loss training test validation head heads block layer layers name shape part weight weights text mean",
-    )
-)
 SPOKEN = re.findall(r"\w+", "o gato preto dorme e a lua clara sobe sobre o rio manso enquanto ninguém olha")
 """Words of the text, none of them English."""
 
@@ -78,16 +65,6 @@ def _settings() -> dict[str, Any]:
         "model": {"context_length": 16, "d_model": 8, "num_heads": 2, "num_layers": 1},
         "training": {"steps": 6, "batch_size": 2, "evaluate_every": 3, "log_every": 2, "threads": 1},
     }
-
-
-def _english(page: str) -> set[str]:
-    """English words of a page that are not in a sample, a configuration or a style."""
-    visible = re.sub(
-        r"<style.*?</style>|<script.*?</script>|<pre.*?</pre>|<metadata.*?</metadata>", " ", page, flags=re.S
-    )
-    labels = " ".join(re.findall(r'aria-label="([^"]*)"', visible))
-    words = unescape(f"{labels} {re.sub(r'<[^>]*>', ' ', visible)}").split()
-    return {word for word in (each.strip(".,:;()“”").lower() for each in words) if word in ENGLISH}
 
 
 def test_no_byte_of_a_run_depends_on_the_language(trained: dict[str, lab.Run]) -> None:
@@ -141,47 +118,3 @@ def test_a_sentence_inside_a_stored_sentence_is_told_too(code: str) -> None:
     assert "2,5 minutos" in told
     assert "usual" in told
     assert "the" not in told.split()
-
-
-@pytest.mark.parametrize("code", OTHERS)
-def test_the_page_of_a_run_is_in_the_language(code: str, trained: dict[str, lab.Run]) -> None:
-    with in_language(code):
-        page = write_run_report(trained[code].path).read_text(encoding="utf-8")
-    assert f'<html lang="{code}">' in page
-    assert _english(page) == set()
-    assert re.search(r"<td>\d,\d{3}</td>", page)
-    assert re.search(r">\d,\d+<", page)  # a number on an axis
-
-
-@pytest.mark.parametrize("code", OTHERS)
-def test_the_page_of_a_text_is_in_the_language(code: str, text: Path, tmp_path: Path) -> None:
-    plan = plan_run(str(text), minutes=1)
-    corpus = load_corpus(CorpusConfig(source=str(text), split="tail"))
-    dataset = prepare(CorpusConfig(source=str(text), split="tail"), corpus=corpus)
-    found = survey_dataset(dataset, corpus.text, context_length=16, batch_size=4)
-    with in_language(code):
-        survey = Survey(found.report, found.baselines, tuple(plan.text.plain()), plan.text.lines)
-        page = survey.write(tmp_path / "out").read_text(encoding="utf-8")
-    assert len(found.report.notes) >= 2
-    assert len(found.report.problems) >= 3
-    assert _english(page) == set()
-
-
-@pytest.mark.parametrize("code", OTHERS)
-def test_the_page_of_an_inspection_is_in_the_language(code: str, trained: dict[str, lab.Run]) -> None:
-    found = trained[code].inspect("o gato dorme", windows=2)
-    with in_language(code):
-        page = inspection_page(found)
-    assert _english(page) == set()
-
-
-@pytest.mark.parametrize("code", OTHERS)
-def test_a_model_is_counted_in_the_language(code: str, trained: dict[str, lab.Run]) -> None:
-    run = trained[code]
-    counted = ModelCount.of("lua", run.sealed.config, run.tokenizer.vocab_size)
-    with in_language(code):
-        table = parameter_section(counted.rows)
-        cells = [cell for row in cost_rows(counted) for cell in row] + [table.caption, *table.columns]
-        cells += [row[1] for row in table.rows]
-        assert {word for cell in cells for word in cell.lower().split()} & ENGLISH == set()
-        assert "nats por token" in repr(run) or code != "pt"

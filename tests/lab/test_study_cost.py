@@ -78,6 +78,7 @@ def test_threads_are_timed_only_where_other_bases_leave_them_open(monkeypatch: p
     assert seen == [64, 128, 96]
 
 
+@pytest.mark.merge
 def test_costs_grow_with_the_budget_and_tell_where_there_are_no_verdicts(timed: list[RunConfig]) -> None:
     costs = study_costs()
     for name in study_names():

@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 import torch
+from small_models import lively, tokens
 from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.core.taps import Recorder
 from vitral.model import Transformer
 
-Made = Callable[..., Transformer]
-Drawn = Callable[..., Tensor]
 POSITIONS = ["learned", "sinusoidal", "rotary", "alibi", "relative", "none"]
 PREFIX, WINDOW = {"name": "prefix", "length": 3}, {"name": "window", "size": 2}
 
@@ -28,12 +27,11 @@ def in_pieces(model: Transformer, ids: Tensor, pieces: list[int], capacity: int 
     return torch.cat(logits, dim=1)
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("kv_heads", [1, 3])
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("mask", ["causal", WINDOW, PREFIX], ids=["causal", "window", "prefix"])
-def test_cached_is_uncached(mask: Any, positions: str, kv_heads: int, norm: str, lively: Made, tokens: Drawn) -> None:
-    scale = "adaptive" if kv_heads == 1 else "learned-per-head"
+def test_cached_is_uncached(mask: Any, positions: str, kv_heads: int) -> None:
+    scale, norm = ("adaptive", "pre") if kv_heads == 1 else ("learned-per-head", "post")
     model = lively(attention={"mask": mask, "scale": scale}, positions=positions, num_kv_heads=kv_heads, norm=norm)
     ids = tokens(2, 7)
     with torch.inference_mode():
@@ -45,21 +43,14 @@ def test_cached_is_uncached(mask: Any, positions: str, kv_heads: int, norm: str,
 
 
 @pytest.mark.parametrize("positions", [kind for kind in POSITIONS if kind != "learned"])
-def test_a_cache_may_be_longer_than_the_context(positions: str, lively: Made, tokens: Drawn) -> None:
+def test_a_cache_may_be_longer_than_the_context(positions: str) -> None:
     model, ids = lively(positions=positions), tokens(2, 11)
     with torch.inference_mode():
         expected = model(ids)
     torch.testing.assert_close(in_pieces(model, ids, [5, 1, 1, 4], 11), expected, rtol=0, atol=1e-12)
 
 
-def test_without_attention_there_is_nothing_to_keep(lively: Made, tokens: Drawn) -> None:
-    model, ids = lively(attention="none"), tokens(2, 7)
-    with torch.inference_mode():
-        torch.testing.assert_close(in_pieces(model, ids, [3, 1, 3]), model(ids), rtol=0, atol=1e-12)
-    assert model.new_cache(2).keys == []
-
-
-def test_traced_through_the_cache(lively: Made, tokens: Drawn) -> None:
+def test_traced_through_the_cache() -> None:
     model, ids = lively(positions="rotary"), tokens(2, 7)
     cache, recorder = model.new_cache(2), Recorder()
     with torch.inference_mode():
@@ -72,7 +63,7 @@ def test_traced_through_the_cache(lively: Made, tokens: Drawn) -> None:
     torch.testing.assert_close(weights, whole.kept["blocks.1.attn.weights"][:, :, 5:], rtol=0, atol=1e-12)
 
 
-def test_clear_forgets(lively: Made, tokens: Drawn) -> None:
+def test_clear_forgets() -> None:
     model, ids = lively(), tokens(2, 7)
     cache = model.new_cache(2)
     with torch.inference_mode():
@@ -82,7 +73,7 @@ def test_clear_forgets(lively: Made, tokens: Drawn) -> None:
         torch.testing.assert_close(model(ids, cache=cache), model(ids), rtol=0, atol=1e-12)
 
 
-def test_select_reorders_repeats_and_drops(lively: Made, tokens: Drawn) -> None:
+def test_select_reorders_repeats_and_drops() -> None:
     model, ids = lively(), tokens(3, 7)
     cache, rows = model.new_cache(3), torch.tensor([2, 0, 0, 2, 1])
     with torch.inference_mode():
@@ -99,7 +90,7 @@ def refusal(action: Callable[[], object]) -> str:
     return str(refused.value)
 
 
-def test_what_a_cache_cannot_do_is_refused_in_one_line(lively: Made, tokens: Drawn) -> None:
+def test_what_a_cache_cannot_do_is_refused_in_one_line() -> None:
     model, prefixed = lively(), lively(attention={"mask": PREFIX})
     both_ways = lively(attention={"mask": "bidirectional"})
     assert "under a bidirectional mask" in refusal(lambda: both_ways.new_cache(2))

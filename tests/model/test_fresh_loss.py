@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from configs import configs
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vitral.core import parts
@@ -14,33 +15,18 @@ from vitral.model.initialisation import MOST_EXCESS
 from vitral.model.selfcheck import fresh_excess
 
 
-@st.composite
-def configs(draw: st.DrawFn) -> dict[str, Any]:
-    """Any model of the sizes that two cores train, without its initialisation."""
-    scale = draw(st.sampled_from(["sqrt", "none", "linear", "adaptive", "learned", "learned-per-head", 2.0]))
-    mask = draw(st.sampled_from(["causal", "bidirectional", {"name": "prefix", "length": 5}]))
-    return {
-        "context_length": 24,
-        "d_model": draw(st.sampled_from([16, 64, 128, 256])),
-        "num_layers": draw(st.sampled_from([0, 1, 2, 6])),
-        "num_heads": 4,
-        "norm": draw(st.sampled_from(["pre", "post", "none"])),
-        "norm_type": draw(st.sampled_from(["layernorm", "rmsnorm"])),
-        "positions": draw(st.sampled_from(["learned", "sinusoidal", "rotary", "alibi", "relative", "none"])),
-        "attention": draw(st.sampled_from(["none", {"mask": mask, "scale": scale}])),
-        "feed_forward": draw(st.sampled_from(["gelu", "gelu_tanh", "relu", "squared_relu", "swiglu", "none"])),
-        "residual": draw(st.booleans()),
-        "bias": draw(st.booleans()),
-    }
-
-
-@settings(deadline=None, max_examples=100)
-@given(configs(), st.sampled_from(["gpt2", "wide", "pytorch"]), st.booleans(), st.integers(20, 500), st.integers(0, 99))
+@given(
+    configs(),
+    st.sampled_from(["gpt2", "wide", "pytorch"]),
+    st.sampled_from([16, 64, 128]),
+    st.integers(20, 500),
+    st.integers(0, 99),
+)
 def test_it_is_as_unsure_as_the_vocabulary(
-    config: dict[str, Any], initialisation: str, tie_head: bool, vocab_size: int, seed: int
+    chosen: dict[str, Any], initialisation: str, d_model: int, vocab_size: int, seed: int
 ) -> None:
-    made = ModelConfig.parse({**config, "initialisation": initialisation, "tie_head": tie_head})
-    excess = fresh_excess(Transformer(made, vocab_size, seed=seed))
+    config = ModelConfig.parse({**chosen, "d_model": d_model, "initialisation": initialisation})
+    excess = fresh_excess(Transformer(config, vocab_size, seed=seed))
     assert -1e-6 < excess <= MOST_EXCESS[initialisation]
 
 
@@ -55,7 +41,7 @@ def test_the_excess_is_that_of_a_loss_on_random_tokens() -> None:
     assert model.training
 
 
-@pytest.mark.parametrize(("initialisation", "std"), [("gpt2", 0.02), ("wide", 0.2), ("pytorch", 1.0)])
+@pytest.mark.parametrize(("initialisation", "std"), [("gpt2", 0.02), ("pytorch", 1.0)])
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_of_a_tied_model_only_the_last_gain_begins_otherwise(norm: str, initialisation: str, std: float) -> None:
     """ln(1 + 300/30) = 2.398 is the logit of the current token, d std e·e/|e|² before."""

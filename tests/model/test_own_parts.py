@@ -125,18 +125,14 @@ def test_parameters_are_counted_on_the_module(everything: dict[str, Any]) -> Non
     for row in parameter_table(model.config, VOCAB):
         if row.name.startswith("blocks.0.mlp."):
             assert math.prod(map(int, row.formula.split(" · "))) == row.count
-    register("norm", "usual", lambda d_model: nn.LayerNorm(d_model))
-    same = [cost(ModelConfig.parse({**SIZES, "norm_type": kind}), VOCAB) for kind in ("layernorm", "usual")]
-    assert same[0] == same[1]
 
-
-def test_a_factory_that_looks_into_its_tensors_is_counted_too() -> None:
     def looking(d_model: int) -> nn.Module:
-        assert torch.ones(d_model).sum().item() == d_model
+        assert torch.ones(d_model).sum().item() == d_model  # a factory may look into its tensors
         return nn.LayerNorm(d_model)
 
     register("norm", "looking", looking)
-    assert count_parameters(model_of(norm_type="looking").config, VOCAB) == count_parameters(model_of().config, VOCAB)
+    same = [cost(ModelConfig.parse({**SIZES, "norm_type": kind}), VOCAB) for kind in ("layernorm", "looking")]
+    assert same[0] == same[1]
 
 
 def test_initial_numbers_depend_on_the_seed_alone(everything: dict[str, Any]) -> None:
@@ -197,9 +193,7 @@ class Buffered(nn.Module):
     def __init__(self, *given: Any, kind: str = "") -> None:
         super().__init__()
         self.inner = nn.Linear(12, 12)
-        if kind == "saved":
-            self.register_buffer("mean", torch.zeros(12))
-        elif kind == "constant":
+        if kind == "constant":
             self.register_buffer("mean", torch.zeros(12), persistent=False)
         elif kind == "loose":
             self.mean = torch.zeros(12)
@@ -228,10 +222,7 @@ class Doing(nn.Linear):
         return {
             "narrow": lambda: made[..., :-1],
             "nan": lambda: made / 0,
-            "tuple": lambda: (made,),
-            "whole": lambda: made.long(),
             "mixing": lambda: made.cumsum(1),
-            "batch": lambda: made + made.mean(0, keepdim=True),
             "raises": lambda: made @ made,
             "right": lambda: made,
         }[self.kind]()
@@ -243,7 +234,6 @@ WRONG: list[tuple[str, Callable[..., Any], dict[str, Any], str]] = [
     ("norm", raising, {}, "KeyError"),
     ("norm", Shift, {"eps": 1}, "eps"),
     ("norm", lambda d_model: nn.BatchNorm1d(d_model), {}, "running_mean|num_batches"),
-    ("norm", Buffered, {"kind": "saved"}, "mean"),
     ("norm", Buffered, {"kind": "loose"}, "mean"),
     ("norm", Buffered, {"kind": "listed"}, "layers"),
     ("norm", Buffered, {"kind": "whole"}, "number"),
@@ -252,14 +242,9 @@ WRONG: list[tuple[str, Callable[..., Any], dict[str, Any], str]] = [
     ("feed_forward", lambda config: nn.Tanh(), {}, "no parameters"),
     ("feed_forward", Doing, {"kind": "narrow"}, "11"),
     ("feed_forward", Doing, {"kind": "nan"}, "not finite"),
-    ("feed_forward", Doing, {"kind": "tuple"}, "tuple"),
-    ("feed_forward", Doing, {"kind": "whole"}, "numbers"),
     ("feed_forward", Doing, {"kind": "mixing"}, "other positions"),
-    ("feed_forward", Doing, {"kind": "batch"}, "other positions"),
     ("feed_forward", Doing, {"kind": "raises"}, "RuntimeError"),
     ("activation", lambda: 3, {}, "not a function"),
-    ("activation", lambda: lambda x: x[..., :1], {}, "Error"),
-    ("activation", lambda: lambda x: x.softmax(1), {}, "other positions"),
     ("positions", lambda config: nn.Identity(), {}, "Positions"),
     (
         "positions",
@@ -270,7 +255,6 @@ WRONG: list[tuple[str, Callable[..., Any], dict[str, Any], str]] = [
     ("mask", lambda: 3, {}, "not a Mask"),
     ("mask", lambda: lambda time: 1, {}, "TypeError"),
     ("mask", lambda: lambda time, source: torch.ones(time, source), {}, "boolean"),
-    ("mask", lambda: lambda time, source: torch.ones(source, source, dtype=torch.bool), {}, "boolean"),
     ("mask", lambda: lambda t, s: torch.arange(t)[:, None] >= torch.arange(s), {}, "last"),
     ("scale", lambda num_heads, d_head: float("nan"), {}, "finite"),
     ("scale", lambda num_heads, d_head: "sqrt", {}, "not an nn.Module"),
@@ -302,6 +286,4 @@ def test_what_is_right_is_not_refused() -> None:
     moved = model_of(norm_type={"name": "constant", "kind": "constant"}).double()
     assert moved.final_norm.mean.dtype == torch.float64  # pyright: ignore
     model_of(norm_type="nothing")
-    fewer: list[dict[str, Any]] = [{"num_layers": 0}, {"attention": "none"}, {"norm": "none"}, {"norm": "post"}]
-    for changes in fewer:
-        model_of(norm_type="nothing", feed_forward={"name": "doing", "kind": "right"}, **changes)
+    model_of(norm_type="nothing", num_layers=0)

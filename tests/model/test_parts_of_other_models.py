@@ -1,22 +1,18 @@
 """The parts that other models have: each against its formula, and all together in every execution."""
 
-import itertools
 import math
 from typing import Any
 
 import pytest
 import torch
-from browser import NODE, run_graphs
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from configs import WINDOW, configs
+from hypothesis import given
 from torch import Tensor
 from torch.nn import functional
-from torch.utils.flop_counter import FlopCounterMode
 
 from vitral.core.errors import UsageError
-from vitral.core.graphs import OPERATIONS, graph_of
 from vitral.core.taps import Recorder
-from vitral.model import ModelConfig, Transformer, cost, count_parameters, parameter_table
+from vitral.model import ModelConfig, Transformer
 from vitral.model.decode_step import DecodeStep, can_decode_step
 from vitral.model.feedforward import build_feed_forward
 from vitral.model.norms import build_norm
@@ -24,7 +20,6 @@ from vitral.model.positions import build_positions
 
 VOCAB, TIME = 13, 11
 SIZES: dict[str, Any] = {"context_length": TIME, "d_model": 15, "num_layers": 3, "num_heads": 3, "d_ff": 7}
-WINDOW = {"name": "window", "size": 3}
 LLAMA3 = {"name": "llama3", "factor": 8.0, "original_context_length": 23}
 ROTARY = {"name": "rotary", "base": 100.0}
 
@@ -51,57 +46,9 @@ def tokens(rows: int = 2) -> Tensor:
     return torch.randint(VOCAB, (rows, TIME), generator=torch.Generator().manual_seed(7))
 
 
-rotaries = st.one_of(
-    st.just("rotary"),
-    st.fixed_dictionaries(
-        {
-            **{
-                "name": st.just("rotary"),
-                "base": st.sampled_from([10_000.0, 7.0]),
-                "fraction": st.sampled_from([0.7, 1]),
-            },
-            "pairing": st.sampled_from(["halves", "interleaved"]),
-        },
-        optional={"scaling": st.sampled_from([{"name": "linear", "factor": 3.0}, LLAMA3])},
-    ),
-)
-
-
-@st.composite
-def configs(draw: st.DrawFn) -> ModelConfig:
-    """Any combination of the parts, on sizes that are prime or odd where they may be."""
-    norm = draw(st.sampled_from(["pre", "post", "none"]))
-    chosen: dict[str, Any] = {
-        **SIZES,
-        "d_head": draw(st.sampled_from([6, 4])),
-        "num_kv_heads": draw(st.sampled_from([1, 3])),
-        "norm": norm,
-        "norm_type": draw(st.sampled_from(["layernorm", "rmsnorm"])),
-        "positions": draw(st.one_of(rotaries, st.sampled_from(["learned", "alibi", "none"]))),
-        "attention": {
-            "mask": draw(
-                st.sampled_from(["causal", ["causal", WINDOW], [WINDOW, "causal", {"name": "window", "size": 2}]])
-            ),
-            "scale": draw(st.sampled_from(["none", "sqrt", "learned-per-head"])),
-        },
-        "feed_forward": draw(st.sampled_from(["gelu_tanh", "swiglu", "relu"])),
-        "tie_head": draw(st.booleans()),
-    }
-    names: tuple[str, ...] = ("qkv", "output", "feed_forward", "norm")
-    if not chosen["tie_head"]:
-        names += ("head",)
-    chosen["bias"] = draw(st.one_of(st.booleans(), st.fixed_dictionaries(dict.fromkeys(names, st.booleans()))))
-    if norm != "none":
-        chosen |= {"norm_epsilon": draw(st.sampled_from([1e-5, 0.03])), "final_norm": draw(st.booleans())}
-    if norm != "post":
-        chosen["parallel"] = draw(st.booleans())
-    return ModelConfig.parse(chosen)
-
-
-@settings(deadline=None, max_examples=25)
-@given(configs())
-def test_every_execution_gives_the_same_logits_and_the_future_changes_nothing(chosen: ModelConfig) -> None:
-    model, ids = made(chosen), tokens()
+@given(configs(one_token_at_a_time=True))
+def test_every_execution_gives_the_same_logits_and_the_future_changes_nothing(chosen: dict[str, Any]) -> None:
+    model, ids = made(ModelConfig.parse(chosen)), tokens()
     with torch.inference_mode():
         fused = model(ids)
         torch.testing.assert_close(model(ids, tap=Recorder()), fused, rtol=0, atol=1e-10)
@@ -118,47 +65,6 @@ def test_every_execution_gives_the_same_logits_and_the_future_changes_nothing(ch
         assert torch.equal(model(changed)[:, :6], fused[:, :6])
 
 
-@settings(deadline=None, max_examples=25)
-@given(configs())
-def test_the_counts_are_the_models_and_the_configuration_is_its_plain_data(chosen: ModelConfig) -> None:
-    model, rows = made(chosen), parameter_table(chosen, VOCAB)
-    assert {row.name: row.shape for row in rows} == {n: tuple(p.shape) for n, p in model.named_parameters()}
-    assert count_parameters(chosen, VOCAB) == sum(p.numel() for p in model.parameters())
-    names = {"vocab": VOCAB, "d_ff": chosen.hidden_width, "num_kv_heads": chosen.kv_heads}
-    names |= {name: getattr(chosen, name) for name in ("context_length", "d_model", "num_heads", "d_head")}
-    for row in rows:
-        formula = row.formula.replace("·", "*").replace("2 ", "2 * ").replace("3 ", "3 * ")
-        assert eval(formula, {}, names) == row.count, row
-    if chosen.attention != "none" and chosen.attention.scale != "learned-per-head":  # which the counter cannot follow
-        with FlopCounterMode(display=False) as counter, torch.inference_mode():
-            model(tokens(1), tap=Recorder())
-        assert counter.get_total_flops() == TIME * cost(chosen, VOCAB).forward_flops
-    cache = model.float().new_cache(1)
-    assert sum(t.numel() * t.element_size() for t in (*cache.keys, *cache.values)) == cost(chosen, VOCAB).cache_bytes
-    assert ModelConfig.parse(chosen.plain()) == chosen
-
-
-SEVERAL: dict[str, dict[str, Any]] = {
-    "NeoX": {"parallel": True, "positions": {**ROTARY, "fraction": 0.7}, "d_head": 6},
-    "GPT-J": {"positions": {**ROTARY, "pairing": "interleaved"}, "d_head": 4, "bias": {"qkv": False, "output": False}},
-    "Llama": {"norm_type": "rmsnorm", "bias": False, "positions": {**ROTARY, "scaling": LLAMA3}, "d_head": 4},
-    "GPT-Neo": {"feed_forward": "gelu_tanh", "attention": {"mask": ["causal", WINDOW], "scale": "none"}},
-    "head bias": {"bias": {"head": True}, "norm": "post", "final_norm": True, "norm_epsilon": 0.01},
-}
-
-
-@pytest.mark.parametrize("name", SEVERAL)
-def test_the_graph_is_the_model(name: str) -> None:
-    model, ids = made(config(**SEVERAL[name], num_layers=2)), tokens()
-    graph = graph_of(lambda inputs, tap: model(inputs["tokens"], tap=tap), {"tokens": ids})
-    assert {node[0] for node in graph["nodes"]} <= OPERATIONS
-    assert set(graph["outputs"]) == set(model.activation_names)
-    if NODE is not None:  # the script of pages computes it
-        [found] = run_graphs([{"graph": graph, "inputs": {"tokens": ids}}])
-        for activation, value in model.trace(ids).items():
-            torch.testing.assert_close(found[activation], value, rtol=0, atol=1e-10, msg=activation)
-
-
 def test_gelu_by_tanh_is_its_formula_and_not_gelu() -> None:
     x = drawn(1, 3, 15)
     mlp = build_feed_forward(config(feed_forward="gelu_tanh"))
@@ -166,11 +72,8 @@ def test_gelu_by_tanh_is_its_formula_and_not_gelu() -> None:
     mlp.double()
     u = x @ mlp.up.weight.T + mlp.up.bias
     phi = u / 2 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (u + 0.044715 * u**3)))
-    torch.testing.assert_close(phi, functional.gelu(u, approximate="tanh"))
     torch.testing.assert_close(mlp(x), phi @ mlp.down.weight.T + mlp.down.bias)
-    far = torch.linspace(-3, 3, 601, dtype=torch.float64)
-    off = float((functional.gelu(far) - functional.gelu(far, approximate="tanh")).abs().max())
-    assert 4e-4 < off < 5e-4
+    assert not torch.allclose(phi, functional.gelu(u), atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["layernorm", "rmsnorm"])
@@ -274,9 +177,9 @@ def test_heads_have_a_width_of_their_own() -> None:
     torch.testing.assert_close(q["blocks.0.attn.scaled"], q["blocks.0.attn.scores"] / math.sqrt(5))
 
 
-@pytest.mark.parametrize("present", list(itertools.product([False, True], repeat=4)))
-def test_biases_are_where_they_are_asked_for(present: tuple[bool, ...]) -> None:
-    places = dict(zip(("qkv", "output", "feed_forward", "norm"), present, strict=True))
+@pytest.mark.parametrize("present", ["qkv", "output", "feed_forward", "norm"])
+def test_biases_are_where_they_are_asked_for(present: str) -> None:
+    places = {place: place == present for place in ("qkv", "output", "feed_forward", "norm")}
     of = {
         "qkv": ("attn.in_proj",),
         "output": ("attn.out_proj",),
@@ -344,28 +247,20 @@ def test_a_copy_with_other_sizes_has_their_heads() -> None:
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"norm": "none", "norm_epsilon": 0.1}, "norm_epsilon"),
-    ({"norm_epsilon": 0.0}, "norm_epsilon"),
     ({"norm": "none", "final_norm": True}, "final_norm"),
     ({"parallel": True, "norm": "post"}, "parallel"),
-    ({"parallel": True, "residual": False}, "parallel"),
     ({"parallel": True, "attention": "none"}, "parallel"),
-    ({"parallel": True, "feed_forward": "none"}, "parallel"),
     ({"bias": {"head": True}, "tie_head": True}, "bias.head"),
     ({"bias": {"norm": False}, "attention": "none", "recurrence": "lstm"}, "bias"),
-    ({"bias": {"keys": True}}, "keys"),
     ({"attention": {"mask": ["causal", WINDOW, "causal", "bidirectional"]}}, "num_layers = 3"),
     ({"attention": {"mask": []}}, "mask"),
     ({"attention": {"mask": ["causal", {"name": "window"}]}}, "mask.1"),
-    ({"d_head": 0}, "d_head"),
     ({"d_head": 5, "positions": "rotary"}, "must be even"),
     ({"d_head": 10, "positions": {"name": "rotary", "fraction": 0.5}}, "not 5"),
-    ({"d_head": 10, "positions": {"name": "rotary", "fraction": 0.1}}, "not 1"),
     ({"positions": {"name": "rotary", "pairing": "thirds"}, "d_head": 4}, "positions.pairing"),
-    ({"positions": {"name": "rotary", "turns": 1}, "d_head": 4}, "turns"),
     ({"positions": {"name": "learned", "base": 2.0}}, "no settings"),
     ({"positions": {**ROTARY, "scaling": {"name": "yarn"}}, "d_head": 4}, "scaling"),
     ({"positions": {**ROTARY, "scaling": {**LLAMA3, "high_frequency_factor": 1.0}}, "d_head": 4}, "high_frequency"),
-    ({"d_model": 16}, "num_heads"),
 ]  # fmt: skip
 
 
@@ -375,23 +270,3 @@ def test_what_has_no_meaning_is_refused_in_one_line(chosen: dict[str, Any], part
         config(**chosen)
     assert part in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-def test_training_keeps_what_is_planned() -> None:
-    """The kept activations of a parallel model with wide heads, counted by hand and by autograd."""
-    chosen = config(parallel=True, d_head=7, feed_forward="gelu_tanh", bias=False, norm_type="layernorm")
-    model, seen = Transformer(chosen, VOCAB), {}
-    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
-
-    def pack(tensor: Tensor) -> Tensor:
-        if tensor.untyped_storage().data_ptr() not in weights:
-            seen[tensor.untyped_storage().data_ptr()] = tensor  # kept alive, so that no address is used twice
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        functional.cross_entropy(model(tokens(1))[0], tokens(1)[0])
-    kept = sum(each.untyped_storage().nbytes() for each in seen.values()) // 4
-    per_block = 2 * 15 + 15 + 4 * 3 * 7 + 2 * 7
-    counted = cost(chosen, VOCAB).activation_bytes // 4
-    assert counted == TIME * (3 * per_block + 2 * 15 + 2 * VOCAB)
-    assert 0.8 * kept < counted <= 1.05 * kept

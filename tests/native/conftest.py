@@ -4,17 +4,27 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Once
 from vitral.model.native import build, library
+
+LONG = (
+    *("pre", "rmsnorm", "lstm", "swiglu", "bidirectional", "window", "prefix", "adaptive", "rotary"),
+    "relative, both ways",
+)
+"""Variants that are tried as wide as `made_wide` too: with whole vectors and a rest, and more positions than a block."""
 
 
 @pytest.fixture(scope="session")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def compiled(once: Once) -> Path:
     """The library in a folder of the tests; skipped without a compiler."""
     if build.compiler() is None:
         pytest.skip("no C compiler is installed")
-    folder = tmp_path_factory.mktemp("native")
-    assert build.build(folder) is None
-    return folder / build.LIBRARY
+
+    def make(folder: Path) -> None:
+        folder.mkdir()
+        assert build.build(folder) is None
+
+    return once("native", make) / build.LIBRARY
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from vitral.model import ModelConfig, Transformer
 from vitral.model.native import native_step
 
 FULL = os.environ.get("VITRAL_FULL") == "1"
-SAMPLES, MOST_NEAR = (10_000, 10) if FULL else (200, 2)
+MODELS, MOST_NEAR = (4000, 10) if FULL else (len(GENERATED), 2)
 NEAR = 1e-5
 
 
@@ -90,10 +90,8 @@ def is_near(case: Case, row: int, before: list[int]) -> bool:
 @pytest.mark.usefixtures("used")
 def test_ids_are_those_of_the_plain_way(monkeypatch: pytest.MonkeyPatch) -> None:
     samples = near = 0
-    number = 0
-    while samples < SAMPLES:
+    for number in range(MODELS):
         case = drawn(number)
-        number += 1
         assert not isinstance(native_step(case.model), str)
         found = ids_of(case)
         with monkeypatch.context() as patch:
@@ -105,7 +103,7 @@ def test_ids_are_those_of_the_plain_way(monkeypatch: pytest.MonkeyPatch) -> None
                 place = next(i for i, (a, b) in enumerate(zip(mine, theirs, strict=True)) if a != b)
                 assert is_near(case, row, theirs[:place]), (number, case.variant, row, place, case.sampling)
                 near += 1
-    print(f"{samples} samples of {number} models, {near} where rounding decides")
+    print(f"{samples} samples of {MODELS} models, {near} where rounding decides")
     assert near <= MOST_NEAR
 
 
@@ -129,10 +127,12 @@ def test_together_equals_alone_and_one_by_one() -> None:
 @pytest.mark.usefixtures("used")
 @pytest.mark.parametrize("limit", [{}, {"temperature": 0.0}, {"top_k": 4}, {"top_p": 0.5}, {"repetition_penalty": 1.3}])
 def test_of_equal_logits_the_lower_id_comes_first(limit: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    model = made("pre")
-    with torch.no_grad():
-        model.head_weight[:] = model.head_weight[:1].clone()
-    case = Case(model, "pre", "", 5, 20, Sampling(**limit), 1)
+    model = made({"bias": {"head": True}})
+    assert model.head_bias is not None
+    with torch.no_grad():  # a product with other weights may be rounded otherwise in each column; zeros have equal sums
+        model.head_weight.zero_()
+        model.head_bias.copy_(torch.arange(TOKENIZER.vocab_size) % 2)
+    case = Case(model, "", "", 5, 20, Sampling(**limit), 1)
     found = ids_of(case)
     monkeypatch.setenv("VITRAL_NATIVE", "0")
     assert found == ids_of(case)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from variants import GENERATED, TOKENIZER, made, made_wide
 
+from tests.native.conftest import LONG
 from vitral.core.errors import UsageError
 from vitral.core.process import using_threads
 from vitral.decoding.reader import Reader
@@ -55,8 +56,9 @@ def whole(model: Transformer) -> torch.Tensor:
     return torch.randint(TOKENIZER.vocab_size, shape, generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.parametrize("wide", [False, True])
-@pytest.mark.parametrize("variant", GENERATED)
+@pytest.mark.parametrize(
+    ("variant", "wide"), [*((name, False) for name in GENERATED), *((name, True) for name in LONG)]
+)
 @torch.inference_mode()
 def test_it_equals_the_modules_in_float64(variant: str, wide: bool) -> None:
     model = made_wide(variant) if wide else made(variant)
@@ -72,6 +74,7 @@ def test_it_equals_the_modules_in_float64(variant: str, wide: bool) -> None:
             assert torch.equal(in_pieces(model, tokens[rows], [half, time - half]), found[rows])
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 @torch.inference_mode()
 def test_what_every_compiler_builds_equals_the_modules(

@@ -6,21 +6,14 @@ import pytest
 import torch
 
 import vitral as library
-from tests.cli.conftest import SETTINGS
+from tests.conftest import SETTINGS
 from vitral.cli import run
 from vitral.core import parts
-from vitral.lab.health import HealthCheck
+from vitral.lab.health import HealthCheck, Mark
 from vitral.lab.run_health import examine_run
 from vitral.model.native import build, described, native
 
 pytestmark = pytest.mark.usefixtures("used", "own_cache")
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> Path:
-    path = tmp_path_factory.mktemp("told") / "run"
-    assert run(["train", "sample", *SETTINGS, "--out", str(path)]) == 0
-    return path
 
 
 def doctors(path: Path) -> HealthCheck:
@@ -28,20 +21,14 @@ def doctors(path: Path) -> HealthCheck:
     return next(finding for finding in examine_run(path, replay=False).findings if finding.what == "generation in C")
 
 
-def test_both_tell_the_instructions(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert doctors(trained) == HealthCheck("ok", "generation in C", native().found)
-    capsys.readouterr()
-    assert run(["generate", str(trained), "--max-tokens", "5", "--stats"]) == 0
-    assert native().found in capsys.readouterr().err
-
-
-def test_both_tell_that_it_is_turned_off(
-    trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("switch", "mark"), [("1", "ok"), ("0", "unknown")])
+def test_both_tell_the_instructions_or_that_it_is_turned_off(
+    switch: str, mark: Mark, tiny_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(build.SWITCH, "0")
-    assert doctors(trained) == HealthCheck("unknown", "generation in C", native().found)
+    monkeypatch.setenv(build.SWITCH, switch)
+    assert doctors(tiny_run) == HealthCheck(mark, "generation in C", native().found)
     capsys.readouterr()
-    assert run(["generate", str(trained), "--max-tokens", "5", "--stats"]) == 0
+    assert run(["generate", str(tiny_run), "--max-tokens", "5", "--stats"]) == 0
     assert native().found in capsys.readouterr().err
 
 

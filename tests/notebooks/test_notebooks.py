@@ -7,12 +7,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from queue import Empty
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import nbformat
 import pytest
-from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.manager import KernelManager, start_new_kernel
+
+if TYPE_CHECKING:  # the quick tier has no notebooks
+    from jupyter_client.blocking.client import BlockingKernelClient
+    from jupyter_client.manager import KernelManager
+
+pytestmark = pytest.mark.merge
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "docs" / "notebooks").glob("*.ipynb"))
 FULL = os.environ.get("VITRAL_FULL") == "1"
@@ -26,8 +29,10 @@ BEGINNING = 'value="0.0000"'
 @pytest.fixture
 def kernel(
     tmp_path: Path, own_cache: None, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[KernelManager, BlockingKernelClient]]:
+) -> "Iterator[tuple[KernelManager, BlockingKernelClient]]":
     """A kernel of this Python in an empty folder, which reads and writes no settings of the user."""
+    from jupyter_client.manager import start_new_kernel
+
     for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
         (tmp_path / name).mkdir()
         monkeypatch.setenv(name, str(tmp_path / name))
@@ -39,7 +44,7 @@ def kernel(
     manager.shutdown_kernel(now=True)
 
 
-def run(client: BlockingKernelClient, source: str) -> list[dict[str, Any]]:
+def run(client: "BlockingKernelClient", source: str) -> list[dict[str, Any]]:
     """The outputs of a cell: content of messages that display, print, or are an error."""
     outputs: list[dict[str, Any]] = []
 
@@ -52,7 +57,9 @@ def run(client: BlockingKernelClient, source: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs(notebook: Path, kernel: tuple[KernelManager, BlockingKernelClient]) -> None:
+def test_a_notebook_runs(notebook: Path, kernel: "tuple[KernelManager, BlockingKernelClient]") -> None:
+    import nbformat
+
     read = nbformat.read(notebook, as_version=4)
     for cell in read.cells:
         if cell.cell_type == "code":
@@ -66,7 +73,7 @@ def test_a_notebook_runs(notebook: Path, kernel: tuple[KernelManager, BlockingKe
 
 
 def test_a_cell_that_is_interrupted_saves_and_says_how_to_go_on(
-    kernel: tuple[KernelManager, BlockingKernelClient],
+    kernel: "tuple[KernelManager, BlockingKernelClient]",
 ) -> None:
     manager, client = kernel
     long = 'run = vitral.train("sample", "run", model=model, training={"steps": 10_000, "batch_size": 4})'

@@ -1,5 +1,6 @@
 """A branch keeps its tokens, also where the tokenizer would cut the same text differently."""
 
+import pytest
 from browser import in_node, needs_web
 
 BODY = """
@@ -29,6 +30,7 @@ return seen;
 """
 
 
+@pytest.mark.merge
 @needs_web
 def test_branches_and_addresses_keep_the_tokens() -> None:
     (seen,) = in_node(BODY, [None], "page/state", "page/decoding/session")

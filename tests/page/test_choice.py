@@ -7,56 +7,45 @@ from typing import Any
 import pytest
 import torch
 from browser import needs_chromium
-from pages import chromium, content_of, opened
-from symbols import symbolic_lengths
-from variants import TOKENIZER, made
+from pages import Carried, chromium, mulberry32, opened
+from variants import TOKENIZER
 
 from vitral.decoding import Reader, Sampling, beam_search, choose, distribution
 from vitral.model import Transformer
 from vitral.page.document import page_document
 
-pytestmark = needs_chromium
+pytestmark = [pytest.mark.merge, needs_chromium]
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-TEXT = "abc ha b"
 SAMPLING = Sampling(temperature=0.8, top_k=6, top_p=0.9)
-FRAGMENT = "#t=0.8&k=6&q=0.9&r=7"
+TEXT = "abc ha b"
+FRAGMENT = "#t=0.8&k=6&q=0.9&r=7&text=abc%20ha%20b"
 SEED, COUNT = 7, 40
 WAIT = 60_000
 
 
 @pytest.fixture(scope="module")
-def model() -> Transformer:
-    return made("one layer")
+def model(carried: Carried) -> Transformer:
+    return carried("pre")[0]
 
 
 @pytest.fixture(scope="module")
-def file(model: Transformer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    with symbolic_lengths():
-        content = content_of(model, TOKENIZER, TEXT)
-    path = tmp_path_factory.mktemp("choice") / "page.html"
-    path.write_text(page_document(content), encoding="utf-8")
-    return path
+def window() -> Iterator[Any]:
+    with chromium(viewport={"width": 1200, "height": 900}) as opened_once:
+        yield opened_once
 
 
 @pytest.fixture
-def page(file: Path) -> Iterator[Any]:
-    with chromium(viewport={"width": 1200, "height": 900}) as window:
-        opened(window, file, FRAGMENT)
-        window.locator("section.choice").wait_for(timeout=WAIT)
-        yield window
-        assert window.faults == []
+def page(carried: Carried, window: Any, tmp_path: Path) -> Iterator[Any]:
+    file = tmp_path / "page.html"
+    file.write_text(page_document(carried("pre")[1]), encoding="utf-8")
+    opened(window, file, FRAGMENT)
+    window.locator("section.choice").wait_for(timeout=WAIT)
+    yield window
+    assert window.faults == []
 
 
 def of_python(model: Transformer, ids: list[int]) -> torch.Tensor:
     return distribution(Reader(model, torch.tensor([ids])).logits(), SAMPLING, forbidden=TOKENIZER.specials)[0]
-
-
-def mulberry32(seed: int, turn: int) -> float:
-    mask = 2**32 - 1
-    z = (seed + (turn + 1) * 0x6D2B79F5) & mask
-    z = ((z ^ (z >> 15)) * (z | 1)) & mask
-    z ^= (z + ((z ^ (z >> 7)) * (z | 61) & mask)) & mask
-    return (z ^ (z >> 14)) / 2**32
 
 
 def generated(model: Transformer, ids: list[int], count: int) -> list[int]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from browser import needs_node
-from page_modules import in_page
+from pages import in_page
 
 from vitral.data import Split
 from vitral.evaluation.ngrams import WittenBell
@@ -55,8 +55,9 @@ def made(train: Split, test: Split) -> tuple[dict[str, Any], WittenBell]:
     return found
 
 
+@pytest.mark.merge
 @needs_node
-@pytest.mark.parametrize("most", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("most", [1, 2, 6])
 def test_probabilities_are_those_of_the_baselines(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counts, "MOST_ORDER", most)
     train = drawn_split(3, 2000, 1, 700, 30)

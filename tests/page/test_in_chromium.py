@@ -12,18 +12,18 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 import torch
-from browser import needs_chromium
-from pages import chromium, content_of, differing, expected, opened
-from symbols import symbolic_lengths
-from variants import BASE, TEXT, TOKENIZER, enlarged, made
+from browser import as_tensor, needs_chromium
+from pages import Carried, chromium, content_of, differing, expected, opened
+from variants import BASE, TEXT, TOKENIZER, enlarged
 
 from vitral.core.edits import edits_of
 from vitral.data import CharTokenizer
 from vitral.inspection import edited_trace
 from vitral.model import ModelConfig, Transformer
+from vitral.page.content import PageContent
 from vitral.page.document import page_document
 
-pytestmark = needs_chromium
+pytestmark = [pytest.mark.merge, needs_chromium]
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 VALUES = """() => {
   const { ids, values } = vitralPage.shown.value;
@@ -32,29 +32,19 @@ VALUES = """() => {
 }"""
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _symbols() -> Iterator[None]:
-    with symbolic_lengths():
-        yield
-
-
 class Made:
     """A page on disk, and its model."""
 
-    def __init__(self, folder: Path, variant: str | dict[str, Any] = "pre", **changes: Any) -> None:
-        self.model = made(variant)
-        self.content = content_of(self.model, TOKENIZER, TEXT, **changes)
+    def __init__(self, of: tuple[Transformer, PageContent], folder: Path) -> None:
+        self.model, self.content = of
         self.html = page_document(self.content)
         self.file = folder / "page.html"
         self.file.write_text(self.html, encoding="utf-8")
 
-    def truth(self, ids: list[int]) -> dict[str, torch.Tensor]:
-        return expected(self.model, ids)
-
 
 @pytest.fixture(scope="module")
-def one(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    return Made(tmp_path_factory.mktemp("page"))
+def one(carried: Carried, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    return Made(carried("pre"), tmp_path_factory.mktemp("page"))
 
 
 @pytest.fixture(scope="module")
@@ -65,16 +55,14 @@ def window() -> Iterator[Any]:
 
 def values_of(window: Any) -> tuple[list[int], dict[str, torch.Tensor]]:
     told = window.evaluate(VALUES)
-    made = {
-        name: torch.tensor([float(cell) for cell in each["data"]]).reshape(each["shape"])
-        for name, each in told["values"].items()
-    }
-    return told["ids"], made
+    return told["ids"], {name: as_tensor(each) for name, each in told["values"].items()}
 
 
-@pytest.mark.parametrize("variant", ["pre", "post", "lstm"])
-def test_a_page_computes_offline_and_asks_for_nothing_but_itself(variant: str, tmp_path: Path, window: Any) -> None:
-    page = Made(tmp_path, {"norm": "post"} if variant == "post" else variant)
+@pytest.mark.parametrize("variant", ["pre", "lstm"])
+def test_a_page_computes_offline_and_asks_for_nothing_but_itself(
+    variant: str, carried: Carried, tmp_path: Path, window: Any
+) -> None:
+    page = Made(carried(variant), tmp_path)
     asked: list[str] = []
     window.on("request", lambda request: asked.append(request.url))
     window.faults.clear()
@@ -85,14 +73,7 @@ def test_a_page_computes_offline_and_asks_for_nothing_but_itself(variant: str, t
     ids, values = values_of(window)
     assert ids == TOKENIZER.encode(TEXT).tolist()
     assert set(page.model.activation_names) <= values.keys()
-    assert differing(values, page.truth(ids)) == []
-
-
-def test_no_unsafe_source_and_every_script_known_by_its_hash(one: Made) -> None:
-    policy = one.html.partition('http-equiv="Content-Security-Policy" content="')[2].partition('"')[0]
-    assert policy.startswith("default-src 'none'; script-src 'sha256-")
-    assert "unsafe" not in policy
-    assert "connect-src 'none'" in policy
+    assert differing(values, expected(page.model, ids)) == []
 
 
 HOSTILE = '</script><img src=x onerror=document.title="taken">\u2028\u2029<!--<script> é'
@@ -101,9 +82,12 @@ HOSTILE = '</script><img src=x onerror=document.title="taken">\u2028\u2029<!--<s
 def test_names_vocabularies_and_sentences_are_data(tmp_path: Path, window: Any) -> None:
     alphabet = "".join(sorted(set(HOSTILE)))
     tokenizer = CharTokenizer(alphabet)
-    model = enlarged(Transformer(ModelConfig.parse(BASE | {"context_length": 80}), tokenizer.vocab_size, seed=1).eval())
+    model = enlarged(
+        Transformer(
+            ModelConfig.parse(BASE | {"context_length": 80, "num_layers": 1}), tokenizer.vocab_size, seed=1
+        ).eval()
+    )
     html = page_document(content_of(model, tokenizer, HOSTILE, HOSTILE + "\ud800"))
-    assert html.isascii() or all(ord(each) not in (0x2028, 0x2029, 0xD800) for each in html)
     assert html.count("</script>") == html.count("<script")
     file = tmp_path / "page.html"
     file.write_text(html, encoding="utf-8")
@@ -117,24 +101,17 @@ def test_names_vocabularies_and_sentences_are_data(tmp_path: Path, window: Any) 
     assert differing(values, expected(model, ids)) == []
 
 
-@pytest.mark.parametrize("part", ["about", "words", "graph", "weights", "checks", "truth", "seal"])
-def test_one_flipped_byte_is_named_and_nothing_is_drawn(part: str, one: Made, tmp_path: Path, window: Any) -> None:
-    start = one.html.index(f'id="{part}">') + len(f'id="{part}">')
-    place = start + (one.html.index("</script>", start) - start) // 2
-    flipped = one.html[:place] + chr(ord(one.html[place]) ^ 1) + one.html[place + 1 :]
+def test_one_flipped_byte_is_named_and_nothing_is_drawn(one: Made, tmp_path: Path, window: Any) -> None:
+    start = one.html.index('id="weights">') + 20
+    flipped = one.html[:start] + chr(ord(one.html[start]) ^ 1) + one.html[start + 1 :]
     file = tmp_path / "page.html"
     file.write_text(flipped, encoding="utf-8")
     window.goto(file.as_uri())
-    window.get_by_role("alert").wait_for()
     told = window.get_by_role("alert").inner_text()
-    assert part == "seal" or part in told
-    assert part != "weights" or any(each["name"] in told for each in one.content.graphs["constants"])
+    assert "weights" in told
+    assert one.content.graphs["constants"][0]["name"] in told
     assert window.locator("main canvas, main table, main svg, main input").count() == 0
-
-
-def test_a_flipped_byte_of_the_script_leaves_the_line_about_damage(one: Made, tmp_path: Path, window: Any) -> None:
     place = one.html.rindex("<script>") + 200
-    file = tmp_path / "page.html"
     file.write_text(one.html[:place] + chr(ord(one.html[place]) ^ 1) + one.html[place + 1 :], encoding="utf-8")
     window.goto(file.as_uri())
     assert window.locator("#old").count() == 1
@@ -152,35 +129,24 @@ def test_a_browser_without_a_needed_feature_says_so(one: Made, window: Any) -> N
     page.close()
 
 
-OFF = {
-    "a head": [{"at": "blocks.1.attn.z", "heads": [1], "positions": "all", "do": "zero"}],
-    "a block's attention": [{"at": "blocks.0.attn.out", "positions": "all", "do": "zero"}],
-    "a feed-forward": [{"at": "blocks.1.mlp.out", "positions": "all", "do": "zero"}],
-}
+OFF = [{"at": "blocks.1.attn.z", "heads": [1], "positions": "all", "do": "zero"}]
 
 
-@pytest.mark.parametrize("what", OFF)
-def test_a_part_switched_off_changes_every_number_as_in_python(what: str, one: Made, window: Any) -> None:
-    edits = OFF[what]
-    opened(window, one.file, "#e=" + quote(json.dumps(edits)))
+def test_a_part_switched_off_changes_every_number_as_in_python(one: Made, window: Any) -> None:
+    opened(window, one.file, "#e=" + quote(json.dumps(OFF)))
     ids, values = values_of(window)
     tokens = torch.tensor([ids])
-    truth = edited_trace(one.model, tokens, edits=edits_of(edits))
+    truth = edited_trace(one.model, tokens, edits=edits_of(OFF))
     assert differing({name: values[name] for name in truth}, truth) == []
     compared = window.evaluate("() => Array.from(vitralPage.shown.value.compared.logits.data)")
     np.testing.assert_allclose(compared, one.model(tokens).detach().flatten(), rtol=1e-3, atol=1e-4)
-
-
-def type_in(window: Any, text: str) -> None:
-    field = window.locator("main input[type=text], main textarea").first
-    field.fill(text)
 
 
 def test_empty_long_and_unseen_sentences_are_said(one: Made, window: Any) -> None:
     opened(window, one.file)
     window.faults.clear()
     for text in ("", "abcz☃", "abc" * 40, "\ud83d"):
-        type_in(window, text)
+        window.locator("main input[type=text], main textarea").first.fill(text)
         status = window.get_by_role("status").first
         status.filter(has_text=" ").wait_for()
         ids = window.evaluate("() => vitralPage.ids.value")
@@ -190,7 +156,7 @@ def test_empty_long_and_unseen_sentences_are_said(one: Made, window: Any) -> Non
 
 
 def test_the_address_keeps_the_state(one: Made, window: Any) -> None:
-    edits = quote(json.dumps(OFF["a head"]))
+    edits = quote(json.dumps(OFF))
     fragment = f"#text={quote('abc ha+b&=%')}&p=2&b=1&h=2&s=scaled&t=0.5&e={edits}&l=pt&c=dark"
     opened(window, one.file, fragment)
     state = """() => JSON.stringify([vitralPage.text.value, vitralPage.written()])"""
@@ -199,12 +165,7 @@ def test_the_address_keeps_the_state(one: Made, window: Any) -> None:
     assert window.evaluate("() => document.documentElement.lang") == "pt"
     opened(window, one.file, "#" + written)
     assert json.loads(window.evaluate(state)) == [text, written]
-    for broken in (
-        "#e=[{",
-        "#p=-7&b=99&h=x&t=NaN&s=nothing&l=xx",
-        "#e=%5B%7B%22at%22%3A%22none%22%7D%5D",
-        "#text=%E0%A4%A",
-    ):
+    for broken in ("#e=[{", "#p=-7&b=99&h=x&t=NaN&s=nothing&l=xx", "#e=%5B%7B%22at%22%3A%22none%22%7D%5D"):
         window.faults.clear()
         opened(window, one.file, broken)
         assert window.faults == [], broken
@@ -260,10 +221,9 @@ AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: make web")
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("language", ["en", "pt"])
+@pytest.mark.parametrize(("theme", "language"), [("light", "en"), ("dark", "pt")])
 def test_axe_finds_nothing(theme: str, language: str, one: Made, window: Any) -> None:
-    edits = quote(json.dumps(OFF["a head"]))
+    edits = quote(json.dumps(OFF))
     opened(window, one.file, f"#c={theme}&l={language}&e={edits}")
     window.evaluate(AXE.read_text(encoding="utf-8"))
     for _ in range(2):  # then with the list of keys
@@ -292,10 +252,10 @@ def drawn(window: Any, number: Any) -> bool:
 
 def test_the_number_under_the_pointer_is_pytorchs(one: Made, window: Any) -> None:
     opened(window, one.file, "#b=1&h=2&s=scaled")
-    truth = one.truth(TOKENIZER.encode(TEXT).tolist())["blocks.1.attn.scaled"][0, 2]
+    truth = one.model.trace(torch.from_numpy(TOKENIZER.encode(TEXT))[None])["blocks.1.attn.scaled"][0, 2]
     grid = window.get_by_role("grid", name=re.compile("^Head 2 of block 1"))
     grid.scroll_into_view_if_needed()
-    for row, column in ((0, 0), (3, 1), (7, 7), (7, 2)):
+    for row, column in ((3, 1), (7, 7)):
         grid.focus()
         for key in ["Control+Home", *["ArrowDown"] * row, *["ArrowRight"] * column]:
             window.keyboard.press(key)
@@ -308,9 +268,7 @@ def test_the_number_under_the_pointer_is_pytorchs(one: Made, window: Any) -> Non
         window.mouse.move(1, 1)
 
 
-@pytest.mark.parametrize(
-    "written", ["unseen €, then these", "a sentence that is far too long " * 3, 'it\'s "so" $HOME é']
-)
+@pytest.mark.parametrize("written", ["a sentence that is far too long " * 3, 'it\'s "so" $HOME é'])
 def test_the_lines_to_copy_have_the_text_that_the_page_reads(written: str, one: Made, window: Any) -> None:
     opened(window, one.file)
     window.evaluate("(text) => { vitralPage.text.value = text; }", written)
@@ -340,13 +298,13 @@ BELOW = """() => {
 """Whether the list of edits stays on the screen right below the sentence, once the page was scrolled."""
 
 
-@pytest.mark.parametrize("width", [390, 756, 1024])
+@pytest.mark.parametrize("width", [390, 756])
 def test_a_page_of_any_width(width: int, one: Made, window: Any) -> None:
     """Its layout and its marks agree on where columns begin; what stays on the screen and the list of keys fit."""
     size = window.viewport_size
     window.set_viewport_size({"width": width, "height": 768})
     try:
-        opened(window, one.file, f"#e={quote(json.dumps(OFF['a head']))}")
+        opened(window, one.file, f"#e={quote(json.dumps(OFF))}")
         window.locator(".edits").wait_for()
         assert window.evaluate("() => document.documentElement.scrollWidth") <= width
         shares = "(node) => getComputedStyle(node).gridTemplateColumns.split(' ').length"

@@ -1,39 +1,29 @@
 """Any cell opens to the arithmetic that made it, down to parameters and tokens; every equation shown is true."""
 
-import json
-import os
-import re
-from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from browser import needs_chromium, needs_node
+from browser import needs_node, plain
 from equations import Names, check_equation
-from page_modules import in_page
-from pages import chromium, content_of, opened
-from symbols import symbolic_lengths
-from variants import TEXT, TOKENIZER, VARIANTS, made
+from pages import Carried, in_page, of_variants, weights_of
+from variants import TEXT, TOKENIZER, VARIANTS
 
-from vitral.inspection.lens import contribution_points, lens_logits, stream_points
-from vitral.interop.targets.graph import graph_of_model
+from vitral.inspection.lens import lens_logits
 from vitral.model import Transformer
-from vitral.page.content import lens_graph
-from vitral.page.document import page_document
+from vitral.page.content import PageContent
 
+pytestmark = needs_node
 IDS = list(map(int, TOKENIZER.encode(TEXT)))
 LENGTHS = (1, 2, 8)
-FULL = os.environ.get("VITRAL_FULL") == "1"
-QUICK = VARIANTS if FULL else ("pre", "adaptive", "rotary", "lstm")
+SOME = of_variants("pre", "adaptive", "rotary of interleaved pairs", "lstm")
 NEAR = 1e-5
 """Relative to the sum of the absolute terms."""
 
 BEGIN = """
 const { Sheet, digitsOf, equation, inner, leads, leaves, openable, textOf, worth } = page;
 const number = (each) => (each === "-inf" ? -Infinity : each);
-const read = ([shape, data]) => ({ shape, data: Float32Array.from(data, number) });
+const read = ({ shape, data }) => ({ shape, data: Float32Array.from(data, number) });
 const tensors = (all) => Object.fromEntries(Object.entries(all).map(([name, each]) => [name, read(each)]));
 const values = tensors(given.values);
 const anatomy = { graph: given.graph, lens: given.lens, constants: tensors(given.constants) };
@@ -55,34 +45,19 @@ const cells = (count) => Object.entries(values).flatMap(([name, value]) =>
 """
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _symbols() -> Iterator[None]:
-    with symbolic_lengths():
-        yield
-
-
-@cache
-def graph_of(variant: str) -> tuple[Transformer, Any, Any]:
-    model = made(variant)
-    graph, constants = graph_of_model(model)
-    lens, of_lens = lens_graph(model)
-    return model, graph | {"lens": lens}, of_lens | constants
-
-
-def case(variant: str, ids: list[int], **more: Any) -> dict[str, Any]:
-    model, graph, constants = graph_of(variant)
+def case(of: tuple[Transformer, PageContent], ids: list[int], **more: Any) -> dict[str, Any]:
+    model, content = of
     values = model.trace(torch.tensor([ids]))
-    for name in (*stream_points(model.config), *contribution_points(model.config)):
+    for name in (*content.about["stream"], *content.about["contributions"]):
         values[f"lens.{name}"] = lens_logits(model, values[name])
-    told = {name: [list(each.shape), each.flatten().tolist()] for name, each in values.items()}
-    kept = {name: [list(each.shape), each.float().flatten().tolist()] for name, each in constants.items()}
-    whole = {"graph": graph, "lens": graph["lens"], "ids": ids, "values": told, "constants": kept, **more}
-    return json.loads(json.dumps(whole).replace("-Infinity", '"-inf"'))
+    told = {name: plain(each) for name, each in values.items()}
+    kept = {name: plain(each) for name, each in weights_of(content).items()}
+    graphs = {"graph": content.graphs["model"], "lens": content.graphs["lens"]}
+    return {**graphs, "ids": ids, "values": told, "constants": kept, **more}
 
 
-@needs_node
-@pytest.mark.parametrize("variant", QUICK)
-def test_the_arithmetic_of_a_cell_is_the_cell(variant: str) -> None:
+@pytest.mark.parametrize("variant", SOME)
+def test_the_arithmetic_of_a_cell_is_the_cell(variant: str, carried: Carried) -> None:
     body = (
         BEGIN
         + """
@@ -93,7 +68,7 @@ return cells(12).map((spot) => {
   return [spot.name, told(value), told(worth(expression)), size(expression)];
 });"""
     )
-    for found in in_page(body, [case(variant, IDS[-length:]) for length in LENGTHS]):
+    for found in in_page(body, [case(carried(variant), IDS[-length:]) for length in LENGTHS]):
         for name, value, computed, around in found:
             if computed is None:
                 assert "recurrence" in VARIANTS[variant], name
@@ -101,12 +76,11 @@ return cells(12).map((spot) => {
             if value == "-inf":
                 assert computed == value
                 continue
-            assert float(computed) == pytest.approx(float(value), abs=NEAR * max(around, 1e-3)), name
+            assert float(computed) == pytest.approx(float(value), abs=NEAR * max(around, 0.05)), name
 
 
-@needs_node
-@pytest.mark.parametrize("variant", QUICK)
-def test_every_chain_of_openings_ends(variant: str) -> None:
+@pytest.mark.parametrize("variant", SOME)
+def test_every_chain_of_openings_ends(variant: str, carried: Carried) -> None:
     body = (
         BEGIN
         + """
@@ -132,17 +106,15 @@ for (const start of cells(3)) {
 }
 return [[...ends].sort(), deepest, given.graph.nodes.length];"""
     )
-    for ends, deepest, nodes in in_page(body, [case(variant, IDS)]):
+    for ends, deepest, nodes in in_page(body, [case(carried(variant), IDS)]):
         opaque = [end for end in ends if end not in ("number", "parameter")]
         assert all(end.endswith("recurrence.out") for end in opaque), ends
         assert deepest <= nodes
         assert "parameter" in ends
 
 
-@needs_node
-@pytest.mark.parametrize("comma", [False, True])
-@pytest.mark.parametrize("variant", QUICK)
-def test_the_equations_are_true(variant: str, comma: bool) -> None:
+@pytest.mark.parametrize("variant", SOME)
+def test_the_equations_are_true(variant: str, carried: Carried) -> None:
     body = (
         BEGIN
         + """
@@ -164,18 +136,20 @@ for (let spot of cells(6))
   }
 return told;"""
     )
-    (found,) = in_page(body, [case(variant, IDS, comma=comma)])
-    assert len(found) > 20
-    for where, digits, sides, total in found:
-        try:
-            check_equation([total, sides], Names({}), digits, comma=comma)
-        except AssertionError as error:
-            raise AssertionError(where) from error
+    commas = (False, True)
+    for comma, found in zip(
+        commas, in_page(body, [case(carried(variant), IDS, comma=each) for each in commas]), strict=True
+    ):
+        assert len(found) > 20
+        for where, digits, sides, total in found:
+            try:
+                check_equation([total, sides], Names({}), digits, comma=comma)
+            except AssertionError as error:
+                raise AssertionError(where) from error
 
 
-@needs_node
-@pytest.mark.parametrize("variant", QUICK)
-def test_numbers_that_are_fetched_as_they_are_needed_give_the_same(variant: str) -> None:
+@pytest.mark.parametrize("variant", SOME)
+def test_numbers_that_are_fetched_as_they_are_needed_give_the_same(variant: str, carried: Carried) -> None:
     body = (
         BEGIN
         + """
@@ -219,55 +193,8 @@ for (let spot of cells(2))
   }
 return [most, all, Object.keys(here).length];"""
     )
-    for rounds, whole, values in in_page(body, [case(variant, IDS)]):
+    for rounds, whole, values in in_page(body, [case(carried(variant), IDS)]):
         assert 1 <= rounds < 8
-        assert whole <= 2 or "recurrence" in VARIANTS[variant]  # gain and shift of the final norm
+        # Gain and shift of the final norm, and which features are pairs.
+        assert whole <= 3 or "recurrence" in VARIANTS[variant]
         assert values > 0
-
-
-VISIT = """() => {
-  const equation = document.querySelector("#opened .equation");
-  const python = document.querySelector("#figure-numbers .receipt:not(.command)").textContent;
-  return { python, value: Number(equation.dataset.value), cells: equation.querySelectorAll(".cell").length };
-}"""
-WAY = ("masked", "scaled", "scores", "attn.q", "attn_norm", "resid_pre", "embed", "token_embedding.weight")
-
-
-@needs_chromium
-def test_from_a_picked_weight_down_to_an_embedding_and_a_parameter(tmp_path: Path) -> None:
-    pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    model, _, _ = graph_of("pre")
-    file = tmp_path / "page.html"
-    file.write_text(page_document(content_of(model, TOKENIZER, TEXT)), encoding="utf-8")
-    trace = model.trace(torch.tensor([IDS]))
-    names: list[str] = []
-    with chromium(viewport={"width": 1200, "height": 900}) as page:
-        opened(page, file)
-        page.locator("#opened .equation .cell").first.wait_for()
-        for wanted in (
-            "masked",
-            "scaled",
-            "scores",
-            "attn.q",
-            "attn_norm",
-            "resid_pre",
-            "embed",
-            "token_embedding.weight",
-        ):
-            # Keyboard alone: the number has the focus, Enter opens it.
-            page.locator(f'#opened .equation .cell[aria-label*="{wanted}["]').first.focus()
-            page.keyboard.press("Enter")
-            page.wait_for_function("() => document.activeElement?.id === 'numbers'")  # the heading takes the focus
-            page.locator(f'#opened .trail b:has-text("{wanted}[")').wait_for()
-            told = page.evaluate(VISIT)
-            name, index = re.findall(r'\["([\w.]+)"\]\[([\d, ]+)\]$', told["python"])[0]
-            place = tuple(map(int, index.split(", ")))
-            truth = trace[name][place] if name in trace else model.state_dict()[name][place]
-            assert told["value"] == pytest.approx(float(truth), rel=1e-5, abs=1e-5), name
-            names.append(name)
-        assert told["cells"] == 0
-        for _ in names[1:]:
-            page.keyboard.press("Backspace")
-        page.locator('#opened .trail b:has-text("attn.masked[")').wait_for()
-        assert page.faults == []
-    assert names[-1] == "token_embedding.weight"

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from symbols import symbolic_lengths
 
 from vitral.core.errors import UsageError
 from vitral.data import CharTokenizer, Split
@@ -22,7 +21,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small run on the bundled text, stopped before it is good."""
     folder = tmp_path_factory.mktemp("runs") / "small"
     model = {"d_model": 16, "num_layers": 2, "num_heads": 2, "d_ff": 32, "context_length": 48}
-    train("shakespeare", folder, corpus="sample", model=model, training={"steps": 60, "evaluate_every": 60})
+    train("shakespeare", folder, corpus="sample", model=model, training={"steps": 20, "evaluate_every": 20})
     return folder
 
 
@@ -119,10 +118,6 @@ def test_what_cannot_be_written_is_refused_before_anything_is_computed(
 def test_a_page_that_no_browser_opens_is_refused_with_its_size(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded = load_run(run)
-    with symbolic_lengths():
-        made = bundle(run, tmp_path / "page.html", ablations=False)
-    assert made.size == pytest.approx(content.expected_size(loaded), rel=0.6)
     monkeypatch.setattr(content, "MOST_BYTES", 10_000)
     with pytest.raises(UsageError, match=r"MB.*vitral open"):
         bundle(run, tmp_path / "other.html")

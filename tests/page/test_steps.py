@@ -1,25 +1,20 @@
 """Generation in a page: token by token with what is kept of earlier ones, it is the whole computation."""
 
-import os
-from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import pytest
 import torch
 from browser import in_node, needs_web, plain
-from symbols import symbolic_lengths
+from pages import Carried, of_variants, weights_of
 from torch import Tensor
-from variants import BASE, VARIANTS, made
+from variants import BASE, made
 
 from vitral.core.edits import editor, edits_of, existing
 from vitral.decoding import Reader
 from vitral.interop.step_graph import step_graph
-from vitral.interop.targets.graph import graph_of_model
 from vitral.model import Transformer
+from vitral.page.content import PageContent
 
-FULL = os.environ.get("VITRAL_FULL") == "1"
-QUICK = ("lstm", "grouped", "prefix")
 WITHOUT = ("bidirectional", "no attention", "neither", "no layer")
 CLOSE = 1e-5
 """Of the largest logit."""
@@ -41,30 +36,19 @@ return { logits, count };
 """
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _symbols() -> Iterator[None]:
-    with symbolic_lengths():
-        yield
-
-
 def tokens(time: int, vocabulary: int) -> list[int]:
     return [(place * 7 + 3 + place // 5) % vocabulary for place in range(time)]
 
 
-@cache
-def graphs(variant: str) -> tuple[Transformer, tuple[Any, dict[str, Tensor]], tuple[Any, dict[str, Tensor]]]:
-    """A model, its graph and that of one more token."""
-    model = made(VARIANTS[variant] if FULL else VARIANTS[variant] | {"num_layers": 1})
-    return model, graph_of_model(model), step_graph(model) or (None, {})
-
-
-def in_page(variant: str, ids: list[int], prompt: int, edits: list[dict[str, Any]]) -> tuple[Tensor, int]:
+def step_by_step(
+    of: tuple[Transformer, PageContent], ids: list[int], prompt: int, edits: list[dict[str, Any]]
+) -> tuple[Tensor, int]:
     """The logits after each token from the prompt's last on, and how often a whole sentence was computed."""
-    model, (whole, constants), (step, own) = graphs(variant)
+    model, content = of
     given = {
-        "whole": whole,
-        "step": step,
-        "weights": {name: plain(value) for name, value in (constants | own).items()},
+        "whole": content.graphs["model"],
+        "step": content.graphs["step"],
+        "weights": {name: plain(value) for name, value in weights_of(content).items()},
         "context": model.config.context_length,
         "ids": ids,
         "prompt": prompt,
@@ -89,29 +73,16 @@ def require_close(found: Tensor, expected: Tensor) -> None:
 
 
 @needs_web
-@pytest.mark.parametrize("variant", VARIANTS if FULL else QUICK)
-def test_step_by_step_is_the_whole_computation(variant: str) -> None:
-    model, _, (step, _) = graphs(variant)
+@pytest.mark.parametrize("variant", of_variants("lstm", "grouped", "prefix"))
+def test_step_by_step_is_the_whole_computation(variant: str, carried: Carried) -> None:
+    model, content = carried(variant)
     ids = tokens(TIME, model.vocab_size)
-    found, wholes = in_page(variant, ids, PROMPT, [])
+    found, wholes = step_by_step((model, content), ids, PROMPT, [])
     require_close(found, by_reader(model, ids, PROMPT))
     cached = variant not in WITHOUT
-    assert (step is not None) == cached
+    assert (content.graphs["step"] is not None) == cached
     if cached and "prefix" not in variant and model.config.recurrence is None:
         assert wholes == 3  # the prompt, and two restarts
-
-
-@pytest.mark.parametrize("variant", VARIANTS if FULL else QUICK)
-def test_a_step_has_the_weights_of_the_whole_graph_under_its_names(variant: str) -> None:
-    _, (_, whole), (graph, step) = graphs(variant)
-    if graph is None:
-        return
-    assert {each["name"] for each in graph["constants"]} == step.keys()
-    for name, tensor in step.items():
-        assert not name.startswith("constants.")
-        if name in whole:
-            torch.testing.assert_close(tensor.float(), whole[name].float(), rtol=0, atol=0)
-    assert {name for name in step if name.startswith("step.")} == set()
 
 
 AGAIN = """
@@ -138,14 +109,15 @@ return worst;
 """
 
 
+@pytest.mark.merge
 @needs_web
-@pytest.mark.parametrize("variant", ["grouped", "prefix", "bidirectional", "lstm"])
-def test_what_is_kept_of_other_sentences_changes_no_number(variant: str) -> None:
-    model, (whole, constants), _ = graphs(variant)
+@pytest.mark.parametrize("variant", ["grouped", "lstm"])
+def test_what_is_kept_of_other_sentences_changes_no_number(variant: str, carried: Carried) -> None:
+    model, content = carried(variant)
     ids = tokens(BASE["context_length"], model.vocab_size)
     case = {
-        "whole": whole,
-        "weights": {name: plain(value) for name, value in constants.items()},
+        "whole": content.graphs["model"],
+        "weights": {name: plain(value) for name, value in weights_of(content).items()},
         "names": list(model.activation_names),
         "edited": "blocks.0.mlp.out" if "blocks.0.mlp.out" in model.activation_names else "embed",
         "sentences": [ids[:1], ids[:3], ids[:4], ids, [*ids[:4], ids[0], *ids[5:]], ids[1:], ids[:2]],
@@ -154,28 +126,30 @@ def test_what_is_kept_of_other_sentences_changes_no_number(variant: str) -> None
     assert worst < 1e-5
 
 
+@pytest.mark.merge
 @needs_web
-def test_an_edit_counts_in_every_step() -> None:
-    ids = tokens(9, 9)
+def test_an_edit_counts_in_every_step(carried: Carried) -> None:
+    of, ids = carried("grouped"), tokens(9, 9)
     at = "blocks.0.attn.z"
     edits = [
         {"at": at, "heads": [1], "positions": "all", "do": "zero"},
         {"at": "blocks.0.mlp.out", "positions": [0, PROMPT - 1], "do": "scale", "factor": 3},
     ]
-    found, _ = in_page("one layer", ids, PROMPT, edits)
-    rows = [in_page("one layer", ids[:time], time, edits)[0] for time in range(PROMPT, len(ids) + 1)]
+    found, _ = step_by_step(of, ids, PROMPT, edits)
+    rows = [step_by_step(of, ids[:time], time, edits)[0] for time in range(PROMPT, len(ids) + 1)]
     require_close(found, torch.cat(rows))
-    assert not torch.allclose(found, in_page("one layer", ids, PROMPT, [])[0])
+    assert not torch.allclose(found, step_by_step(of, ids, PROMPT, [])[0])
 
 
+@pytest.mark.merge
 @needs_web
-@pytest.mark.parametrize("variant", ["one layer", "lstm"])
-def test_an_edit_of_a_position_counts_from_when_it_exists(variant: str) -> None:
-    model = graphs(variant)[0]
+@pytest.mark.parametrize("variant", ["grouped", "lstm"])
+def test_an_edit_of_a_position_counts_from_when_it_exists(variant: str, carried: Carried) -> None:
+    of = model, _ = carried(variant)
     ids = tokens(9, model.vocab_size)
     later = {"at": "blocks.0.mlp.out", "positions": [PROMPT + 1, 1000], "do": "set", "value": 2}
-    found, _ = in_page(variant, ids, PROMPT, [later])
-    unedited, _ = in_page(variant, ids, PROMPT, [])
+    found, _ = step_by_step(of, ids, PROMPT, [later])
+    unedited, _ = step_by_step(of, ids, PROMPT, [])
     torch.testing.assert_close(found[:2], unedited[:2], rtol=0, atol=0)
     assert not torch.allclose(found[2], unedited[2])
     edits = existing(edits_of([later]), len(ids))

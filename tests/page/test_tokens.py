@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from browser import needs_node
-from page_modules import in_page
+from pages import in_page
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Engine
 
@@ -29,7 +29,7 @@ ENCODE = """
 const { encode, decode } = page.tokenizerOf({ tokenizer: given[0] });
 return given[1].map(encode).map((made) => ({ ...made, text: decode(made.ids) }));
 """
-STRINGS = 2500
+STRINGS = 500
 SPECIAL = "<|end|>"
 TEXT = (
     "To be, or not to be: that's the QUESTION.\nWe'll see it's 1234 o'clock — don't\t they?\r\n\n  naïve café déjà\n"
@@ -132,6 +132,7 @@ OWN: dict[str, Callable[[], Tokenizer]] = {
 DECLARED = ((SPECIAL, 3), ("<|e", 5), ("é", 7), ("\n", 11))
 
 
+@pytest.mark.merge
 @needs_node
 @pytest.mark.parametrize("special", [False, True], ids=["plain", "special tokens"])
 @pytest.mark.parametrize("kind", OWN)
@@ -145,6 +146,7 @@ def test_own_tokenizers_give_equal_ids(kind: str, special: bool) -> None:
         assert each == {**wanted, "text": tokenizer.decode(wanted["ids"])}, ascii(text)
 
 
+@pytest.mark.merge
 @needs_node
 @pytest.mark.parametrize("kind", FILES)
 def test_tokenizers_of_other_libraries_give_equal_ids(kind: str) -> None:
@@ -187,6 +189,6 @@ def test_what_no_page_computes_is_refused_by_a_file_and_encoded_by_a_server(kind
 
 
 def test_a_server_encodes_whatever_is_typed() -> None:
-    for text in strings(4, alphabet=TEXT)[:400]:
+    for text in strings(4, alphabet=TEXT)[:200]:
         assert encoded(LETTERS, text) == expected(LETTERS, text), ascii(text)
     assert served_tokenizer(LETTERS) == carried_tokenizer(LETTERS)

@@ -35,18 +35,16 @@ class Tree:
         self.folders = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_dir()}
 
     def content(self) -> dict[str, bytes]:
-        """Every file's bytes now, but for the lock; of a link or a device, a word that says so."""
+        """Every file's bytes now, but for the lock; of a link, a device or a huge file, a word that says so."""
         found: dict[str, bytes] = {}
         for folder, names, files in os.walk(self.root):
             for name in (*files, *(name for name in names if os.path.islink(os.path.join(folder, name)))):
                 path = os.path.join(folder, name)
                 if name not in LEFT_ALONE:
                     inside = os.path.relpath(path, self.root)
-                    if stat.S_ISREG(os.lstat(path).st_mode):
-                        with open(path, "rb") as file:
-                            found[inside] = file.read()
-                    else:
-                        found[inside] = b"<not a file>"
+                    status = os.lstat(path)
+                    usual = stat.S_ISREG(status.st_mode) and status.st_size < 10**8
+                    found[inside] = Path(path).read_bytes() if usual else b"<not a file>"
         return found
 
     def write(self, content: dict[str, bytes | None]) -> None:
@@ -112,23 +110,6 @@ def _garbage(raw: bytes, draw: random.Random) -> bytes:
     return raw + draw.randbytes(draw.randrange(1, 40))
 
 
-def _event(raw: bytes, draw: random.Random) -> bytes:
-    line = draw.choice(
-        [
-            {"event": "evaluation", "step": 10, "train_loss": 0.1, "validation_loss": 0.1, "test_loss": 0.1},
-            {"event": "step", "step": 3, "loss": 0.5, "learning_rate": 0.1, "gradient_norm": 1.0},
-            {"event": "sample", "step": 4, "text": "of course"},
-            {"event": "end", "step": 12, "finished": True, "seconds": 1.0, "stepped": 1.0},
-        ]
-    )
-    said = json.dumps(line).encode() + b"\n"
-    if draw.random() < 0.5:
-        return raw + said
-    lines = raw.splitlines(keepends=True)
-    lines.insert(draw.randrange(len(lines) + 1), said)
-    return b"".join(lines)
-
-
 def _edit(raw: bytes, draw: random.Random) -> bytes:
     """One value of a TOML or JSON file is another, as somebody would change it in an editor."""
     try:
@@ -179,7 +160,6 @@ DAMAGES: dict[str, Damage] = {
     "empty": lambda raw, draw: b"",
     "delete": lambda raw, draw: None,
     "append garbage": _garbage,
-    "add an event": _event,
     "edit a value": _edit,
 }
 

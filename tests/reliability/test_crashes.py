@@ -1,26 +1,23 @@
 """Death at every call of a save, and the power gone at every call: a whole checkpoint is always found."""
 
-import itertools
 import json
 import os
 import random
 import shutil
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from tests.reliability.conftest import Tally, scaled
+from tests.reliability.children import ON_LINUX, deaths, watched
+from tests.reliability.conftest import Tally, trials
 from vitral.runs import Checkpoint, RunFolder
 
-CALLS = ("open", "write", "fsync", "rename", "replace", "mkdir", "unlink", "rmdir")
-CHANGES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-NEXT = {False: (4, 0), True: (3, 1)}
-"""Step and version of the save that is interrupted: a new checkpoint, or step 3 replaced."""
+pytestmark = ON_LINUX
+
+SAVES = {"a save": (4, 0), "a save that replaces a checkpoint": (3, 1)}
+"""Step and version of the save that is interrupted."""
 
 
 def checkpoint(step: int, version: int = 0) -> Checkpoint:
@@ -37,10 +34,10 @@ def save(path: Path, step: int, version: int = 0) -> None:
     folder.save(checkpoint(step, version), keep=2, replace=version > 0)
 
 
-def saved(path: Path, *steps: int) -> Path:
-    """A run folder with these checkpoints."""
+def saved(path: Path) -> Path:
+    """A run folder with three checkpoints, of which two are kept."""
     RunFolder.create(path, {"seed": 7}, {})
-    for step in steps:
+    for step in (1, 2, 3):
         save(path, step)
     return path
 
@@ -58,15 +55,20 @@ def loaded(path: Path) -> tuple[int, int]:
     return found.step, version
 
 
-def gone_on(path: Path) -> tuple[int, int]:
-    """What a resume finds, after it has swept and rewound as it does; it saves, and nothing is left behind."""
+def rewind(path: Path) -> None:
+    """What a resume does first."""
     folder = RunFolder.open(path)
     folder.sweep()
-    found = loaded(path)
     folder.rewind(folder.load("last", warn=lambda line: None))
-    assert loaded(path) == found
+
+
+def gone_on(path: Path) -> tuple[int, int]:
+    """What a resume finds, which then saves; nothing is left behind."""
+    rewind(path)
+    found = loaded(path)
     save(path, 5)
     assert loaded(path) == (5, 0)
+    folder = RunFolder.open(path)
     assert {name.name for name in folder.steps.iterdir() if not name.name.startswith("damaged-")} <= {
         f"step-{step:08d}" for step in (2, 3, 4, 5)
     }
@@ -75,108 +77,42 @@ def gone_on(path: Path) -> tuple[int, int]:
     return found
 
 
-def resolved(name: str, given: tuple, options: dict[str, Any]) -> tuple[str, ...]:
-    """The absolute paths of a call, whose names may be relative to open folders."""
-    if name in ("fsync", "write"):
-        return (os.readlink(f"/proc/self/fd/{given[0]}"),)
-    folders = [options.get("src_dir_fd"), options.get("dst_dir_fd")] if "re" in name else [options.get("dir_fd")]
-    roots = ["" if folder is None else os.readlink(f"/proc/self/fd/{folder}") for folder in folders]
-    return tuple(os.path.join(root, os.fspath(part)) for root, part in zip(roots, given, strict=False))
-
-
-@contextmanager
-def watched(
-    before: Callable[[str, tuple[str, ...]], None], after: Callable[[str, tuple[str, ...]], None]
-) -> Iterator[None]:
-    """Every call that changes the disk, seen before and after, with the absolute paths."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in CALLS:
-            original = getattr(os, name)
-
-            def wrapped(*given: Any, name: str = name, original: Any = original, **options: Any) -> Any:
-                if name == "open" and not given[1] & CHANGES:
-                    return original(*given, **options)
-                paths = resolved(name, given, options)
-                before(name, paths)
-                result = original(*given, **options)
-                after(name, paths)
-                return result
-
-            patch.setattr(os, name, wrapped)
-        yield
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="dies in a process of its own, made by fork")
-@pytest.mark.parametrize("replace", [False, True])
-def test_death_before_and_after_every_call(replace: bool, tmp_path: Path, tally: Tally) -> None:
-    base = saved(tmp_path / "base", 1, 2, 3)
-    count, outcomes = 0, set()
-    for at in itertools.count():
-        for when in ("before", "after"):
-            path = tmp_path / f"{when}-{at}"
-            shutil.copytree(base, path)
-            if not _dies(path, at, when, lambda path: save(path, *NEXT[replace])):
-                if when == "after":  # a call that fails, as some may, has no after
-                    continue
-                assert loaded(path) == NEXT[replace]
-                assert outcomes == {(3, 0), NEXT[replace]}
-                tally(f"deaths before and after a call of a save{' that replaces a checkpoint' * replace}", count)
-                return
-            # Who only reads does not sweep: between the two renames of a replacement it finds the one before.
-            assert loaded(path) in {(3, 0), NEXT[replace], (2, 0) if replace else (3, 0)}, (when, at)
-            found = gone_on(path)
-            assert found in {(3, 0), NEXT[replace]}, (when, at)
-            outcomes.add(found)
-            count += 1
-            shutil.rmtree(path)
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="dies in a process of its own, made by fork")
+@trials(7, 1, 0)
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_death_while_the_events_of_a_stop_are_removed(when: str, tmp_path: Path, tally: Tally) -> None:
+@pytest.mark.parametrize("what", SAVES)
+def test_death_at_any_call(what: str, when: str, trials: int, tmp_path: Path, tally: Tally) -> None:
+    """Whoever only reads does not sweep: between the two renames of a replacement it finds the one before."""
+    base, new = saved(tmp_path / "base"), SAVES[what]
+    found = list[tuple[int, int]]()
+    for path, died in deaths(
+        lambda path: shutil.copytree(base, path), lambda path: save(path, *new), tmp_path, trials, when
+    ):
+        assert loaded(path) in {(3, 0), new, (2, 0) if new[1] else new}
+        found.append(gone_on(path))
+        assert found[-1] in {(3, 0), new} if died else {new}
+    assert found[0] == (3, 0)
+    tally(f"deaths before and after a call of {what}", len(found) - 1)
+
+
+@trials(7, 1, 0)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_death_while_the_events_of_a_stop_are_removed(when: str, trials: int, tmp_path: Path, tally: Tally) -> None:
     """The log is never unlike its seal, and the next resume removes what is left of them."""
-    base = saved(tmp_path / "base", 1, 2, 3)
-    kept = RunFolder.open(base).metrics()
+    base = saved(tmp_path / "base")
     stopped = RunFolder.open(base)
+    kept = stopped.metrics()
     stopped.append_metric({"event": "stopped", "step": 3, "reason": "not finite"})
     stopped.reseal()
     assert stopped.metrics() != kept
-
-    def rewind(path: Path) -> None:
-        folder = RunFolder.open(path)
-        folder.sweep()
-        folder.rewind(folder.load("last", warn=lambda line: None))
-
-    for at in itertools.count():
-        path = tmp_path / str(at)
-        shutil.copytree(base, path)
-        died = _dies(path, at, when, rewind)
+    count = 0
+    for path, died in deaths(lambda path: shutil.copytree(base, path), rewind, tmp_path, trials, when):
         seen = RunFolder.open(path).metrics()  # between two renames only up to the checkpoint before
         assert seen[: len(kept)] == kept[: len(seen)]
         rewind(path)
-        assert RunFolder.open(path).metrics() == kept
         assert [json.loads(line) for line in (path / "metrics.jsonl").read_bytes().splitlines()] == kept
-        if not died:
-            tally(f"deaths {when} a call of a rewind", at)
-            assert at > 3
-            return
-
-
-def _dies(path: Path, at: int, when: str, work: Callable[[Path], None]) -> bool:
-    """Do something in a child that dies at call number `at`; gives whether it came so far."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if not child:
-        numbers = {"before": itertools.count(), "after": itertools.count()}
-
-        def maybe(side: str) -> Callable[[str, tuple], None]:
-            return lambda name, paths: os._exit(9) if next(numbers[side]) == at and side == when else None
-
-        with watched(maybe("before"), maybe("after")):
-            work(path)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+        count += died
+    assert count > 3 // trials
+    tally(f"deaths {when} a call of a rewind", count)
 
 
 class Disk:
@@ -226,30 +162,25 @@ class Disk:
             paths[0].unlink()
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs Linux to tell which file is flushed")
-@pytest.mark.parametrize("replace", [False, True])
-def test_the_power_goes_at_every_call(replace: bool, tmp_path: Path, tally: Tally) -> None:
-    seed = random.SystemRandom().randrange(2**32)
-    print(f"seed {seed}")
-    draw = random.Random(seed)
-    work = saved(tmp_path / "work", 1, 2, 3)
-    base = tmp_path / "base"
+@trials(1, 3, 60)
+@pytest.mark.parametrize("what", SAVES)
+def test_the_power_goes_at_every_call(
+    what: str, trials: int, draw: random.Random, tmp_path: Path, tally: Tally
+) -> None:
+    """Everything not flushed is lost, is kept, or some of it: so often is that drawn."""
+    work, base, new = saved(tmp_path / "work"), tmp_path / "base", SAVES[what]
     shutil.copytree(work, base)
     disk = Disk(work)
     with watched(lambda name, paths: None, disk.record):
-        save(work, *NEXT[replace])
+        save(work, *new)
     disk.base, shown = base, disk.calls
     disk.calls = [(name, tuple(str(base / Path(part).relative_to(work)) for part in paths)) for name, paths in shown]
-    choices: list[tuple[str, Callable[[], bool]]] = [("nothing", lambda: False), ("everything", lambda: True)]
-    choices += [(f"some {n}", lambda: draw.random() < 0.5) for n in range(scaled(3, 60))]
-    states = 0
+    choices: list[Callable[[], bool]] = [lambda: False, lambda: True, *[lambda: draw.random() < 0.5] * trials]
     for number in range(len(disk.calls) + 1):
-        for name, keeps in choices:
-            path = disk.after(number, keeps, tmp_path / f"{number}-{name}")
+        for keeps in choices:
+            path = disk.after(number, keeps, tmp_path / "after")
             found = gone_on(path)
-            assert found in {(3, 0), NEXT[replace]}, (seed, number, name)
             # Once the save has returned, it is the newest, whatever the disk has forgotten.
-            assert found == NEXT[replace] or number < len(disk.calls), (seed, name)
+            assert found in ({(3, 0), new} if number < len(disk.calls) else {new}), number
             shutil.rmtree(path)
-            states += 1
-    tally("states of a disk after a loss of power", states)
+    tally("states of a disk after a loss of power", (len(disk.calls) + 1) * len(choices))

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 import tomli_w
 
-from tests.reliability.conftest import Tally, scaled
+from tests.reliability.conftest import Tally, changed
 from vitral.runs import RunFolder
 from vitral.training import Event, RunConfig, train
 
@@ -61,63 +61,58 @@ class Case(NamedTuple):
 TRAIN, RESUME = "train TOML --out OUT", "resume STOPPED"
 STUDY = f"study no-attention --base TOML --seeds 1 --out OUT {SMALL}"
 INSPECT, EXPLAIN = "inspect RUN --text the", "explain RUN --text the"
-CORPUS, BARE = "corpus TEXT --split tail", {"HOME": None, "VITRAL_CACHE": None, "TERM": None}
-PRINTING = ("generate RUN", "evaluate RUN --no-copying", INSPECT, EXPLAIN, CORPUS, "count TOML", "list", "doctor RUN")
+PRINTING = ("evaluate RUN --no-copying --format json", EXPLAIN, "corpus TEXT --split tail", "list", "doctor RUN")
+BARE = {"HOME": None, "VITRAL_CACHE": None, "TERM": None}
 COLUMNS = {"FORCE_COLOR": "1", "TERM": "xterm-256color"}
 
-CASES = [
-    Case(TRAIN, CLOSED),
+QUICK = [
     Case(TRAIN, cut="step 1"),
+    Case("generate RUN", FULL, codes=(4,)),
+]
+MERGE = [
+    Case("explain nosuch", MUTE, codes=(2,)),
     Case(TRAIN, LOGIN, cut="step 1", terminal=True),
     Case(RESUME, FULL),
-    Case("generate RUN", FULL, codes=(4,)),
-    Case("explain nosuch", MUTE, codes=(2,)),
-    Case("corpus TEXT --split tail --format json", FULL, codes=(4,)),
     Case("count TOML", CLOSED, codes=(4,)),
     Case("list texts", f"{SHELL} | head -1", silent=True),
     Case("doctor RUN", f"{SHELL} >&- 2>&-", codes=(4,)),
-    Case(TRAIN, settings={"HOME": NOWHERE, "MPLCONFIGDIR": NOWHERE, "TMPDIR": NOWHERE}, silent=True),
     Case(f"{INSPECT} --format json", settings=PLAIN_C, silent=True),
-    Case(INSPECT, settings=COLUMNS | {"COLUMNS": "1"}, silent=True),
     Case(TRAIN, f"ulimit -f 0; {SHELL}", codes=(4,)),
-    Case("generate RUN", f"ulimit -n 16; {SHELL} <&-", silent=True),
     Case("list texts", f'mkdir gone; cd gone; rmdir "$PWD"; {SHELL}', codes=(2,)),
-    # Up to here `make test`; from here on `make test-full`.
-    Case(TRAIN, FULL),
-    Case(STUDY, f"{SHELL} >&- 2>&-"),
-    Case("evaluate RUN --no-copying --format json", CLOSED, codes=(4,)),
-    Case(INSPECT, f"{SHELL} | head -1", silent=True),
-    *(Case(command, FULL, codes=(4,)) for command in PRINTING[1:]),
-    *(Case(command, CLOSED, codes=(4,)) for command in (PRINTING[0], *PRINTING[2:5], *PRINTING[6:])),
-    *(Case(command, f"{SHELL} | head -1", silent=True) for command in (*PRINTING[:2], *PRINTING[3:6])),
+]
+NIGHT = [
+    *(Case(TRAIN, shell) for shell in (CLOSED, FULL, MUTE)),
+    *(Case(TRAIN, cut=word) for word in ("parameters", "done")),
+    Case(TRAIN, cut="", terminal=True),
+    *(Case(RESUME, cut="sample", terminal=terminal) for terminal in (False, True)),
+    Case(RESUME, CLOSED),
+    Case(STUDY, LOGIN, cut="step 1", terminal=True),
+    *(Case(STUDY, shell) for shell in (FULL, f"{SHELL} >&- 2>&-")),
+    *(Case(command, shell, codes=(4,)) for command in PRINTING for shell in (FULL, CLOSED)),
+    *(Case(command, f"{SHELL} | head -1", silent=True) for command in PRINTING),
     *(Case(f"{word} nosuch", MUTE, codes=(2,)) for word in ("train", "generate", "count")),
     Case("--help", FULL, codes=(4,)),
-    Case(TRAIN, MUTE),
-    Case(TRAIN, cut="parameters"),
-    Case(TRAIN, cut="done"),
-    Case(TRAIN, cut="", terminal=True),
-    Case(RESUME, cut="sample"),
-    Case(RESUME, cut="sample", terminal=True),
-    Case(STUDY, LOGIN, cut="step 1", terminal=True),
-    Case(RESUME, CLOSED),
-    Case(STUDY, FULL),
-    Case(STUDY, cut="step 1"),
+    Case(TRAIN, settings={"HOME": NOWHERE, "MPLCONFIGDIR": NOWHERE, "TMPDIR": NOWHERE}, silent=True),
     Case(TRAIN, settings={"VITRAL_CACHE": NOWHERE}, codes=(4,)),
     Case("evaluate RUN", settings={"VITRAL_CACHE": None, "HOME": NOWHERE, "XDG_CACHE_HOME": NOWHERE}, codes=(4,)),
     Case("generate RUN", settings=BARE, silent=True),
     Case(TRAIN, settings=PLAIN_C),
     Case(f"{EXPLAIN} --format json --lang pt", settings={"PYTHONIOENCODING": "latin-1"}, silent=True),
-    Case("list examples --format json", settings={"PYTHONIOENCODING": "ascii:strict"}, silent=True),
-    *(Case("evaluate RUN", settings=COLUMNS | {"COLUMNS": width}, silent=True) for width in ("20", "0", "wide")),
+    *(Case(INSPECT, settings=COLUMNS | {"COLUMNS": width}, silent=True) for width in ("0", "1", "wide", "9" * 30)),
     Case(TRAIN, settings=COLUMNS | {"COLUMNS": "20", "LINES": "1"}, silent=True),
     Case(TRAIN, settings={"TERM": "dumb", "FORCE_COLOR": "1", "NO_COLOR": "1"}, silent=True),
-    Case(EXPLAIN, settings=COLUMNS | {"COLUMNS": "9" * 30}, silent=True),
     Case(TRAIN, settings={"MPLBACKEND": "nosuch", "MATPLOTLIBRC": "/dev/zero"}, silent=True),
+    Case("generate RUN", f"ulimit -n 16; {SHELL} <&-", silent=True),
     Case(TRAIN, f"ulimit -n 24; {SHELL}", codes=(0, 4)),
     Case("corpus TEXT --split tail --out OUT", f"ulimit -f 1; {SHELL}", codes=(4,)),
     *(Case(TRAIN, f"umask {mask}; {SHELL}", codes=(0, 4)) for mask in ("077", "777")),
     Case("train TOML", f"cd /proc; {SHELL}", codes=(4,)),
     Case("evaluate RUN --no-copying", f"{SHELL} 1</dev/null", codes=(4,)),
+]
+CASES = [
+    *QUICK,
+    *(pytest.param(case, marks=pytest.mark.merge) for case in MERGE),
+    *(pytest.param(case, marks=pytest.mark.full) for case in NIGHT),
 ]
 
 
@@ -125,22 +120,20 @@ CASES = [
 def scene(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a configuration, its whole run, and the same run stopped halfway."""
     folder = tmp_path_factory.mktemp("scene")
-    plain = config.plain()
-    plain["training"] |= {"steps": STEPS, "checkpoint_every": 7, "evaluate_every": 10, "sample_every": 4}
-    (folder / "run.toml").write_text(tomli_w.dumps(plain), encoding="utf-8")
+    made = changed(config, steps=STEPS, checkpoint_every=7, evaluate_every=10, sample_every=4)
+    (folder / "run.toml").write_text(tomli_w.dumps(made.plain()), encoding="utf-8")
 
     def stop(event: Event) -> None:
         if event["event"] == "step" and event["step"] == STEPS // 2 + 1:
             signal.raise_signal(signal.SIGINT)
 
-    train(RunConfig.parse(plain), folder / "RUN")
-    train(RunConfig.parse(plain), folder / "STOPPED", callback=stop)
+    train(made, folder / "RUN")
+    train(made, folder / "STOPPED", callback=stop)
     return folder
 
 
-@pytest.mark.parametrize("number", range(scaled(16, len(CASES))))
-def test_in(number: int, scene: Path, config: RunConfig, tmp_path: Path, tally: Tally) -> None:
-    case = CASES[number]
+@pytest.mark.parametrize("case", CASES)
+def test_in(case: Case, scene: Path, config: RunConfig, tmp_path: Path, tally: Tally) -> None:
     shutil.copytree(scene / "STOPPED", tmp_path / "STOPPED")
     places = {"TOML": scene / "run.toml", "RUN": scene / "RUN", "TEXT": config.corpus.source}
     places |= {name: tmp_path / name for name in ("STOPPED", "OUT")}
@@ -150,17 +143,14 @@ def test_in(number: int, scene: Path, config: RunConfig, tmp_path: Path, tally: 
     assert code in case.codes, where
     assert "Traceback" not in told, where
     assert all(line.startswith("vitral: ") for line in told.splitlines()), where
-    dead = "2>&-" in case.shell or case.terminal
     if code or case.shell in (FULL, CLOSED):
-        assert bool(told) != dead, where
+        assert bool(told) == ("2>&-" not in case.shell and not case.terminal), where
     assert not (told and case.silent), where
     if words[0] in ("train", "resume") and code == 0:
-        ended_as(
-            RunFolder.open(tmp_path / ("OUT" if words[0] == "train" else "STOPPED")), RunFolder.open(scene / "RUN")
-        )
+        folder = RunFolder.open(tmp_path / ("OUT" if words[0] == "train" else "STOPPED"))
+        ended_as(folder, RunFolder.open(scene / "RUN"))
         lost = case.shell in (FULL, CLOSED) or case.cut in ("step 1", "parameters", "sample")
-        noted = RunFolder.open(tmp_path / ("OUT" if words[0] == "train" else "STOPPED")).metrics("note")
-        assert bool(noted) == lost or not case.cut, where
+        assert bool(folder.metrics("note")) == lost or not case.cut, where
     if words[0] == "study":
         assert (tmp_path / "OUT" / "report" / "study.html").is_file()
     tally("commands in environments that are bad", 1)

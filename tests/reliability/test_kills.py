@@ -4,36 +4,30 @@ import json
 import os
 import random
 import re
-import select
 import shutil
 import signal
 import subprocess
 import sys
-import traceback
-import warnings
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tomli_w
 
-from tests.reliability.conftest import STEPS, Tally, last_bytes, measured, scaled
+from tests.reliability.children import ON_LINUX, ended_within, killed_until_it_ends
+from tests.reliability.conftest import STEPS, Tally, changed, last_bytes, measured, trials, without_state
 from vitral.core.errors import UsageError
 from vitral.runs import RunFolder, load_run
 from vitral.runs.checkpoint import load_checkpoint
 from vitral.runs.checkpoint_files import FORMAT, MANIFEST, STATE
 from vitral.training import RunConfig, continue_run, loop, resume, train
-from vitral.training.trainer import Planner, Trainer
+from vitral.training.trainer import Trainer
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux's process descriptors")
+pytestmark = ON_LINUX
 
-KILLS = scaled(20, 3000)
-FINE_TUNING_KILLS = scaled(8, 300)
-DECISION_KILLS = scaled(4, 300)
 LONGEST = 0.12
-"""Seconds after which a session is killed at the latest; a whole run takes about three times as long."""
+"""Seconds after which a session is killed at the latest; a whole run takes several times as long."""
 DECISIONS: dict[int, dict[str, Any]] = {
     0: {"threads": 1},  # of two threads there is a test in processes of their own: a forked child cannot use several
     3: {"steps": 15, "schedule": {"name": "linear", "warmup_steps": 2}},
@@ -48,181 +42,86 @@ NAMES = re.compile(
 """All files of a run."""
 
 
-def forked(work: Callable[[], object]) -> int:
-    """A child that does its work and leaves without cleaning up; gives its number."""
-    with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", DeprecationWarning
-        )  # newer Pythons warn of threads; the child has no use of them
-        child = os.fork()
-    if child:
-        return child
-    status = 1
-    try:
-        work()
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-        sys.stderr.flush()
-    finally:
-        os._exit(status)
-
-
-def ended_within(child: int, seconds: float) -> bool:
-    """Whether a child ends by itself in that time."""
-    descriptor = os.pidfd_open(child)
-    try:
-        return bool(select.select([descriptor], [], [], seconds)[0])
-    finally:
-        os.close(descriptor)
-
-
-def go_on(config: RunConfig, path: Path, parent: Path | None = None, planner: Planner | None = None) -> None:
-    """What somebody does after a kill: the same command, or resume where there is a run."""
-    if not path.exists():
-        train(config, path, init_from=parent, planner=planner)
-        return
-    try:
-        resume(path, planner=planner)
-    except UsageError:  # killed after its last word
-        if not is_finished(RunFolder.open(path)):
-            raise
-
-
-def is_finished(folder: RunFolder) -> bool:
-    return any(event["finished"] for event in folder.metrics("end"))
-
-
-def killed_until_it_ends(work: Callable[[], object], draw: random.Random, longest: float, more: float = 1.02) -> int:
-    """Do the work in children that are killed at random instants, until one ends by itself; gives the kills."""
-    kills = 0
-    while True:
-        child = forked(work)
-        if not ended_within(child, draw.uniform(0.002, longest)):
-            os.kill(child, signal.SIGKILL)
-            kills, longest = kills + 1, longest * more  # on a slow machine a session must get somewhere some day
-        _, status = os.waitpid(child, 0)
-        if os.WIFEXITED(status):
-            assert os.WEXITSTATUS(status) == 0, f"after {kills} kills"
-            return kills
+def plan(step: int, seconds: float) -> dict[str, Any] | None:
+    """The decisions of a run: a function of the step alone."""
+    return DECISIONS.get(step)
 
 
 def assert_nothing_is_left(folder: RunFolder) -> None:
     """Only a run's own files, three checkpoints at most, a whole log, pointers that agree; nothing beside the run."""
     path = folder.path
-    beside = [left.name for left in path.parent.iterdir() if path.name in left.name and left != path]
-    assert beside == []
+    assert [left.name for left in path.parent.iterdir() if path.name in left.name and left != path] == []
     strange = [str(left.relative_to(path)) for left in path.rglob("*") if left.is_symlink() or left.is_file()]
     assert [name for name in strange if not NAMES.fullmatch(name)] == []
     assert {left.name for left in path.iterdir() if left.is_dir()} <= {"steps", "samples", "report"}
     kept = sorted(left.name for left in folder.steps.iterdir())
     newest = folder.newest()
     assert newest is not None
-    needed = {f"step-{step:08d}" for step in (newest.step, newest.state["best_step"])}
-    assert needed <= set(kept)
+    pointers = {name: f"step-{step:08d}" for name, step in (("last", newest.step), ("best", newest.state["best_step"]))}
+    assert set(pointers.values()) <= set(kept)
     assert len(kept) <= 3
     assert all(load_checkpoint(folder.steps / name).format == FORMAT for name in kept)
     raw = (path / "metrics.jsonl").read_bytes()
     assert raw.endswith(b"\n")
     assert [json.loads(line) for line in raw.splitlines()] == folder.metrics()
-    for pointer, step in (("last", newest.step), ("best", newest.state["best_step"])):
-        assert (path / pointer).read_text(encoding="utf-8") == f"step-{step:08d}\n"
+    for pointer, name in pointers.items():
+        assert (path / pointer).read_text(encoding="utf-8") == f"{name}\n"
 
 
-def test_killed_at_random_instants(config: RunConfig, straight: RunFolder, tmp_path: Path, tally: Tally) -> None:
-    seed = random.SystemRandom().randrange(2**32)
-    print(f"seed {seed}")
-    draw, kills, runs = random.Random(seed), 0, 0
-    while kills < KILLS:
-        path, runs = tmp_path / f"run-{runs}", runs + 1
-        kills += killed_until_it_ends(partial(go_on, config, path), draw, LONGEST)
-        folder = RunFolder.open(path)
-        assert last_bytes(folder) == last_bytes(straight), f"seed {seed}, run {runs}"
-        assert measured(folder) == measured(straight), f"seed {seed}, run {runs}"
-        assert_nothing_is_left(folder)
-        shutil.rmtree(path)
-    tally("kill -9 at a random instant, every run ended bit-equal", kills)
+KINDS = ("", " of fine-tuning", " of a continued run", " of a run with changes while training")
 
 
-def test_fine_tuning_killed_at_random_instants(
-    config: RunConfig, straight: RunFolder, tmp_path: Path, tally: Tally
+@trials(2, 7, 300)
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_at_random_instants(
+    kind: str,
+    trials: int,
+    config: RunConfig,
+    straight: RunFolder,
+    draw: random.Random,
+    tmp_path: Path,
+    tally: Tally,
 ) -> None:
-    """Kills before and after the first checkpoint of a step: the initial weights are the parent's all the same."""
-    seed = random.SystemRandom().randrange(2**32)
-    print(f"seed {seed}")
-    draw, kills, runs = random.Random(seed), 0, 0
-    rare = config.model_copy(update={"training": config.training.model_copy(update={"checkpoint_every": 4})})
-    whole = train(rare, tmp_path / "whole", init_from=straight.path)
-    assert last_bytes(whole) != last_bytes(straight)
-    parent = load_run(straight.path)
-    expected = {
-        "run": parent.sealed.identity.run,
-        "step": parent.step,
-        "manifest": json.loads((straight.steps / f"step-{parent.step:08d}" / MANIFEST).read_bytes())["sha256"],
+    """Before and after the first checkpoint of a step; then the same call again, or resume where there is a run."""
+    rare = changed(config, checkpoint_every=4)
+    planner = plan if kind == KINDS[3] else None
+    begin: dict[str, Callable[[Path], RunFolder]] = {
+        KINDS[0]: lambda path: train(config, path),
+        KINDS[1]: lambda path: train(rare, path, init_from=straight.path),
+        KINDS[2]: lambda path: continue_run(straight.path, path, steps=9),
+        KINDS[3]: lambda path: train(rare, path, planner=planner),
     }
-    while kills < FINE_TUNING_KILLS:
-        path, runs = tmp_path / f"run-{runs}", runs + 1
-        kills += killed_until_it_ends(partial(go_on, rare, path, straight.path), draw, LONGEST / 2, 1.05)
-        folder = RunFolder.open(path)
-        assert last_bytes(folder) == last_bytes(whole), f"seed {seed}, run {runs}"
-        assert measured(folder) == measured(whole), f"seed {seed}, run {runs}"
-        assert json.loads(last_bytes(folder)[STATE])["parent"] == expected, f"seed {seed}, run {runs}"
-        assert_nothing_is_left(folder)
-        shutil.rmtree(path)
-    tally("kill -9 of fine-tuning at a random instant, every run ended bit-equal", kills)
-
-
-def test_continuing_killed_at_random_instants(
-    config: RunConfig, straight: RunFolder, tmp_path: Path, tally: Tally
-) -> None:
-    """A kill before the folder has its name leaves nothing; any later one loses nothing."""
-    seed = random.SystemRandom().randrange(2**32)
-    print(f"seed {seed}")
-    draw, kills, runs = random.Random(seed), 0, 0
-    whole = continue_run(straight.path, tmp_path / "whole", steps=9)
-
-    def go_on_with(path: Path) -> None:
-        if path.exists():
-            go_on(config, path)
-        else:
-            continue_run(straight.path, path, steps=9)
-
-    while kills < FINE_TUNING_KILLS:
-        path, runs = tmp_path / f"run-{runs}", runs + 1
-        kills += killed_until_it_ends(partial(go_on_with, path), draw, LONGEST / 2, 1.05)
-        folder = RunFolder.open(path)
-        assert last_bytes(folder, STEPS + 9) == last_bytes(whole, STEPS + 9), f"seed {seed}, run {runs}"
-        assert measured(folder) == measured(whole), f"seed {seed}, run {runs}"
-        assert_nothing_is_left(folder)
-        shutil.rmtree(path)
-    tally("kill -9 of a continued run at a random instant, every run ended bit-equal", kills)
-
-
-def plan(step: int, seconds: float) -> dict[str, Any] | None:
-    """The decisions of a run: a function of the step alone."""
-    return DECISIONS.get(step)
-
-
-def test_a_run_with_decisions_killed_at_random_instants(config: RunConfig, tmp_path: Path, tally: Tally) -> None:
-    """Steps, schedule and threads change on the way; equal means equal to the straight run with the same decisions."""
-    seed = random.SystemRandom().randrange(2**32)
-    print(f"seed {seed}")
-    draw, kills, runs = random.Random(seed), 0, 0
-    rare = config.model_copy(update={"training": config.training.model_copy(update={"checkpoint_every": 4})})
-    whole = train(rare, tmp_path / "whole", planner=plan)
+    whole, kills = begin[kind](tmp_path / "whole"), 0
     newest = whole.newest()
     assert newest is not None
-    assert newest.step == 11
-    assert [decision["step"] for decision in newest.state["decisions"]] == [*DECISIONS]
-    while kills < DECISION_KILLS:
-        path, runs = tmp_path / f"run-{runs}", runs + 1
-        kills += killed_until_it_ends(partial(go_on, rare, path, None, plan), draw, LONGEST)
+    assert newest.step == {KINDS[2]: STEPS + 9, KINDS[3]: 11}.get(kind, STEPS)
+    if kind == KINDS[3]:
+        assert [decision["step"] for decision in newest.state["decisions"]] == [*DECISIONS]
+    if kind == KINDS[1]:
+        parent = load_run(straight.path)
+        manifest = json.loads((straight.steps / f"step-{parent.step:08d}" / MANIFEST).read_bytes())["sha256"]
+        told = {"run": parent.sealed.identity.run, "step": parent.step, "manifest": manifest}
+        assert newest.state["parent"] == told
+    path = tmp_path / "run"
+
+    def go_on() -> None:
+        if not path.exists():
+            begin[kind](path)
+            return
+        try:
+            resume(path, planner=planner)
+        except UsageError:  # killed after its last word
+            if not any(event["finished"] for event in RunFolder.open(path).metrics("end")):
+                raise
+
+    while kills < trials:
+        kills += killed_until_it_ends(go_on, draw, LONGEST if kind in KINDS[::3] else LONGEST / 2, 1.05)
         folder = RunFolder.open(path)
-        assert last_bytes(folder, 11) == last_bytes(whole, 11), f"seed {seed}, run {runs}"
-        assert measured(folder) == measured(whole), f"seed {seed}, run {runs}"
+        assert last_bytes(folder, newest.step) == last_bytes(whole, newest.step)
+        assert measured(folder) == measured(whole)
         assert_nothing_is_left(folder)
         shutil.rmtree(path)
-    tally("kill -9 of a run with decisions at a random instant, every run ended bit-equal", kills)
+    tally(f"kill -9{kind} at a random instant, every run ended bit-equal", kills)
 
 
 def test_a_decision_is_on_the_disk_before_the_first_step_it_affects(
@@ -230,7 +129,7 @@ def test_a_decision_is_on_the_disk_before_the_first_step_it_affects(
 ) -> None:
     """Whoever resumes without the planner takes the same decisions, from the checkpoint."""
     whole = train(config, tmp_path / "whole", planner=plan)
-    rare = config.model_copy(update={"training": config.training.model_copy(update={"checkpoint_every": None})})
+    rare = changed(config, checkpoint_every=None)
     step_once = loop.one_step
     for die in DECISIONS:
         path = tmp_path / f"run-{die}"
@@ -247,13 +146,10 @@ def test_a_decision_is_on_the_disk_before_the_first_step_it_affects(
         newest = RunFolder.open(path).newest()
         assert newest is not None
         assert newest.step == die
-        assert [decision["step"] for decision in newest.state["decisions"]] == [
-            step for step in DECISIONS if step <= die
-        ]
-    resume(tmp_path / "run-9")  # every decision is known: no planner
-    assert {name: raw for name, raw in last_bytes(RunFolder.open(tmp_path / "run-9"), 11).items() if name != STATE} == {
-        name: raw for name, raw in last_bytes(whole, 11).items() if name != STATE
-    }
+        decided = [decision["step"] for decision in newest.state["decisions"]]
+        assert decided == [step for step in DECISIONS if step <= die]
+    folder = resume(tmp_path / "run-9")  # every decision is known: no planner
+    assert without_state(folder, 11) == without_state(whole, 11)
 
 
 TRAIN = """
@@ -273,6 +169,7 @@ else:
 """
 
 
+@pytest.mark.merge
 def test_recorded_threads_are_used_again(config: RunConfig, tmp_path: Path) -> None:
     """Two threads until step 5, then one; killed before step 4 in the same way, and resumed."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -301,31 +198,37 @@ def test_a_fine_tuned_run_has_its_weights_before_it_has_its_name(
     with pytest.raises(SystemExit):
         train(config, tmp_path / "tuned", init_from=straight.path)
     monkeypatch.undo()
-    assert (tmp_path / "tuned").is_dir()
-    resume(tmp_path / "tuned")
-    assert last_bytes(RunFolder.open(tmp_path / "tuned")) == last_bytes(whole)
+    assert last_bytes(resume(tmp_path / "tuned")) == last_bytes(whole)
+
+
+def stop_after(kind: str, step: int | None = None) -> Callable[[Mapping[str, Any]], None]:
+    """A callback that asks for a stop, as Ctrl-C does, at an event."""
+
+    def stop(event: Mapping[str, Any]) -> None:
+        if event["event"] == kind and step in (None, event["step"]):
+            signal.raise_signal(signal.SIGINT)
+
+    return stop
 
 
 def test_a_fine_tuned_run_without_its_first_checkpoint_is_refused(
     config: RunConfig, straight: RunFolder, tmp_path: Path
 ) -> None:
     """Its initial weights cannot be drawn again: it must not begin at zero, with others."""
+    folder = train(config, tmp_path / "tuned", init_from=straight.path, callback=stop_after("start"))
+    (first,) = folder.steps.iterdir()
+    assert first.name == "step-00000000"
+    shutil.rmtree(first)
 
-    def stop(event: Mapping[str, Any]) -> None:
-        if event["event"] == "start":
-            signal.raise_signal(signal.SIGINT)
+    def content() -> dict[Path, bytes]:
+        return {left: left.read_bytes() for left in folder.path.rglob("*") if left.is_file() and left.name != ".lock"}
 
-    folder = train(config, tmp_path / "tuned", init_from=straight.path, callback=stop)
-    assert [left.name for left in folder.steps.iterdir()] == ["step-00000000"]
-    shutil.rmtree(folder.steps / "step-00000000")
-    before = {left: left.read_bytes() for left in folder.path.rglob("*") if left.is_file() and left.name != ".lock"}
-    for name in ("load_run", "resume"):
+    before = content()
+    for act in (load_run, resume):
         with pytest.raises(UsageError) as refused:
-            {"load_run": load_run, "resume": resume}[name](folder.path)
+            act(folder.path)
         assert "\n" not in str(refused.value)
-    assert before == {
-        left: left.read_bytes() for left in folder.path.rglob("*") if left.is_file() and left.name != ".lock"
-    }
+    assert before == content()
 
 
 def test_a_callback_that_fails_loses_no_step(config: RunConfig, straight: RunFolder, tmp_path: Path) -> None:
@@ -338,18 +241,14 @@ def test_a_callback_that_fails_loses_no_step(config: RunConfig, straight: RunFol
         if event["event"] == "step" and event["step"] == 7:
             raise Mine
 
-    rare = config.model_copy(update={"training": config.training.model_copy(update={"checkpoint_every": None})})
     with pytest.raises(Mine):
-        train(rare, tmp_path / "run", callback=fail)
+        train(changed(config, checkpoint_every=None), tmp_path / "run", callback=fail)
     folder = RunFolder.open(tmp_path / "run")
     assert folder.load("last", warn=pytest.fail).step == 7
-    resume(folder.path)
-    ended = {name: raw for name, raw in last_bytes(folder).items() if name != STATE}
-    assert ended == {name: raw for name, raw in last_bytes(straight).items() if name != STATE}
+    assert without_state(resume(folder.path)) == without_state(straight)
     assert_nothing_is_left(folder)
 
 
-PROGRAM = [sys.executable, "-m", "vitral"]
 SLOWER = 100
 """Steps of a run of some seconds, which a signal in its first 0.15 s always interrupts."""
 SIGNALS = {"SIGKILL": -signal.SIGKILL, "SIGTERM": 0, "SIGINT": 0, "SIGSTOP": 0}
@@ -359,60 +258,52 @@ SIGNALS = {"SIGKILL": -signal.SIGKILL, "SIGTERM": 0, "SIGINT": 0, "SIGSTOP": 0}
 def slower(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunFolder]:
     """A run of some seconds, as a file, and the same without a stop."""
     folder = tmp_path_factory.mktemp("slower")
-    plain = config.plain()
-    plain["training"] |= {"steps": SLOWER, "checkpoint_every": 7, "evaluate_every": SLOWER // 2, "watch": True}
+    plain = changed(config, steps=SLOWER, checkpoint_every=7, evaluate_every=SLOWER // 2, watch=True).plain()
     (folder / "run.toml").write_text(tomli_w.dumps(plain), encoding="utf-8")
     return folder / "run.toml", train(RunConfig.parse(plain), folder / "straight")
 
 
+@trials(0, 1, 10)
 @pytest.mark.parametrize("name", SIGNALS)
-@pytest.mark.parametrize("again", range(scaled(1, 10)))
 def test_through_the_command_line(
-    name: str, again: int, slower: tuple[Path, RunFolder], tmp_path: Path, tally: Tally
+    name: str, trials: int, slower: tuple[Path, RunFolder], draw: random.Random, tmp_path: Path, tally: Tally
 ) -> None:
     toml, whole = slower
-    path, environment = tmp_path / "run", {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        [*PROGRAM, "train", str(toml), "--out", str(path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=environment,
-        text=True,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    first = process.stdout.readline()  # the run has begun
-    assert "parameters" in first, first + process.stdout.read()
-    ended_within(process.pid, random.Random(again).uniform(0.01, 0.15))
-    os.killpg(process.pid, getattr(signal, name))
-    if name == "SIGSTOP":
-        os.killpg(process.pid, signal.SIGCONT)
-    said, _ = process.communicate(timeout=120)
-    assert process.returncode == SIGNALS[name], said
-    assert "Traceback" not in said
-    assert path.is_dir()
-    if name in ("SIGTERM", "SIGINT"):
-        assert f"vitral resume {path}" in said
-    if name == "SIGINT":
-        resume(path)  # the same in this process
-    elif name != "SIGSTOP":
-        done = subprocess.run(
-            [*PROGRAM, "resume", str(path)], env=environment, capture_output=True, text=True, check=False
+    for number in range(trials):
+        path = tmp_path / f"run-{number}"
+        process = subprocess.Popen(
+            [sys.executable, "-m", "vitral", "train", str(toml), "--out", str(path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            text=True,
+            start_new_session=True,
         )
-        assert done.returncode == 0, done.stderr
-    folder = RunFolder.open(path)
-    assert last_bytes(folder, SLOWER) == last_bytes(whole, SLOWER)
-    assert_nothing_is_left(folder)
-    assert folder.metrics("evaluation") == whole.metrics("evaluation")
-    tally(f"{name} through the command line, bit-equal after resume", 1)
+        assert process.stdout is not None
+        first = process.stdout.readline()  # the run has begun
+        assert "parameters" in first, first + process.stdout.read()
+        ended_within(process.pid, draw.uniform(0.01, 0.15))
+        os.killpg(process.pid, getattr(signal, name))
+        if name == "SIGSTOP":
+            os.killpg(process.pid, signal.SIGCONT)
+        said, _ = process.communicate(timeout=120)
+        assert process.returncode == SIGNALS[name], said
+        assert "Traceback" not in said
+        if name in ("SIGTERM", "SIGINT"):
+            assert f"vitral resume {path}" in said
+        if name != "SIGSTOP":
+            resume(path)
+        folder = RunFolder.open(path)
+        assert last_bytes(folder, SLOWER) == last_bytes(whole, SLOWER)
+        assert_nothing_is_left(folder)
+        assert folder.metrics("evaluation") == whole.metrics("evaluation")
+    tally(f"{name} through the command line, bit-equal after resume", trials)
 
 
 def test_asked_to_stop_during_an_evaluation(
     config: RunConfig, straight: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The evaluation is left, what was trained is saved, and the evaluation is done again after the resume."""
-    from vitral.training import loop
-
     asked, pass_over = [], loop.evaluate_split
 
     def interrupted(*given, tick, **options):
@@ -440,32 +331,21 @@ def test_one_writer_at_a_time(config: RunConfig, tmp_path: Path) -> None:
             complaints.append(str(refused.value))
 
     folder = train(config, tmp_path / "run", callback=second)
-    assert len(complaints) == 1
-    assert f"process {os.getpid()} on " in complaints[0]
-    assert "\n" not in complaints[0]
-    assert folder.metrics("end")[0]["finished"]
+    (complaint,) = complaints
+    assert f"process {os.getpid()} on " in complaint
+    assert "\n" not in complaint
     assert len(folder.metrics("step")) == STEPS
 
 
 def test_a_changed_configuration_is_refused_key_by_key(config: RunConfig, tmp_path: Path) -> None:
-    plain = config.plain()
-
-    def stop(event):
-        if event["event"] == "step" and event["step"] == 4:
-            signal.raise_signal(signal.SIGINT)
-
-    folder = train(config, tmp_path / "run", callback=stop)
-    written = (folder.path / "config.toml").read_text(encoding="utf-8")
-    (folder.path / "config.toml").write_text(
-        written.replace("learning_rate = 0.02", "learning_rate = 0.03").replace('scale = "sqrt"', 'scale = "linear"'),
-        encoding="utf-8",
-    )
-    with pytest.raises(
-        UsageError,
-        match=r"changed since the run began \(model\.attention\.scale: sqrt → linear; .*learning_rate: 0\.02 → 0\.03\)",
-    ) as refused:
+    folder = train(config, tmp_path / "run", callback=stop_after("step", 4))
+    toml = folder.path / "config.toml"
+    written = toml.read_text(encoding="utf-8")
+    other = written.replace("learning_rate = 0.02", "learning_rate = 0.03").replace('scale = "sqrt"', 'scale = "none"')
+    toml.write_text(other, encoding="utf-8")
+    told = r"changed since the run began \(model\.attention\.scale: sqrt → none; .*learning_rate: 0\.02 → 0\.03\)"
+    with pytest.raises(UsageError, match=told) as refused:
         resume(folder.path)
     assert "\n" not in str(refused.value)
-    (folder.path / "config.toml").write_text(written.replace("log_every = 1", "log_every = 2"), encoding="utf-8")
+    toml.write_text(written.replace("log_every = 1", "log_every = 2"), encoding="utf-8")
     assert resume(folder.path).metrics("end")[-1]["finished"]  # what changes no number may change
-    assert plain["training"]["log_every"] == 1

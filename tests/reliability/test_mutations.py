@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import vitral
-from tests.reliability.conftest import FULL, Tally
+from tests.reliability.conftest import Tally
 
 SOURCE = Path(vitral.__file__ or "").parent
 ROOT = Path(__file__).resolve().parents[2]
@@ -264,7 +264,7 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
         "reports/folder.py",
         "            self.folder.write(name, content)\n",
         "            (self.folder.path / name).write_bytes(content)\n",
-        "tests/reliability/test_study_links.py",
+        "tests/reliability/test_links.py -k snapshot",
     ),
 }
 
@@ -274,7 +274,7 @@ def test_each_is_in_the_source_once() -> None:
         assert (SOURCE / file).read_text(encoding="utf-8").count(old) == 1, name
 
 
-@pytest.mark.skipif(not FULL, reason="a test run for each: make test-full")
+@pytest.mark.full
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_some_test_turns_red(name: str, tmp_path: Path, tally: Tally) -> None:
     file, old, new, tests = MUTATIONS[name]
@@ -288,7 +288,7 @@ def test_some_test_turns_red(name: str, tmp_path: Path, tally: Tally) -> None:
     tally("safeguards taken away, each noticed", 1)
 
 
-@pytest.mark.skipif(not FULL, reason="a test run for each: make test-full")
+@pytest.mark.full
 @pytest.mark.parametrize("tests", sorted({tests for _, _, _, tests in MUTATIONS.values()}))
 def test_without_a_mutation_all_is_green(tests: str, tmp_path: Path, tally: Tally) -> None:
     _copied(tmp_path)
@@ -302,12 +302,12 @@ def _copied(folder: Path) -> Path:
 
 
 def _tested(folder: Path, tests: str) -> tuple[int, str]:
-    """The exit code of the quick tests, run with the package in `folder`, and what they print."""
+    """The exit code of tests but those of a night, run with the package in `folder`, and what they print."""
     environment = {key: value for key, value in os.environ.items() if key != "VITRAL_FULL"}
     environment |= {"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]), "OMP_NUM_THREADS": "1"}
     where = [sys.executable, "-c", "import vitral; print(vitral.__file__)"]
     used = subprocess.run(where, env=environment, cwd=folder, capture_output=True, text=True, check=True).stdout
     assert used.startswith(str(folder)), used
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests.split(maxsplit=2)]
+    command = [sys.executable, "-m", "pytest", "-qx", "-p", "no:cacheprovider", "-m", "not full", *tests.split()]
     ran = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     return ran.returncode, ran.stdout

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability.conftest import scaled
-from tests.reliability.test_study_kills import STUDY
+from tests.reliability.conftest import STUDY
 from tests.reliability.test_study_workers import Skipping
 from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
@@ -22,10 +21,18 @@ from vitral.studies.execution import complete, plan_in, planned_in
 from vitral.studies.work import Worker
 from vitral.training import RunConfig
 
-ONE = STUDY.model_copy(update={"seeds": (3,), "probes": ("by-position",)})
+ONE = STUDY.model_copy(update={"probes": ("by-position",)})
 TWO = ONE.model_copy(update={"seeds": (3, 5)})
-INSTANTS = ["study.html", "measures/by-position/post-seed-3.json", "MANIFEST.json", "study.csv", "study.md"]
-"""Files before which the first worker sleeps while the other makes the page."""
+MEASURE = "measures/by-position/post-seed-3.json"
+
+
+def instants(quick: str, merge: str, *full: str) -> pytest.MarkDecorator:
+    """Files before which the first worker sleeps while the other makes the page, in each tier."""
+    later = [
+        pytest.param(merge, marks=pytest.mark.merge),
+        *(pytest.param(name, marks=pytest.mark.full) for name in full),
+    ]
+    return pytest.mark.parametrize("instant", [quick, *later] if quick else later)
 
 
 def worker_of(out: Path) -> Worker:
@@ -43,18 +50,19 @@ def planned(study: Study, config: RunConfig, out: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def short(config: RunConfig) -> RunConfig:
-    """Four steps."""
-    training = {**config.training.plain(), "steps": 4, "evaluate_every": 2, "accumulation": 1, "sample_every": None}
-    return RunConfig.parse({**config.plain(), "training": training})
-
-
-@pytest.fixture(scope="module")
 def trained(short: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The runs of two seeds, without a page."""
     out = tmp_path_factory.mktemp("trained") / "study"
     planned(TWO, short, out)
     worker_of(out).train()
+    return out
+
+
+@pytest.fixture(scope="module")
+def straight(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, with the page of one worker."""
+    out = Path(shutil.copytree(trained, tmp_path_factory.mktemp("straight") / "study"))
+    finish(out)
     return out
 
 
@@ -87,12 +95,11 @@ def written(out: Path) -> dict[str, bytes]:
     return {str(path.relative_to(out)): path.read_bytes() for path in files}
 
 
-@pytest.mark.parametrize("instant", INSTANTS[: scaled(2, 5)])
+@instants("study.html", MEASURE, "MANIFEST.json", "study.csv", "study.md")
 def test_the_page_of_two_is_that_of_one(
-    instant: str, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    instant: str, trained: Path, straight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    straight, out = (shutil.copytree(trained, tmp_path / name) for name in ("straight", "study"))
-    finish(straight)
+    out = Path(shutil.copytree(trained, tmp_path / "study"))
     sleeping_before(instant, monkeypatch, lambda: finish(out))
     with suppress(LeaseLost):  # before the page is written, the loss of the lease is noticed
         finish(out)
@@ -102,14 +109,17 @@ def test_the_page_of_two_is_that_of_one(
     assert study_progress(out).is_finished
 
 
-@pytest.mark.parametrize("instant", INSTANTS[: scaled(1, 3)])
+@instants("", "study.html", "MANIFEST.json", MEASURE)
 def test_a_page_of_fewer_seeds_is_not_taken_for_the_new_one(
-    instant: str, short: RunConfig, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    instant: str,
+    short: RunConfig,
+    trained: Path,
+    straight: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The study is planned again, and its page made, while a worker sleeps over the page of the former plan."""
-    straight, out = tmp_path / "straight", tmp_path / "study"
-    shutil.copytree(trained, straight)
-    finish(straight)
+    out = tmp_path / "study"
     planned(ONE, short, out)
     shutil.copytree(trained / "arms", out / "arms", ignore=shutil.ignore_patterns("seed-5"))
 
@@ -117,7 +127,6 @@ def test_a_page_of_fewer_seeds_is_not_taken_for_the_new_one(
         shutil.copytree(trained / "arms", out / "arms", dirs_exist_ok=True)
         planned(TWO, short, out)
         finish(out)
-        assert study_progress(out).is_finished
 
     sleeping_before(instant, monkeypatch, more)
     with pytest.raises((UsageError, LeaseLost)):

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.reliability.conftest import Tally, scaled
-from tests.reliability.test_kills import forked
-from tests.reliability.test_study_kills import STUDY, numbers
+from tests.reliability.children import ON_LINUX, ended, forked
+from tests.reliability.conftest import STUDY, Tally, study_numbers, trials
 from vitral.core.files import temporary_name
 from vitral.lab.study_health import examine_study
 from vitral.reports.study import write_report
@@ -23,20 +23,11 @@ from vitral.studies.execution import complete, plan_in, planned_in
 from vitral.studies.work import JobFailed, Worker
 from vitral.training import RunConfig
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux's process descriptors")
+pytestmark = ON_LINUX
 
-KILLS = scaled(3, 200)
-SEEDS = tuple(range(1, 13))
-MANY = STUDY.model_copy(update={"seeds": SEEDS, "probes": ()})
-"""24 runs."""
-FEW = STUDY.model_copy(update={"seeds": (3,), "probes": ()})
-
-
-@pytest.fixture
-def short(config: RunConfig) -> RunConfig:
-    """Four steps, a checkpoint after each."""
-    training = {**config.training.plain(), "steps": 4, "evaluate_every": 2, "accumulation": 1, "sample_every": None}
-    return RunConfig.parse({**config.plain(), "training": training})
+MANY = STUDY.model_copy(update={"seeds": tuple(range(1, 7)), "probes": ()})
+"""Twelve runs."""
+FEW = STUDY.model_copy(update={"probes": ()})
 
 
 class Diary:
@@ -69,32 +60,27 @@ def work_on(out: Path, diary: Diary, clock: "Skipping | None" = None) -> None:
     complete(worker, write_report, waits=False)
 
 
-def ended(child: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-def test_killed_again_and_again_two_workers_are_one(short: RunConfig, tmp_path: Path, tally: Tally) -> None:
+@trials(0, 2, 200)
+def test_killed_again_and_again_two_workers_are_one(
+    trials: int, short: RunConfig, draw: random.Random, tmp_path: Path, tally: Tally
+) -> None:
     write_report(run_study(MANY, short, tmp_path / "straight", budget="quick"))
-    seed = random.SystemRandom().randrange(2**32)
-    print(f"seed {seed}")
-    draw, kills, studies = random.Random(seed), 0, 0
-    while kills < KILLS:
+    kills = studies = 0
+    while kills < trials:
         out, diary = tmp_path / f"study-{studies}", tmp_path / f"diary-{studies}"
         studies += 1
         plan_in(MANY, short, out, budget="quick")
         straight = forked(lambda out=out, diary=diary: work_on(out, Diary(diary)))
-        while True:
-            child = forked(lambda out=out, diary=diary: work_on(out, Diary(diary, draw.randrange(1, 30))))
-            code = ended(child)
-            draw.random()  # another number for the next child
-            if code != -signal.SIGKILL:
-                break
-            kills += 1
-        assert (code, ended(straight)) == (0, 0), f"seed {seed}"
+        code = -signal.SIGKILL
+        while code == -signal.SIGKILL:
+            at = draw.randrange(1, 30)
+            code = ended(forked(lambda out=out, diary=diary, at=at: work_on(out, Diary(diary, at))))
+            kills += code == -signal.SIGKILL
+        assert (code, ended(straight)) == (0, 0)
         work_on(out, Diary(diary))  # the page, if the killed worker had it
-        assert numbers(out) == numbers(tmp_path / "straight"), f"seed {seed}"
-        assert set(Diary(diary).ends().values()) == {1}
-        assert len(Diary(diary).ends()) == 24
+        assert study_numbers(out) == study_numbers(tmp_path / "straight")
+        ends = Diary(diary).ends()
+        assert (len(ends), set(ends.values())) == (12, {1})
         assert [str(path) for path in out.rglob("*.tmp")] == []
         assert not list(out.glob("jobs/*/*/*/run-*"))
         assert examine_study(out).healthy
@@ -128,64 +114,67 @@ class Skipping:
         self.now += 1000
 
 
-def asleep_before_sealing(out: Path, diary: Path) -> None:
-    seal = Lease.seal
-
-    def sleepy(self: Lease) -> None:
-        os.kill(os.getpid(), signal.SIGSTOP)
-        seal(self)
-
-    Lease.seal = sleepy
-    work_on(out, Diary(diary))
+Sleep = Callable[[Path, Path], None]
 
 
-def asleep_after_sealing(out: Path, diary: Path) -> None:
-    placed = work._placed
+def asleep_before(owner: Any, name: str) -> Sleep:
+    """A worker that falls asleep before a call."""
 
-    def sleepy(job, number) -> bool:
-        os.kill(os.getpid(), signal.SIGSTOP)
-        return placed(job, number)
+    def sleep(out: Path, diary: Path) -> None:
+        call = getattr(owner, name)
 
-    work._placed = sleepy
-    work_on(out, Diary(diary))
+        def sleepy(*given: Any) -> Any:
+            os.kill(os.getpid(), signal.SIGSTOP)
+            return call(*given)
+
+        setattr(owner, name, sleepy)
+        work_on(out, Diary(diary))
+
+    return sleep
 
 
-def asleep_at(event: int) -> Callable[[Path, Path], None]:
+def asleep_at(event: int) -> Sleep:
     return lambda out, diary: work_on(out, Diary(diary, event, signal.SIGSTOP))
 
 
-SLEEPS = {
-    "at a step": asleep_at(3),
-    "before publishing": asleep_before_sealing,
-    "while publishing": asleep_after_sealing,
-    "before training": asleep_at(1),
-    "later": asleep_at(5),
-    "at the end": asleep_at(8),
-}
+SLEEPS = [
+    pytest.param(asleep_before(work, "_placed"), id="while publishing"),
+    pytest.param(asleep_before(Lease, "seal"), id="before publishing", marks=pytest.mark.merge),
+    pytest.param(asleep_at(3), id="at a step", marks=pytest.mark.merge),
+    *(pytest.param(asleep_at(event), id=f"at event {event}", marks=pytest.mark.full) for event in (1, 5, 8)),
+]
 
 
-@pytest.mark.parametrize("sleep", [*SLEEPS.values()][: scaled(3, 6)], ids=[*SLEEPS][: scaled(3, 6)])
+@pytest.fixture(scope="module")
+def straight(short: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """The numbers of one worker."""
+    out = tmp_path_factory.mktemp("straight") / "study"
+    write_report(run_study(FEW, short, out, budget="quick"))
+    return study_numbers(out)
+
+
+@pytest.mark.parametrize("sleep", SLEEPS)
 def test_who_slept_past_its_lease_publishes_nothing(
-    short: RunConfig, tmp_path: Path, sleep: Callable[[Path, Path], None]
+    short: RunConfig, straight: dict[str, object], tmp_path: Path, sleep: Sleep
 ) -> None:
-    write_report(run_study(FEW, short, tmp_path / "straight", budget="quick"))
     out, diaries = tmp_path / "study", (tmp_path / "sleeper", tmp_path / "other")
+
+    def published() -> dict[Path, float]:
+        files = [path for path in out.rglob("*") if path.is_file() and "jobs" not in path.parts]
+        return {path: path.stat().st_mtime for path in files if path.name != ".lock"}
+
     plan_in(FEW, short, out, budget="quick")
     sleeper = forked(lambda: sleep(out, diaries[0]))
     try:
         assert os.WIFSTOPPED(os.waitpid(sleeper, os.WUNTRACED)[1])
         work_on(out, Diary(diaries[1]), Skipping())
-        before = {path: path.stat() for path in out.rglob("*") if path.parts[-1] != ".lock"}
-        assert numbers(out) == numbers(tmp_path / "straight")
+        before = published()
+        assert study_numbers(out) == straight
     finally:
         os.kill(sleeper, signal.SIGCONT)
     assert ended(sleeper) == 0
-    after = {path: path.stat() for path in out.rglob("*") if path.parts[-1] != ".lock"}
-    outside = [path for path in before if "jobs" not in path.parts and path.is_file()]
-    assert [
-        path for path in outside if after[path] != before[path] and after[path].st_mtime != before[path].st_mtime
-    ] == []
-    assert numbers(out) == numbers(tmp_path / "straight")
+    assert published() == before
+    assert study_numbers(out) == straight
     assert not list(out.glob("jobs/*/*/*/run-*"))
     assert set(Diary(diaries[1]).ends().values()) == {1}
     assert examine_study(out).healthy

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,12 +23,8 @@ SPECIAL: dict[str, bytes] = {
     "the shortest": b"a" * 20,
     "one less": b"a" * 19,
     "a byte order mark": b"\xef\xbb\xbf" + b"abc" * 30,
-    "only a mark": b"\xef\xbb\xbf",
     "UTF-16, little": "abc".encode("utf-16") * 30,
     "UTF-16, big": b"\xfe\xff" + "abc".encode("utf-16-be") * 30,
-    "UTF-32": "abc".encode("utf-32") * 30,
-    "CR LF": b"one\r\ntwo\r\n" * 30,
-    "CR": b"one\rtwo\r" * 30,
     "mixed newlines": b"one\r\ntwo\rthree\n\r\n\r\r\n" * 30,
     "NUL": b"a\0b" * 30,
     "bad UTF-8 at the end": b"a" * 100 + b"\xff",
@@ -38,16 +33,13 @@ SPECIAL: dict[str, bytes] = {
     "a surrogate": b"a" * 100 + b"\xed\xa0\x80" + b"a" * 100,
     "beyond Unicode": b"a" * 100 + b"\xf4\x90\x80\x80",
     "control characters": bytes(range(32)) * 10,
-    "escapes": b"\x1b[2J\x1b]0;title\x07" * 30,
-    "spaces only": b" \n\t" * 100,
     "everything of one byte": bytes(range(128)) * 5,
     "the highest": chr(0x10FFFF).encode() * 100,
-    "a million of one character": b"x" * MILLION,
-    "a million of one long character": "😀".encode() * (MILLION // 4),
+    "one long character": "😀".encode() * 50_000,
     "more than 65,535 characters": "".join(
         chr(point) for point in range(0x20, 0x11000) if not 0xD800 <= point < 0xE000
     ).encode(),
-    "one line of 50 MB": b"all of this is one line " * (50 * MILLION // 24),
+    "one line of 20 MB": b"all of this is one line " * (20 * MILLION // 24),
 }
 
 
@@ -93,7 +85,7 @@ def test_special_texts(name: str, tmp_path: Path, tally: Tally) -> None:
         tally("texts as bytes", 1)
 
 
-@settings(max_examples=scaled(60, 6000), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(30, 6000), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=400), st.sampled_from(TOKENIZERS), st.sampled_from(["lf", "keep"]))
 def test_any_bytes(tmp_path: Path, tally: Tally, raw: bytes, tokenizer: object, newlines: str) -> None:
     tally("texts as bytes", 1)
@@ -101,7 +93,7 @@ def test_any_bytes(tmp_path: Path, tally: Tally, raw: bytes, tokenizer: object, 
     outcome(tmp_path / "x.txt", tokenizer, newlines)
 
 
-@settings(max_examples=scaled(80, 14_000), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(30, 14_000), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(min_size=20, max_size=300), st.sampled_from(TOKENIZERS))
 def test_any_text_comes_back(tmp_path: Path, tally: Tally, text: str, tokenizer: object) -> None:
     tally("texts as bytes", 1)
@@ -148,42 +140,28 @@ def test_a_file_that_grows_while_it_is_read(tmp_path: Path, monkeypatch: pytest.
 
 PLACES: tuple[str, ...] = (
     "http://127.0.0.1:9/x.txt",
-    "https://example.invalid/x.txt",
-    "ftp://127.0.0.1/x.txt",
     "file:///etc/passwd",
     "git+ssh://127.0.0.1/x",
-    "127.0.0.1:9/x",
     "shakespeare",
-    "alice",
     "machado",
     "sample",
     "sample-pt",
     "/dev/zero",
-    "/dev/urandom",
-    "/dev/full",
     "/dev/tty",
     "/dev/stdin",
     "/dev/fd/0",
-    "/proc/self/mem",
     "/proc/self/environ",
-    "/proc/kmsg",
     "/proc/kcore",
     "/etc/passwd",
     "/",
     "/proc",
-    "/sys",
-    "/dev",
     "/etc",
     ".",
     "..",
     "~",
-    "~root",
     "~a\0b",
-    "a\0b",
     "x" * 5000,
-    "x/" * 5000,
     "../" * 40 + "etc/passwd",
-    "//server/share/x.txt",
     r"\\server\share\x.txt",
     "\x1b[2J\x1b]0;title\x07",
     "a\nb\u202ec",
@@ -269,10 +247,8 @@ def test_a_strangers_source_is_harmless(
             other = {"name": "x", "characters": claim, "training_characters": 1, **wrong}
             document["trained_on"] = {"training_characters": 1, "also": [other]}
         read.clear()
-        began = time.process_time()
         with pytest.raises(UsageError) as error:
             prepare_recorded(config, document, tokenizer=known.tokenizer, run_folder=run)
-        assert time.process_time() - began < 5, place
         assert str(error.value).isprintable(), place
         assert len(str(error.value)) < 1500, place
         assert set(read) <= {claim, known.num_bytes}, place

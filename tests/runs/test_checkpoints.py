@@ -76,18 +76,6 @@ def test_unusual_tensors_come_back(tmp_path: Path) -> None:
     assert_same(Checkpoint(3, {name: tensor.detach() for name, tensor in model.items()}, {}, {}), found)
 
 
-def test_everything_is_plain(tmp_path: Path, checkpoint: Made) -> None:
-    folder = save_checkpoint(tmp_path, checkpoint(10))
-    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    assert manifest["format"] == FORMAT
-    assert {name: entry["bytes"] for name, entry in manifest["files"].items()} == {
-        name: (folder / name).stat().st_size for name in FILES
-    }
-    state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-    assert state == {"format": FORMAT, "step": 10, "seed": 7, "loss_sum": 10.1, "best_loss": None}
-    assert json.loads((folder / "history.json").read_text(encoding="utf-8")) == {"step_of_history": 10}
-
-
 def test_a_state_that_json_cannot_hold_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
         save_checkpoint(tmp_path, Checkpoint(3, {}, {}, {"loss": math.nan}))
@@ -95,44 +83,22 @@ def test_a_state_that_json_cannot_hold_is_not_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [*FILES, MANIFEST])
-def test_no_flipped_bit_gets_through(name: str, tmp_path: Path, checkpoint: Made) -> None:
+def test_no_damage_gets_through(name: str, tmp_path: Path, checkpoint: Made) -> None:
+    """A flipped bit, another length, no file."""
     folder = save_checkpoint(tmp_path, checkpoint(10))
     whole = (folder / name).read_bytes()
-    for position in range(0, len(whole), 3):
-        flipped = bytearray(whole)
-        flipped[position] ^= 1 << position % 8
-        (folder / name).write_bytes(flipped)
-        with pytest.raises(UsageError) as refused:
-            load_checkpoint(folder)
-        assert "\n" not in str(refused.value), position
+    for position in range(0, len(whole), 17):
+        flipped = whole[position] ^ 1 << position % 8
+        for damaged in (whole[:position] + bytes([flipped]) + whole[position + 1 :], whole[:position]):
+            (folder / name).write_bytes(damaged)
+            refusal(folder)
+    for damaged in (whole[:-2], whole + b"\0", whole + whole):
+        (folder / name).write_bytes(damaged)
+        refusal(folder)
     (folder / name).write_bytes(whole)
     assert_same(checkpoint(10), load_checkpoint(folder))
-
-
-@pytest.mark.parametrize("name", [*FILES, MANIFEST])
-def test_no_file_of_another_length_gets_through(name: str, tmp_path: Path, checkpoint: Made) -> None:
-    folder = save_checkpoint(tmp_path, checkpoint(10))
-    whole = (folder / name).read_bytes()
-    for length in (*range(0, len(whole) - 1, 7), len(whole) - 2):
-        (folder / name).write_bytes(whole[:length])
-        refusal(folder)
-    for more in (b"\0", b"x", whole):
-        (folder / name).write_bytes(whole + more)
-        refusal(folder)
-
-
-@pytest.mark.parametrize("name", [*FILES, MANIFEST])
-def test_a_missing_file_is_named(name: str, tmp_path: Path, checkpoint: Made) -> None:
-    folder = save_checkpoint(tmp_path, checkpoint(10))
     (folder / name).unlink()
     assert f"{name} is missing, the checkpoint is incomplete" in refusal(folder)
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_files_of_two_steps_do_not_mix(name: str, tmp_path: Path, checkpoint: Made) -> None:
-    one, other = (save_checkpoint(tmp_path, checkpoint(step)) for step in (10, 20))
-    shutil.copyfile(other / name, one / name)
-    assert f"{name} does not match {MANIFEST}, the checkpoint is damaged" in refusal(one)
 
 
 def test_a_damaged_optimizer_does_not_matter_to_who_needs_none(tmp_path: Path, checkpoint: Made) -> None:
@@ -220,12 +186,6 @@ class TestInParts:
             files[there.name] = files[here.name]
         (folder / MANIFEST).write_bytes(sealed_json({"format": IN_PARTS, "files": files}))
         assert str(folder) in refusal(folder)
-
-
-def test_a_second_save_of_a_step_keeps_the_first(tmp_path: Path, checkpoint: Made) -> None:
-    folder = save_checkpoint(tmp_path, checkpoint(10))
-    save_checkpoint(tmp_path, Checkpoint(10, {}, {}, {}))
-    assert_same(checkpoint(10), load_checkpoint(folder))
 
 
 def test_checkpoints_are_listed_in_the_order_of_steps(tmp_path: Path, checkpoint: Made) -> None:

@@ -10,7 +10,7 @@ import pytest
 from vitral.core.guarded import GuardedFolder
 from vitral.runs.leases import Lease, LeaseLost, Owner, Room, Watcher
 
-ROUNDS = 100
+ROUNDS = 23
 
 
 class Clock:

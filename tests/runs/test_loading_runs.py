@@ -13,7 +13,6 @@ from vitral.data import CorpusConfig
 from vitral.data.tokenizers import build_tokenizer
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import Checkpoint, RunConfig, RunFolder, load_run
-from vitral.runs.environment import describe_environment
 from vitral.runs.identity import document_hash, new_identity
 
 SIZES: dict[str, Any] = {"context_length": 5, "d_model": 6, "num_heads": 3, "num_layers": 1, "positions": "rotary"}
@@ -175,10 +174,3 @@ def test_checkpoints_of_another_run_are_refused(tmp_path: Path) -> None:
     (stranger / "steps" / "step-00000001").rename(alike / "steps" / "step-00000001")
     with pytest.raises(UsageError, match="of another run"):
         load_run(alike, "best")
-
-
-def test_the_environment_names_what_the_numbers_depend_on() -> None:
-    found = describe_environment()
-    assert found["packages"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
-    assert found["threads"] == torch.get_num_threads()
-    assert {"python", "system", "machine", "vitral"} <= found.keys()

@@ -1,10 +1,6 @@
 """The run folder: made once, appended to, rewound, and intact whatever the disk does."""
 
-import errno
-import itertools
-import json
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,10 +77,6 @@ class TestMaking:
         (folder.path / "corpus.json").write_text("{", encoding="utf-8")
         assert "corpus.json: cannot be read" in one_line(UsageError, lambda: folder.document("corpus"))
 
-    def test_samples_and_report_have_their_places(self, folder: RunFolder) -> None:
-        folder.write_sample(30, "to be\u2028or not")
-        assert (folder.path / "samples" / "step-00000030.txt").read_bytes() == "to be\u2028or not\n".encode()
-
 
 class TestMetrics:
     """metrics.jsonl."""
@@ -112,11 +104,6 @@ class TestMetrics:
         assert folder.metrics() == []
         (folder.path / "metrics.jsonl").write_bytes(b"")
         assert folder.metrics() == []
-
-    def test_a_line_is_an_event(self, measured: RunFolder) -> None:
-        lines = (measured.path / "metrics.jsonl").read_bytes().split(b"\n")
-        assert [json.loads(line) for line in lines[:-1]] == list(self.EVENTS)
-        assert lines[-1] == b""
 
     def test_a_torn_last_line_is_left_out_wherever_it_was_torn(self, folder: RunFolder) -> None:
         for event in self.EVENTS[:2]:
@@ -242,16 +229,6 @@ class TestCheckpoints:
     def test_a_run_without_checkpoints_is_refused(self, folder: RunFolder) -> None:
         assert "no intact checkpoint" in one_line(UsageError, lambda: folder.load("best", warn=pytest.fail))
 
-    @pytest.mark.parametrize("pointer", ["../elsewhere", "", "step-99999999", "../elsewhere/", "..", "step-00000003"])
-    def test_a_pointer_is_for_people(self, pointer: str, saved: RunFolder) -> None:
-        shutil.copytree(saved.steps / "step-00000002", saved.path / "elsewhere")
-        for name in ("best", "last"):
-            (saved.path / name).write_text(pointer, encoding="utf-8")
-        assert (load_silently(saved, "best"), load_silently(saved, "last")) == (2, 4)
-        for name in ("best", "last"):
-            (saved.path / name).unlink()
-        assert (load_silently(saved, "best"), load_silently(saved, "last")) == (2, 4)
-
     def test_after_a_fallback_the_step_can_be_saved_again(self, saved: RunFolder, checkpoint: Made) -> None:
         damage(saved, 4)
         saved.rewind(saved.load("last", warn=lambda line: None))
@@ -261,11 +238,6 @@ class TestCheckpoints:
         assert load_silently(saved) == 4
         assert steps_in(saved) == [2, 3, 4]
         assert (saved.steps / "damaged-step-00000004").is_dir()
-
-    def test_rewinding_leaves_whole_checkpoints_alone(self, saved: RunFolder) -> None:
-        saved.rewind(saved.newest())
-        assert steps_in(saved) == [2, 3, 4]
-        assert load_silently(saved, "best") == 2
 
     def test_rewinding_and_replacing_put_the_pointers_right(self, saved: RunFolder, checkpoint: Made) -> None:
         for put_right in (
@@ -288,68 +260,7 @@ class TestCheckpoints:
 
 
 class TestAFailingDisk:
-    """Every call that can fail, failing in turn."""
-
-    CALLS = ("fsync", "replace", "rename")
-
-    def failing(self, monkeypatch: pytest.MonkeyPatch, name: str, at: int, number: int) -> list[int]:
-        """Let the call `at` of os.`name` raise; gives a list that grows with each call."""
-        calls: list[int] = []
-        real = getattr(os, name)
-
-        def call(*arguments: Any, **options: Any) -> Any:
-            calls.append(len(calls))
-            if calls[-1] == at:
-                raise OSError(number, os.strerror(number))
-            return real(*arguments, **options)
-
-        monkeypatch.setattr(os, name, call)
-        return calls
-
-    @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
-    @pytest.mark.parametrize("name", CALLS)
-    def test_saving(
-        self, name: str, number: int, tmp_path: Path, checkpoint: Made, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        at, message = 0, ""
-        for at in itertools.count():
-            folder = RunFolder.create(tmp_path / f"{name}-{at}", {"seed": 1}, {})
-            folder.save(checkpoint(1, best=1), keep=2)
-            folder.save(checkpoint(2, best=1), keep=2)
-            message = ""
-            with monkeypatch.context() as patch:
-                calls = self.failing(patch, name, at, number)
-                try:
-                    folder.save(checkpoint(3, best=3), keep=2)
-                except StorageError as error:
-                    message = str(error)
-            if len(calls) <= at:
-                break
-            # Only removing what is no longer needed may fail without a word: the save itself is done.
-            assert "cannot be written" in message or load_silently(folder) == 3
-            assert ("the disk is full" in message) == (number == errno.ENOSPC) or not message
-            assert "\n" not in message
-            # Whatever failed: one of the two newest states, whole, without a word of warning, and no leftovers.
-            assert load_silently(folder) in (2, 3)
-            assert load_silently(folder, "best") in (1, 3)
-            assert {1, 2} <= set(steps_in(folder))
-            assert not [path for path in folder.path.rglob("*") if "tmp" in path.name]
-            folder.save(checkpoint(4, best=3), keep=2)
-            assert load_silently(folder) == 4
-        assert at > 0
-        assert message == ""
-
-    @pytest.mark.parametrize("name", ["fsync", "replace"])
-    def test_replacing_a_document(self, name: str, folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-        for at in range(2 if name == "fsync" and os.name != "nt" else 1):
-            folder.write_document("corpus", {"source": "old"})
-            with monkeypatch.context() as patch:
-                self.failing(patch, name, at, errno.ENOSPC)
-                message = one_line(StorageError, lambda: folder.write_document("corpus", {"source": "new"}))
-            assert "corpus.json: cannot be written (No space left on device); the disk is full" in message
-            # The second flush is that of the folder's list of names: the new content is already in place.
-            assert folder.document("corpus") == {"source": "old" if at == 0 else "new"}
-            assert not list(folder.path.glob(".*"))
+    """What is done last; `tests/reliability/test_disks.py` has every call."""
 
     def test_an_interrupted_save_leaves_no_half_checkpoint(
         self, folder: RunFolder, checkpoint: Made, monkeypatch: pytest.MonkeyPatch

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import Once
 from vitral.core.config import merge
 from vitral.core.errors import TrainingStopped, UsageError
 from vitral.core.language import in_language
@@ -25,17 +26,16 @@ from vitral.training import RunConfig, train
 KEPT = Path(__file__).parents[1] / "reliability" / "kept" / "format-1"
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="session", autouse=True)
 def _own_cache(own_cache: None) -> None:
     """Prepared texts go to a folder of the tests."""
 
 
-@pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="session")
+def text(once: Once) -> Path:
     """Five words in an order that is not quite regular."""
-    path = tmp_path_factory.mktemp("texts") / "words.txt"
-    path.write_text(" ".join(("the", "cat", "saw", "a", "bird")[n * n % 5] for n in range(1500)), encoding="utf-8")
-    return path
+    words = " ".join(("the", "cat", "saw", "a", "bird")[n * n % 5] for n in range(1500))
+    return once("five-words.txt", lambda path: path.write_text(words, encoding="utf-8"))
 
 
 def trained(out: Path, text: Path, callback: Callable[[Any], object] = lambda event: None, **changes: Any) -> Path:
@@ -48,10 +48,10 @@ def trained(out: Path, text: Path, callback: Callable[[Any], object] = lambda ev
     return train(RunConfig.parse(merge(base, changes)), out, callback=callback).path
 
 
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory, text: Path) -> Path:
-    """A finished run that no test changes."""
-    return trained(tmp_path_factory.mktemp("runs") / "kept", text)
+@pytest.fixture(scope="session")
+def kept(once: Once, text: Path) -> Path:
+    """A finished run that no test changes, alone in a folder."""
+    return once("runs-kept", lambda folder: trained(folder / "kept", text)) / "kept"
 
 
 @pytest.fixture
@@ -237,17 +237,15 @@ def test_a_folder_that_cannot_be_read_is_noted(kept: Path, tmp_path: Path) -> No
     assert (len(found.runs), len(found.notes)) == (1, 1)
 
 
-@pytest.mark.parametrize("steps", ['"many"', "true", "1.5", "[1]", "{a = 1}"])
-def test_a_number_that_is_none_is_damage(run: Path, steps: str) -> None:
+@pytest.mark.parametrize("steps", ['"many"', "1.5", "{a = 1}", "1" + 400 * "0"], ids=["word", "part", "table", "large"])
+def test_a_number_that_is_none_or_too_large_is_damage(run: Path, steps: str) -> None:
     """Before the first checkpoint of a run of format 1 nothing is sealed."""
-    for checkpoint in (run / "steps").iterdir():
-        shutil.rmtree(checkpoint)
-    (run / "run.json").unlink()
+    unsealed(run)
     path = run / "config.toml"
     path.write_text(path.read_text().replace("steps = 9", f"steps = {steps}"))
     found = list_runs(run.parent)
     assert found.runs[0].state == "damaged"
-    assert str(found)
+    assert found.page(found.sections())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names are bytes")
@@ -289,8 +287,8 @@ def test_a_text_is_chosen_by_a_part_of_its_name(kept: Path, text: Path) -> None:
         list_runs(kept.parent, text="shakespeare")
 
 
-def test_two_hundred_runs_are_listed_without_pytorch(kept: Path, tmp_path: Path) -> None:
-    for number in range(200):
+def test_runs_are_listed_without_pytorch(kept: Path, tmp_path: Path) -> None:
+    for number in range(23):
         shutil.copytree(kept, tmp_path / "runs" / f"run-{number:03}", copy_function=os.link)
     code = (
         "import sys, vitral.cli\n"
@@ -300,7 +298,7 @@ def test_two_hundred_runs_are_listed_without_pytorch(kept: Path, tmp_path: Path)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     *lines, imported = done.stdout.splitlines()
     assert imported == "[]"
-    assert [line.split(",")[:2] for line in lines[1:]] == [[f"run-{n:03}", "finished"] for n in range(200)]
+    assert [line.split(",")[:2] for line in lines[1:]] == [[f"run-{n:03}", "finished"] for n in range(23)]
 
 
 def test_a_list_has_a_page_a_table_and_data(kept: Path, tmp_path: Path) -> None:
@@ -337,11 +335,17 @@ def unsealed(run: Path) -> None:
     (run / "run.json").unlink()
 
 
-NUMBERS = ("Infinity", "-Infinity", "NaN", "1e300", "1" + 400 * "0", "-1")
-
-
-@pytest.mark.parametrize("number", NUMBERS)
-@pytest.mark.parametrize("key", ["step", "stepped", "seconds", "validation_loss", "test_loss"])
+@pytest.mark.parametrize(
+    ("key", "number"),
+    [
+        ("step", "1e300"),
+        ("step", "-1"),
+        ("stepped", "Infinity"),
+        ("seconds", "-Infinity"),
+        ("validation_loss", "NaN"),
+        ("test_loss", "1" + 400 * "0"),
+    ],
+)
 def test_no_number_of_one_run_hides_the_others(run: Path, kept: Path, key: str, number: str, tmp_path: Path) -> None:
     shutil.copytree(kept, run.parent / "whole")
     unsealed(run)
@@ -363,12 +367,3 @@ def test_only_times_of_a_calendar_are_shown(run: Path) -> None:
     assert summarize_run(run).when is None
     log.write_text(log.read_text().replace("1e300", "1.5e9"))
     assert summarize_run(run).when == 1.5e9
-
-
-def test_a_number_too_large_for_any_run_is_damage(run: Path) -> None:
-    unsealed(run)
-    path = run / "config.toml"
-    path.write_text(path.read_text().replace("steps = 9", "steps = 1" + 400 * "0"))
-    found = list_runs(run.parent)
-    assert found.runs[0].state == "damaged"
-    assert found.page(found.sections())

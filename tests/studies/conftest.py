@@ -1,13 +1,23 @@
-"""Made-up results: a study whose losses a test chooses."""
+"""Results for all tests of studies: made up from losses that a test chooses, and a tiny one that is really trained."""
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.conftest import Once
+from vitral.core.config import merge
+from vitral.data import prepare
 from vitral.evaluation import NgramBaselines
-from vitral.studies import ArmResult, RunResult, StudyResult, run_study, study_named
+from vitral.figures.sections import Table
+from vitral.model import Transformer
+from vitral.studies import ArmResult, RunResult, Study, StudyResult, run_study, study_named
+from vitral.studies.probe import ArmMeasures, Plot, Trained, View
 from vitral.studies.resolution import resolve
 from vitral.studies.results import run_path
 from vitral.training import RunConfig
@@ -16,6 +26,17 @@ Made = Callable[..., StudyResult]
 WHOLE = study_named("no-attention")
 FOUR = WHOLE.model_copy(update={"arms": WHOLE.arms[:4], "tune": {}})
 """The study `no-attention` with its first four arms, not tuned."""
+PAIR = Study.parse(
+    {
+        "name": "pair",
+        "title": "A pair",
+        "question": "Does the norm's place matter?",
+        "arms": [
+            {"name": "pre", "title": "norm before"},
+            {"name": "post", "title": "norm after", "changes": {"model": {"norm": "post"}}},
+        ],
+    }
+)
 BASELINES = NgramBaselines({1: 3.264, 2: 2.520, 3: 1.949, 4: 1.595, 5: 1.420, 6: 1.379}, 2.513)
 BASE = RunConfig.parse({"model": {"context_length": 7, "d_model": 12, "num_heads": 3}, "training": {"steps": 10}})
 
@@ -61,11 +82,44 @@ def made(tmp_path: Path) -> Made:
     return make
 
 
-def text(num_words: int = 1500) -> str:
-    """Sentences whose words follow one another by chance, the same every time."""
-    generator = np.random.default_rng(3)
-    words = ["the", "cat", "dog", "saw", "a", "bird", "and", "sang", "to", "me"]
-    return " ".join(generator.choice(words, size=num_words)) + "\n"
+class Log:
+    """A callback that remembers runs, notes and measurements, and can stop the program at an event."""
+
+    def __init__(self, stop_at: tuple[str, int, int] | None = None) -> None:
+        """Stop at the event of this kind, run number and step, if one is given."""
+        self.stop_at = stop_at
+        self.runs: list[tuple[str, int, str]] = []
+        self.told: dict[str, list[Any]] = {"note": [], "probe": [], "step": []}
+
+    @property
+    def states(self) -> set[str]:
+        """What was done with the runs: found, resumed or trained."""
+        return {state for _, _, state in self.runs}
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        """Note what happens."""
+        kind = event["event"]
+        if kind == "run":
+            self.runs.append((event["arm"], event["seed"], event["state"]))
+        if kind in self.told:
+            self.told[kind].append(event[{"note": "text", "probe": "subject", "step": "step"}[kind]])
+        if (kind, event.get("run"), event.get("step")) == self.stop_at:
+            raise KeyboardInterrupt
+
+
+def tables(view: View) -> list[Table]:
+    """Of a page of a probe."""
+    return [section for section in view.sections if isinstance(section, Table)]
+
+
+def plots(view: View) -> list[str]:
+    """The names of its figures."""
+    return [section.name for section in view.sections if isinstance(section, Plot)]
+
+
+def measures(arms: Mapping[str, Mapping[int, Any]]) -> list[ArmMeasures]:
+    """Made-up measures, by arm and seed."""
+    return [ArmMeasures(name, f"the arm {name}", {}, runs) for name, runs in arms.items()]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -73,14 +127,48 @@ def _own_cache(own_cache: None) -> None:
     """Prepared texts go to a folder of the tests."""
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _without_waiting_for_the_disk() -> Iterator[None]:
+    """Nobody pulls the plug here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def only_svg() -> Iterator[None]:
+    """Figures without their files for papers, which take most of the time of a page."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in ("png_bytes", "pdf_bytes"):
+            patch.setattr(f"vitral.figures.style.{kind}", lambda _: b"")
+        yield
+
+
+def fresh(config: RunConfig, **model: Any) -> Trained:
+    """A fresh model in place of a trained one: measuring does not ask whether it learned anything."""
+    config, dataset = RunConfig.parse(merge(config.plain(), {"model": model})), prepare(config.corpus)
+    made = Transformer(config.model, dataset.tokenizer.vocab_size, seed=config.seed).eval()
+    run: Any = SimpleNamespace(model=made, tokenizer=dataset.tokenizer, config=config.plain(), step=0)
+    return Trained("base", 1, run, dataset, "quick")
+
+
 @pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+def tiny(once: Once) -> RunConfig:
     """A run that is trained in a moment, on a text of its own."""
-    path = tmp_path_factory.mktemp("corpus") / "words.txt"
-    path.write_text(text(), encoding="utf-8", newline="\n")
+
+    def write(folder: Path) -> None:
+        words = ["the", "cat", "dog", "saw", "a", "bird", "and", "sang", "to", "me"]
+        folder.mkdir()
+        text = " ".join(np.random.default_rng(3).choice(words, size=700)) + "\n"
+        (folder / "words.txt").write_text(text, encoding="utf-8", newline="\n")
+
     return RunConfig.parse(
         {
-            "corpus": {"source": str(path), "tokenizer": "char", "split": "tail"},
+            "corpus": {
+                "source": str(once("study-words", write) / "words.txt"),
+                "tokenizer": "char",
+                "split": "tail",
+            },
             "model": {"context_length": 11, "d_model": 6, "num_heads": 2, "num_layers": 1, "dropout": 0.1},
             "training": {
                 "steps": 6,
@@ -95,6 +183,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
 
 
 @pytest.fixture(scope="session")
-def trained(tiny: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> StudyResult:
-    """The study `no-attention` with two seeds, really trained."""
-    return run_study(FOUR, tiny, tmp_path_factory.mktemp("study"), seeds=[5, 7])
+def trained(tiny: RunConfig, once: Once, tmp_path_factory: pytest.TempPathFactory) -> StudyResult:
+    """The study `no-attention` with two seeds, really trained; its folder is this process's own."""
+    made = once("no-attention", lambda folder: run_study(FOUR, tiny, folder, seeds=[5, 7]))
+    return run_study(FOUR, tiny, shutil.copytree(made, tmp_path_factory.mktemp("study") / "s"), seeds=[5, 7])

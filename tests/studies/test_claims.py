@@ -1,7 +1,9 @@
 """The one judge of comparisons: by hand, against scipy, and by its promises over random families."""
 
 import math
+import pickle
 import re
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -24,15 +26,6 @@ def comparison(differences: list[float], quantity: Quantity = LOSS, base: float 
     return Comparison("the arm", "the base", quantity, values, others)
 
 
-def test_an_interval_worked_by_hand() -> None:
-    # mean 5, deviations -2 0 2, s = 2, s/sqrt(3) = 1.1547, t(0.975, 2) = 4.3027
-    interval = mean_interval([3.0, 5.0, 7.0])
-    assert interval.mean == 5.0
-    assert interval.low == pytest.approx(5 - 4.968, abs=5e-4)
-    assert interval.high == pytest.approx(5 + 4.968, abs=5e-4)
-    assert interval.num == 3
-
-
 def test_a_claim_worked_by_hand() -> None:
     # differences 1, 2, 3: mean 2, s = 1, t = 2/(1/sqrt(3)) = 3.4641, p = 1 - t/sqrt(t^2+2) = 0.0742 for two degrees
     (claim,) = judge([Comparison("a", "b", LOSS, {1: 2.0, 2: 4.0, 3: 6.0}, {3: 3.0, 2: 2.0, 1: 1.0})])
@@ -42,6 +35,7 @@ def test_a_claim_worked_by_hand() -> None:
     assert claim.low == pytest.approx(2 - 4.3027 / math.sqrt(3), abs=1e-4)
     assert claim.shown is False
     assert claim.verdict == "undecided"
+    assert claim.text == deepcopy(claim).text == pickle.loads(pickle.dumps(claim)).text
 
 
 @pytest.mark.parametrize("num", [3, 5, 7, 11])
@@ -150,6 +144,7 @@ def test_a_check_without_limits_on_one_side() -> None:
     assert Check("a", "b", 1e9, low=0.0).shown is True
     assert Check("a", "b", -1e9, high=0.0).shown is True
     assert Check("a", "b", -1.0, low=0.0).shown is False
+    assert "1.900 (95% CI 1.500 to 2.300)" in Check("a", "b", 1.9, low=0.0, interval=(1.5, 2.3)).text
 
 
 def test_a_reader_of_a_number_stops_where_there_is_none() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from text_studies import made, resolved, shown
 
+from tests.studies.conftest import plots, tables
 from vitral.core.streams import numpy_stream
 from vitral.data import prepare
 from vitral.evaluation import evaluate_split
@@ -15,7 +16,7 @@ from vitral.model import cost
 from vitral.runs import load_run
 from vitral.studies import StudyResult, study_named
 from vitral.studies.judging import judge
-from vitral.studies.probe import Plot, Trained, View
+from vitral.studies.probe import Trained, View
 from vitral.studies.probes.data_scaling import AMOUNTS
 from vitral.studies.probes.scaling_fit import SCALING_FIT
 from vitral.training import RunConfig, train
@@ -51,7 +52,7 @@ def contents(result: StudyResult, gap) -> dict:
 
 
 def table(view: View, index: int = 0) -> Table:
-    return [section for section in view.sections if isinstance(section, Table)][index]
+    return tables(view)[index]
 
 
 def pairs(view: View) -> list[tuple[str, str, str]]:
@@ -121,7 +122,7 @@ def test_where_a_run_stands_on_the_scaling_laws(run):
 def test_less_text_leaves_a_larger_gap_where_it_does(tmp_path):
     result = made(tmp_path, DATA, "standard", LESS_IS_WORSE, spread=0.0004)
     view = shown(AMOUNTS, result, contents(result, lambda parts: 0.01 * parts))
-    assert [section.name for section in view.sections if isinstance(section, Plot)] == ["data-amount"]
+    assert plots(view) == ["data-amount"]
     assert [row[0] for row in table(view).rows] == [arm.arm.title for arm in result.arms]
     assert table(view, 1).rows[0][4] == "yes"
     assert pairs(view) == [
@@ -144,30 +145,6 @@ def test_the_gap_is_a_claim_only_where_seeds_agree(tmp_path):
         assert claim.verdict == verdict
 
 
-def test_one_seed_gives_no_verdict(tmp_path):
-    result = made(tmp_path, DATA, "quick", LESS_IS_WORSE, seeds=(1,))
-    view = shown(AMOUNTS, result, contents(result, lambda parts: 0.01 * parts))
-    assert [claim.shown for claim in judge(view.comparisons)] == [None]
-    assert table(view, 1).rows == ()
-
-
-def test_an_arm_with_another_model_is_no_amount(tmp_path):
-    """A larger model on a quarter of the text, far better than all others, is no point of the law."""
-    result = made(tmp_path, DATA, "standard", LESS_IS_WORSE | {"quarter": 1.0}, spread=0.0004)
-    measured = contents(result, lambda parts: 0.01 * parts)
-    assert table(shown(AMOUNTS, result, measured), 1).rows[0][4] == "no"
-
-    def wider(arm):
-        if arm.arm.name != "quarter":
-            return arm
-        return replace(arm, config=dict(arm.config) | {"model": arm.config["model"] | {"d_model": 512}})
-
-    view = shown(AMOUNTS, replace(result, arms=tuple(map(wider, result.arms))), measured)
-    (plot,) = (section for section in view.sections if isinstance(section, Plot))
-    assert "1/4 of" not in plot.alt
-    assert "1/4 of the text" in [row[0] for row in table(view).rows]
-
-
 def test_both_losses_are_in_the_studys_unit(tmp_path):
     result = made(tmp_path, DATA, "quick", LESS_IS_WORSE)
     measured = contents(result, lambda parts: 0.0)
@@ -182,93 +159,18 @@ def test_both_losses_are_in_the_studys_unit(tmp_path):
     assert rows[0][4] == rows[0][5] == f"{1.5 * np.mean(list(losses)):.3f}"
 
 
-def test_a_pair_of_the_losses_is_not_tested_again(tmp_path):
-    """Another text beside all of the own one: the base is its baseline arm and the arm with the same own text."""
-    result = made(tmp_path, DATA, "standard", LESS_IS_WORSE)
-
-    def whole(arm):
-        if arm.arm.name != "english-portuguese":
-            return arm
-        beside = arm.arm.model_copy(update={"against": None})
-        return replace(arm, arm=beside, config=dict(arm.config) | {"corpus": arm.config["corpus"] | {"share": None}})
-
-    both = replace(result, arms=tuple(map(whole, result.arms)))
-    view = shown(AMOUNTS, both, contents(both, lambda parts: 0.0))
-    assert [one.arm for one in view.comparisons] == ["forty-eighth"]
-
-
-def beside_a_quarter(result: StudyResult) -> StudyResult:
-    """The result as if the Portuguese stood beside a quarter of the English text."""
+def test_a_further_text_is_compared_with_the_same_own_text_alone(tmp_path):
+    """As if the Portuguese stood beside a quarter of the English text."""
+    result = made(tmp_path, DATA, "standard", LESS_IS_WORSE, spread=0.0004)
 
     def more(arm):
         if arm.arm.name != "english-portuguese":
             return arm
         return replace(arm, config=dict(arm.config) | {"corpus": arm.config["corpus"] | {"share": 0.25}})
 
-    return replace(result, arms=tuple(map(more, result.arms)))
-
-
-def test_a_further_text_is_compared_with_the_same_own_text_alone(tmp_path):
-    result = beside_a_quarter(made(tmp_path, DATA, "standard", LESS_IS_WORSE, spread=0.0004))
+    result = replace(result, arms=tuple(map(more, result.arms)))
     view = shown(AMOUNTS, result, contents(result, lambda parts: 0.0))
     assert pairs(view)[1:] == [("english-portuguese", "1/4 of the text", "test loss")]
     _, further = judge(view.comparisons)
     assert further.difference == pytest.approx(1.67 - LESS_IS_WORSE["quarter"], abs=0.01)
     assert further.verdict == "worse"
-
-
-def test_a_further_text_beside_an_arm_that_learned_too_little_is_not_tested(tmp_path):
-    losses = {name: loss + 1 for name, loss in LESS_IS_WORSE.items()}
-    result = beside_a_quarter(made(tmp_path, DATA, "standard", losses))
-    *_, claim = judge(shown(AMOUNTS, result, contents(result, lambda parts: 0.0)).comparisons)
-    assert claim.shown is None
-    assert claim.comparison.excluded
-
-
-def test_runs_that_were_not_measured_are_left_out(tmp_path):
-    result = made(tmp_path, DATA, "quick", LESS_IS_WORSE)
-    measured = contents(result, lambda parts: 0.01 * parts)
-    del measured["one-work"], measured["all"][2]
-    view = shown(AMOUNTS, result, measured)
-    assert len(table(view).rows) == len(result.arms) - 1
-    assert len(view.comparisons[0].differences) == 2
-
-
-def test_arms_that_know_a_text_of_their_own_are_named(tmp_path):
-    result = made(tmp_path, DATA, "quick", LESS_IS_WORSE)
-
-    def less(arm):
-        if arm.arm.name != "forty-eighth":
-            return arm
-        return replace(arm, config=dict(arm.config) | {"corpus": arm.config["corpus"] | {"share": 1 / 100}})
-
-    caption = table(shown(AMOUNTS, result, contents(result, lambda parts: 0.01 * parts))).caption
-    assert "as much from one work, as much, half English and half Portuguese" in caption
-    assert "1/48 of the text" not in caption
-    standard = made(tmp_path, DATA, "standard", LESS_IS_WORSE)
-    standard = replace(standard, arms=tuple(map(less, standard.arms)))
-    view = shown(AMOUNTS, standard, contents(standard, lambda parts: 0.01))
-    assert "1/48 of the text" in table(view).caption
-    # Text known to the least amount is no longer that of the others: the gap is that of the next amount.
-    assert view.comparisons[0].arm == "sixteenth"
-
-
-def test_the_real_amounts_agree(shakespeare_amounts):
-    """The shares in the catalogue, on the complete Shakespeare and the novels: exact in characters, near in bytes."""
-    least, several, one, both = shakespeare_amounts
-    assert np.array([several[0], one[0]]) == pytest.approx(least[0], abs=8)
-    assert both[0] == pytest.approx(least[0] / 2, abs=1)
-    assert np.array([several[1], one[1], both[1]]) == pytest.approx(least[1], rel=0.02)
-
-
-@pytest.fixture
-def shakespeare_amounts():
-    import os
-
-    folder = os.environ.get("VITRAL_CORPORA", "")
-    if not all(os.path.isfile(os.path.join(folder, name)) for name in ("shakespeare-complete.txt", "machado.txt")):
-        pytest.skip("needs the complete Shakespeare and machado.txt in VITRAL_CORPORA")
-    names = ("forty-eighth", "eight-works", "one-work", "english-portuguese")
-    arms = {arm.arm.name: arm for arm in resolved(DATA, "standard", corpus={"source": "shakespeare"})}
-    texts = [prepare(arms[name].seeded(4).corpus) for name in names]
-    return [(text.trained_on["training_characters"], len(text.splits["train"].tokens)) for text in texts]

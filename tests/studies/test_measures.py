@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.studies.conftest import PAIR
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.sections import Paragraph
 from vitral.reports import study_views
 from vitral.reports.study import write_report
-from vitral.studies import Study, StudyResult, execution, measures, run_study
+from vitral.studies import StudyResult, execution, measures, run_study
 from vitral.studies.claims import Note
 from vitral.studies.probe import Arms, Plot, RunProbe, Setting, StudyProbe, Trained, View
 from vitral.training import RunConfig
@@ -54,18 +55,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
     return made
 
 
-STUDY = Study.parse(
-    {
-        "name": "pair",
-        "title": "A pair",
-        "question": "?",
-        "arms": [
-            {"name": "pre", "title": "before"},
-            {"name": "post", "title": "after", "changes": {"model": {"norm": "post"}}},
-        ],
-        "probes": ["size", "seeds"],
-    }
-)
+STUDY = PAIR.model_copy(update={"probes": ("size", "seeds")})
 
 
 def test_what_was_measured_is_kept_and_not_measured_again(tiny: RunConfig, tmp_path: Path, counting: Counting) -> None:
@@ -83,6 +73,7 @@ def test_what_was_measured_is_kept_and_not_measured_again(tiny: RunConfig, tmp_p
     assert added.measured["size"]["pre"][5] == first.measured["size"]["pre"][5]
 
 
+@pytest.mark.usefixtures("only_svg")
 def test_views_of_probes_are_in_the_report_and_their_claims_in_the_verdict(
     tiny: RunConfig, tmp_path: Path, counting: Counting
 ) -> None:
@@ -103,10 +94,8 @@ def test_views_of_probes_are_in_the_report_and_their_claims_in_the_verdict(
 
 def test_a_run_that_stopped_is_not_measured(tiny: RunConfig, tmp_path: Path, counting: Counting) -> None:
     wild = {"training": {"optimizer": {"name": "adamw", "learning_rate": 1e30}}}
-    study = STUDY.model_copy(
-        update={"arms": (STUDY.arms[0], STUDY.arms[1].model_copy(update={"changes": wild})), "probes": ("size",)}
-    )
+    study = STUDY.model_copy(update={"arms": (STUDY.arms[0], STUDY.arms[1].model_copy(update={"changes": wild}))})
     result = run_study(study, tiny, tmp_path, seeds=[5], budget="quick")
     assert result.arms[1].runs[0].stopped
-    assert counting.asked == [("pre", 5)]
+    assert counting.asked == [("pre", 5), 5]
     assert result.measured["size"]["post"] == {}

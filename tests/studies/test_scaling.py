@@ -9,19 +9,27 @@ import pytest
 from scipy import stats
 from uncertainties import covariance_matrix, ufloat
 
+from tests.studies.conftest import plots, tables
 from vitral.core.config import merge
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.evaluation import NgramBaselines
-from vitral.figures.sections import Table
 from vitral.model.counts import parameter_table
 from vitral.studies import ArmResult, RunResult, StudyResult, study_named
-from vitral.studies.claims import Check, Note
-from vitral.studies.probe import ArmMeasures, Plot, View
+from vitral.studies.probe import ArmMeasures, View
 from vitral.studies.probes.scaling_fit import SCALING_FIT
 from vitral.studies.resolution import resolve
 from vitral.studies.scaling import Estimate, contrast, cost_law, fit_law, optimal_exponents, optimum
-from vitral.studies.scaling_grid import PRODUCT, SUM, Point, constants, front, joint_laws, lack_of_fit, same_places
+from vitral.studies.scaling_grid import (
+    PRODUCT,
+    SUM,
+    Point,
+    constants,
+    front,
+    joint_laws,
+    lack_of_fit,
+    single_law,
+)
 from vitral.training import RunConfig
 
 SCALING = study_named("scaling")
@@ -59,13 +67,6 @@ def test_without_noise_the_constants_are_found_exactly():
     assert fit.freedom == 16 - 5
 
 
-def test_a_product_is_found_exactly_too():
-    fit = fit_law(GRID, noisy(multiplied, 0.0), product=True)
-    assert fit.exponent("N").value == pytest.approx(0.11, rel=1e-3)
-    assert fit.exponent("D").value == pytest.approx(0.13, rel=1e-3)
-    assert fit.loss({"N": 3e6, "D": 4e6}) == pytest.approx(multiplied(3e6, 4e6), rel=1e-3)
-
-
 def test_a_pure_power_and_its_constant_by_hand():
     places = [10.0, 100.0, 1_000.0, 10_000.0]
     fit = fit_law({"C": places}, [(1e6 / place) ** 0.25 for place in places], floor=False)
@@ -74,21 +75,7 @@ def test_a_pure_power_and_its_constant_by_hand():
     assert fit.irreducible is None
 
 
-def test_least_squares_on_logarithms_agrees_with_the_textbook():
-    places = np.array([3.0, 7.0, 19.0, 53.0, 101.0])
-    losses = 5 * places**-0.3 * np.exp([0.01, -0.02, 0.03, -0.01, 0.005])
-    fit = fit_law({"N": places.tolist()}, losses.tolist(), floor=False)
-    x, y = np.log(places), np.log(losses)
-    squares = ((x - x.mean()) ** 2).sum()
-    gradient = ((x - x.mean()) * (y - y.mean())).sum() / squares
-    left = y - y.mean() - gradient * (x - x.mean())
-    half = stats.t.ppf(0.975, 3) * math.sqrt((left**2).sum() / 3 / squares)
-    exponent = fit.exponent("N")
-    assert exponent.value == pytest.approx(-gradient)
-    assert (exponent.low, exponent.high) == pytest.approx((-gradient - half, -gradient + half))
-    assert fit.residuals == pytest.approx(left)
-
-
+@pytest.mark.merge
 def test_intervals_hold_the_truth_about_as_often_as_they_say():
     """40 studies of 16 runs: of 40 intervals of 95 % at least 34 hold (fewer: 1 in 1,000 by chance)."""
     held = {"N": 0, "D": 0, "prediction": 0}
@@ -125,16 +112,9 @@ def test_an_exponent_at_the_edge_of_the_search_is_not_determined():
     assert not flat.exponent("D").determined
 
 
-def test_the_fit_is_a_pure_function_of_its_runs():
-    losses = noisy(added, 0.01)
-    one, two = fit_law(GRID, losses), fit_law(GRID, losses)
-    assert one.exponent("N") == two.exponent("N")
-    assert one.predict({"N": 1e6, "D": 1e6}) == two.predict({"N": 1e6, "D": 1e6})
-    assert one.residuals == two.residuals
-
-
 def test_the_optimum_is_the_least_loss_along_a_line_of_equal_compute():
     fit = fit_law(GRID, noisy(added, 0.0))
+    assert cost_law([10.0, 100.0, 1000.0], [60.0, 600.0, 6000.0]) == pytest.approx((6.0, 1.0))
     for price in ((6.0, 1.0), (40.0, 0.8)):
         compute = 5e12
         best = optimum(fit, compute, price)
@@ -147,13 +127,6 @@ def test_the_optimum_is_the_least_loss_along_a_line_of_equal_compute():
         larger = optimum(fit, 10 * compute, price)
         assert math.log10(larger.parameters.value / best.parameters.value) == pytest.approx(size.value)
         assert math.log10(larger.tokens / best.tokens) == pytest.approx(amount.value)
-
-
-def test_the_front_and_the_price_of_a_token():
-    compute, losses = [1.0, 3.0, 2.0, 4.0, 3.0], [3.0, 2.0, 2.5, 2.2, 1.9]
-    grid = [point(str(arm), loss, C=c) for arm, (c, loss) in enumerate(zip(compute, losses, strict=True))]
-    assert [each.arm for each in front(grid)] == ["0", "2", "4"]
-    assert cost_law([10.0, 100.0, 1000.0], [60.0, 600.0, 6000.0]) == pytest.approx((6.0, 1.0))
 
 
 @pytest.mark.parametrize(
@@ -173,29 +146,8 @@ def test_what_cannot_be_fitted_is_said(quantities, losses, message):
         cost_law([5.0, 5.0], [1.0, 1.0])
 
 
-def test_the_interval_of_the_optimum_is_the_delta_methods():
-    """The errors of log N_opt that propagate through `uncertainties` against derivatives taken by small steps."""
-    fit, compute, price = fit_law(GRID, noisy(added, 0.002)), 5e12, (40.0, 0.8)
-    best = optimum(fit, compute, price).parameters
-    numbers = [fit.exponents["N"], fit.exponents["D"], fit.log_coefficients["N"], fit.log_coefficients["D"]]
-
-    def log_size(alpha, beta, log_a, log_b):
-        spent = math.log(compute / price[0])
-        above = math.log(alpha / (price[1] * beta)) + log_a - log_b + beta * spent
-        return above / (alpha + price[1] * beta)
-
-    values, step = np.array([number.n for number in numbers]), 1e-6
-    slopes = np.array([(log_size(*(values + e)) - log_size(*(values - e))) / (2 * step) for e in step * np.eye(4)])
-    error = math.sqrt(slopes @ np.array(covariance_matrix(numbers)) @ slopes)
-    half = float(stats.t.ppf(0.975, fit.freedom)) * error
-    centre = log_size(*values)
-    assert (best.low, best.value, best.high) == pytest.approx(
-        (math.exp(centre - half), math.exp(centre), math.exp(centre + half)), rel=1e-6
-    )
-
-
-def test_errors_are_those_of_the_information_matrix():
-    """By the textbook for a line in logarithms: the covariance of intercept and slope is s² (XᵀX)⁻¹."""
+def test_a_line_in_logarithms_has_the_errors_of_the_textbook():
+    """The covariance of intercept and slope is s² (XᵀX)⁻¹."""
     places, losses = np.array([3.0, 7.0, 19.0, 53.0, 101.0]), np.array([3.1, 2.6, 2.2, 1.9, 1.7])
     fit = fit_law({"N": places.tolist()}, losses.tolist(), floor=False)
     design = np.column_stack([np.ones(5), -np.log(places)])
@@ -204,6 +156,9 @@ def test_errors_are_those_of_the_information_matrix():
     assert [fit.log_coefficients["N"].n, fit.exponents["N"].n] == pytest.approx(theta.tolist())
     found = covariance_matrix([fit.log_coefficients["N"], fit.exponents["N"]])
     assert np.array(found) == pytest.approx(expected, rel=1e-6)
+    assert fit.residuals == pytest.approx(np.log(losses) - design @ theta)
+    exponent, half = fit.exponent("N"), stats.t.ppf(0.975, 3) * math.sqrt(expected[1, 1])
+    assert (exponent.low, exponent.high) == pytest.approx((theta[1] - half, theta[1] + half))
     constant = fit.constant("N")
     assert constant.value == pytest.approx(math.exp(theta[0] / theta[1]))
     assert constant.low < constant.value < constant.high
@@ -230,14 +185,7 @@ def test_a_contrast_by_hand():
     assert wider.high == pytest.approx(1 + 0.5 * stats.t.ppf(0.9975, freedom))
 
 
-def test_the_constants_of_a_sum_have_intervals_that_hold_them():
-    fit = fit_law(GRID, noisy(added, 0.002))
-    for name, truth in (("N", A), ("D", B)):
-        found = fit.coefficient(name)
-        assert found.low < truth < found.high < 100 * truth
-
-
-def made(tmp_path: Path, law, budget, spread, seeds=(1,), ten_times=1.0) -> tuple[StudyResult, dict]:
+def made(law, budget, spread, seeds=(1,)) -> tuple[StudyResult, dict]:
     """The study's result if the loss in bits per character followed a law of N and D, and its probe's measurements."""
     study = SCALING.at(budget)
     base = RunConfig.parse(
@@ -250,7 +198,7 @@ def made(tmp_path: Path, law, budget, spread, seeds=(1,), ten_times=1.0) -> tupl
         name, model = resolved.arm.name, resolved.config.model
         size = sum(row.count for row in parameter_table(model, 109) if row.part not in ("embedding", "head"))
         noise = numpy_stream(3, "made", number).standard_normal(len(seeds))
-        kind = 0.97 if name.startswith("bpe") else ten_times if name.startswith("ten") else 1.0
+        kind = 0.97 if name.startswith("bpe") else 1.0
         losses = [law(size, resolved.num_tokens) * kind * math.exp(spread * z) / math.log(2) for z in noise]
         measured[name] = {
             seed: {
@@ -262,13 +210,13 @@ def made(tmp_path: Path, law, budget, spread, seeds=(1,), ten_times=1.0) -> tupl
             for seed in seeds
         }
         runs = tuple(
-            RunResult(seed, tmp_path, ((1, loss),), None, None, loss, 1.0)
+            RunResult(seed, Path(), ((1, loss),), None, None, loss, 1.0)
             for seed, loss in zip(seeds, losses, strict=True)
         )
         plain = resolved.config.plain()
         arms.append(ArmResult(resolved.arm, plain, resolved.num_parameters, resolved.flops_per_token, runs))
     lines = NgramBaselines({1: 3.2, 2: 2.5, 3: 1.9}, 2.5)
-    result = StudyResult(study, arms[0].config, seeds, seeds, tuple(arms), lines, lines, {}, {}, tmp_path, budget)
+    result = StudyResult(study, arms[0].config, seeds, seeds, tuple(arms), lines, lines, {}, {}, Path(), budget)
     return result, measured
 
 
@@ -281,29 +229,41 @@ def shown(result: StudyResult, measured: dict) -> View:
     return SCALING_FIT.view(result, arms)
 
 
-def tables(view: View) -> list[Table]:
-    return [section for section in view.sections if isinstance(section, Table)]
-
-
-def predictions(view: View, formula: str) -> list[Check | Note]:
-    """The checks and notes about ten-times by one law."""
-    judged: list[Check | Note] = [*view.checks, *view.notes]
-    return [one for one in judged if one.arm == "ten-times" and formula in one.text]
+def predictions(view: View, formula: str, arm: str = "ten-times") -> list[bool | None]:
+    """What the checks and notes about a larger model say by one law."""
+    return [one.shown for one in (*view.checks, *view.notes) if one.arm == arm and formula in one.text]
 
 
 def changed(view: View) -> list[str]:
     return [note.text for note in view.notes if note.shown]
 
 
-def test_a_study_that_obeys_the_sum(tmp_path):
-    result, measured = made(tmp_path, added, "full", 0.002, seeds=(1, 2))
+@pytest.fixture(scope="module")
+def obeying() -> tuple[StudyResult, dict]:
+    """A study that obeys the sum."""
+    return made(added, "full", 0.002, seeds=(1, 2))
+
+
+def with_losses(result: StudyResult, factor) -> StudyResult:
+    """The result with losses multiplied by the factor of each arm's name and seed."""
+    arms = [
+        replace(
+            arm,
+            runs=tuple(replace(run, test_loss=run.test_loss * factor(arm.arm.name, run.seed)) for run in arm.runs),
+        )
+        for arm in result.arms
+    ]
+    return replace(result, arms=tuple(arms))
+
+
+def test_a_study_that_obeys_the_sum(obeying):
+    result, measured = obeying
     view = shown(result, measured)
-    assert [one.name for one in view.sections if isinstance(one, Plot)] == ["scaling-size", "scaling-compute"]
+    assert plots(view) == ["scaling-size", "scaling-compute"]
     laws, by_seed, residuals, line, predicted, tokens = tables(view)
     assert [row[0] for row in laws.rows] == ["L(N)", "L(D)", "L(C)", SUM, SUM, PRODUCT, PRODUCT]
     assert [row[0] for row in by_seed.rows] == [row[0] for row in laws.rows]
     assert {row[2] for row in by_seed.rows} == {"2"}
-    assert len(residuals.rows) == 25
     # L(N) has the five arms of the largest D, L(D) those of the largest N, the joint laws all.
     offs = [[row[column] for row in residuals.rows if row[column] != "\N{EN DASH}"] for column in range(4, 9)]
     assert [len(off) for off in offs[:2] + offs[3:]] == [5, 5, 25, 25]
@@ -311,14 +271,10 @@ def test_a_study_that_obeys_the_sum(tmp_path):
     assert len(predicted.rows) == 6  # a larger model twice, more tokens once, by two laws
     assert tokens.columns[1:3] == ("characters", "byte pairs (512)")
     assert len(tokens.rows) == 12 + 2 * 2 + 2 * 2 + 2
-    (by_sum,) = predictions(view, SUM)
-    assert by_sum.shown is True
+    assert predictions(view, SUM) == predictions(view, SUM, "more-tokens") == [True]
     assert next(check for check in view.checks if check.subject == SUM).shown is True
     assert changed(view) == []
-
-
-def test_the_tables_contain_the_fitted_numbers(tmp_path):
-    result, measured = made(tmp_path, added, "full", 0.002, seeds=(1, 2))
+    # The same numbers by hand.
     runs = [
         (measured[arm.arm.name][seed], loss)
         for arm in result.arms
@@ -327,7 +283,6 @@ def test_the_tables_contain_the_fitted_numbers(tmp_path):
     ]
     quantities = {"N": [run["size"] for run, _ in runs], "D": [run["amount"] for run, _ in runs]}
     fit = fit_law(quantities, [loss * math.log(2) for _, loss in runs])
-    laws, _, _, line, predicted, _ = tables(shown(result, measured))
     assert [row[2] for row in laws.rows[3:5]] == [f"{fit.exponent(name).value:.3f}" for name in "ND"]
     assert laws.rows[3][7] == f"{100 * fit.spread:.2f}%"
     ten = measured["ten-times"][1]
@@ -337,65 +292,46 @@ def test_the_tables_contain_the_fitted_numbers(tmp_path):
     assert f"{optimal_exponents(fit, price)[0].value:.3f}" in line.caption
 
 
-def test_a_larger_model_that_does_not_obey(tmp_path):
-    result, measured = made(tmp_path, added, "full", 0.002, seeds=(1, 2), ten_times=1.4)
-    (by_sum,) = predictions(shown(result, measured), SUM)
-    assert by_sum.shown is False
+def test_larger_models_that_do_not_obey_and_runs_that_disagree(obeying):
+    result, measured = obeying
+    off = with_losses(result, lambda arm, seed: 1.4 if arm.startswith("ten") and (seed == 2 or arm[9:]) else 1.0)
+    view = shown(off, measured)
+    assert predictions(view, SUM) == [None]
+    assert predictions(view, SUM, "ten-times-longer") == [False]
 
 
-def test_the_exponents_of_one_seed_are_those_of_its_runs(tmp_path):
+@pytest.mark.merge
+def test_the_exponents_of_one_seed_are_those_of_its_runs():
     """Two seeds that follow laws of other exponents: the mean of the two, and their range."""
-    result, measured = made(tmp_path, lambda n, d: 40 * n**-0.10 * d**-0.13, "full", 0.0, seeds=(1, 2))
-    other, _ = made(tmp_path, lambda n, d: 40 * n**-0.12 * d**-0.13, "full", 0.0, seeds=(1, 2))
-    mixed = tuple(
-        replace(one, runs=(one.runs[0], two.runs[1])) for one, two in zip(result.arms, other.arms, strict=True)
-    )
-    rows = {(row[0], row[1]): row[2:] for row in tables(shown(replace(result, arms=mixed), measured))[1].rows}
+    result, measured = made(lambda n, d: 40 * n**-0.10 * d**-0.13, "full", 0.0, seeds=(1, 2))
+    mixed = with_losses(result, lambda arm, seed: measured[arm][1]["size"] ** (-0.02 * (seed - 1)))
+    view = shown(mixed, measured)
+    rows = {(row[0], row[1]): row[2:] for row in tables(view)[1].rows}
+    assert any("doubling N" in note.text for note in view.notes)
     assert rows["L(N)", "α_N"][:2] == ("2", "0.110")
     assert rows["L(N)", "α_N"][3] == "0.100 to 0.120"
     assert rows["L(D)", "α_D"][3] == "0.130 to 0.130"
 
 
-def test_more_tokens_are_predicted_too(tmp_path):
-    result, measured = made(tmp_path, added, "full", 0.002, seeds=(1, 2))
-    view = shown(result, measured)
-    judged = [one for one in (*view.checks, *view.notes) if one.arm == "more-tokens" and SUM in one.text]
-    assert [one.shown for one in judged] == [True]
+@pytest.mark.merge
+def test_the_wrong_law_leaves_more_than_the_seeds():
+    view = shown(*made(lambda n, d: 40 * n**-0.11 * d**-0.13, "quick", 0.0005, seeds=(1, 2)))
+    assert {check.subject: check.shown for check in view.checks if not check.arm} == {SUM: False, PRODUCT: True}
 
 
-def test_runs_that_disagree_about_a_prediction_are_no_verdict(tmp_path):
-    result, measured = made(tmp_path, added, "full", 0.002, seeds=(1, 2))
-
-    def split(arm):
-        if arm.arm.name != "ten-times":
-            return arm
-        first, second = arm.runs
-        return replace(arm, runs=(first, replace(second, test_loss=1.4 * second.test_loss)))
-
-    (by_sum,) = predictions(shown(replace(result, arms=tuple(map(split, result.arms))), measured), SUM)
-    assert by_sum.shown is None
-
-
-def test_the_wrong_law_leaves_more_than_the_seeds(tmp_path):
-    result, measured = made(tmp_path, lambda n, d: 40 * n**-0.11 * d**-0.13, "full", 0.0005, seeds=(1, 2))
-    found = {check.subject: check.shown for check in shown(result, measured).checks if not check.arm}
-    assert found == {SUM: False, PRODUCT: True}
-
-
-def test_noise_that_drowns_the_law_leaves_no_claims(tmp_path):
-    result, measured = made(tmp_path, added, "quick", 0.15)
-    view = shown(result, measured)
-    assert all(one.shown is None for formula in (SUM, PRODUCT) for one in predictions(view, formula))
-    assert len(predictions(view, SUM)) == 1
+def test_noise_that_drowns_the_law_leaves_no_claims():
+    view = shown(*made(added, "quick", 0.15))
+    assert [predictions(view, formula) for formula in (SUM, PRODUCT)] == [[None], [None]]
     laws = tables(view)[0]
     assert [row[4] for row in laws.rows if row[0] == SUM] == ["no", "no"]
     assert not any("Compute-optimal" in table.caption for table in tables(view))
 
 
-def test_a_grid_of_one_size_shows_nothing(tmp_path):
-    result, measured = made(tmp_path, added, "quick", 0.01)
+def test_a_grid_of_one_size_shows_nothing():
+    result, measured = made(added, "quick", 0.01)
     few = {name: found for name, found in measured.items() if name.startswith("d64")}
     assert shown(result, few) == View()
+    assert constants([], []) == []
     assert shown(result, {"ten-times": measured["ten-times"]}) == View()
 
 
@@ -416,8 +352,6 @@ def test_as_many_arms_as_numbers_leave_no_misfit_to_test():
 
 def test_the_lack_of_fit_by_hand():
     """Three sizes and two runs each of a line in logarithms: F with 1 and 3 freedoms."""
-    from vitral.studies.scaling_grid import single_law
-
     logs = {1.0: (1.0, 1.2), math.e: (0.5, 0.7), math.e**2: (0.6, 0.8)}
     points = [point(str(n), math.exp(log), N=n) for n, pair in logs.items() for log in pair]
     law = single_law("N", points)
@@ -437,62 +371,33 @@ def test_a_lucky_run_does_not_stand_for_its_arm():
     assert [(each.arm, each.loss) for each in front(grid)] == [("one", 3.0), ("two", 2.4), ("three", 2.2)]
 
 
-def test_constants_of_two_kinds_of_tokens_are_those_of_the_places_both_have():
-    grid = [point(f"{n} {d}", multiplied(n, d), N=n, D=d) for n in SIZES for d in AMOUNTS]
-    slower = [
-        point(f"bpe {n} {d}", multiplied(n, d) * (n / 1e4) ** 0.05, "byte pairs", N=n, D=d)
-        for n in SIZES[:3]
-        for d in (*AMOUNTS, 5e9)
-    ]
-    own, other = same_places(grid, slower)
-    assert len(own) == len(other) == 12
-    found = {constant.name: constant for constant in constants(own, other)}
-    assert list(found)[:2] == ["α_N of L(N)", "N_c of L(N)"]
-    one, two = found["α_N of L(N)"].numbers
-    assert two.n == pytest.approx(one.n - 0.05)
-    assert constants([], []) == []
-
-
-def test_vocabularies_are_different_tokens(tmp_path):
-    """With byte pairs as the base's tokens too, a larger vocabulary of them is other tokens."""
-    result, measured = made(tmp_path, added, "full", 0.002, seeds=(1, 2))
+def test_tokens_that_move_an_exponent_are_seen_to(obeying):
+    """Byte pairs are the base's tokens too: a larger vocabulary of them, whose loss falls more slowly with the size."""
+    result, measured = obeying
+    slower = with_losses(
+        result, lambda arm, _: (measured[arm][1]["size"] / 1e4) ** 0.05 if arm.startswith("bpe") else 1.0
+    )
 
     def tokens(arm):
         size = 1024 if arm.arm.name.startswith("bpe") else 512
         corpus = arm.config["corpus"] | {"tokenizer": {"name": "bpe", "vocab_size": size}}
         return replace(arm, config=dict(arm.config) | {"corpus": corpus})
 
-    arms = tuple(tokens(arm) for arm in result.arms)
+    arms = tuple(map(tokens, slower.arms))
     view = shown(replace(result, arms=arms, base=arms[0].config), measured)
-    _, _, residuals, *_, last = tables(view)
+    last = tables(view)[-1]
     assert last.columns[1:3] == ("byte pairs (512)", "byte pairs (1,024)")
-    assert len(residuals.rows) == 25
-    assert changed(view) == []
-
-
-def test_tokens_that_move_an_exponent_are_seen_to(tmp_path):
-    result, measured = made(tmp_path, added, "full", 0.002, seeds=(1, 2))
-    arms = []
-    for arm in result.arms:
-        runs = arm.runs
-        if arm.arm.name.startswith("bpe"):
-            # A loss that falls more slowly with the size.
-            size = measured[arm.arm.name][1]["size"]
-            runs = tuple(replace(run, test_loss=(run.test_loss or 0.0) * (size / 1e4) ** 0.05) for run in runs)
-        arms.append(replace(arm, runs=runs))
-    view = shown(replace(result, arms=tuple(arms)), measured)
     assert any("α of the product without a floor" in text for text in changed(view))
     assert not any("β of the product without a floor" in text for text in changed(view))
     # The p value of a constant is below 0.05 exactly where its interval excludes zero, or one as a factor.
-    for row in tables(view)[-1].rows[12:]:
+    for row in last.rows[12:]:
         if "not bounded" not in row[3]:
             inside = row[3].split("(")[1].rstrip(")").replace("10^", "").replace("\N{MINUS SIGN}", "-").split(" to ")
             excluded = float(inside[0]) > 0 or float(inside[1]) < 0
             assert excluded == (row[4].startswith("<") or float(row[4]) < 0.05), row
 
 
-def test_runs_of_which_one_quantity_says_nothing_have_no_worth(tmp_path):
-    result, measured = made(tmp_path, lambda n, d: 1 + 30 * n**-0.3, "quick", 0.002)
-    view = shown(result, measured)
+def test_runs_of_which_one_quantity_says_nothing_have_no_worth():
+    view = shown(*made(lambda n, d: 1 + 30 * n**-0.3, "quick", 0.002))
     assert not any("Compute-optimal" in table.caption for table in tables(view))
     assert not any("doubling" in note.text for note in view.notes)

@@ -7,10 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
-from vitral.model import ModelConfig, Transformer, count_parameters
-from vitral.studies import Study, read_study, study_named, study_names
-from vitral.studies.design import check_seeds
-from vitral.studies.resolution import first_difference, matched_width, resolve
+from vitral.model import ModelConfig, count_parameters
+from vitral.studies import Study, read_study, study_named
+from vitral.studies.resolution import matched_width, resolve
 from vitral.training import RunConfig
 
 VOCAB = 31
@@ -34,14 +33,12 @@ def arm(name: str = "other", **changes) -> dict:
         (study(), "at least two arms"),
         (study(arm(norm="post"), arm(norm="none")), "two arms are called 'other'"),
         (study({"name": "x", "title": "x"}), "'x' changes nothing"),
-        (study({"name": "x", "title": "x", "changes": {"seed": 3}}), "cannot change 'seed'"),
         (study({"name": "x", "title": "x", "changes": {"corpus": {"source": "y"}}}), "cannot change 'corpus'"),
+        (study({"name": "x", "title": "x", "changes": {"seed": 3}}, varies_text=True), "cannot change 'seed'"),
         (study(arm(norm="post"), seeds=[]), "at least one"),
         (study(arm(norm="post"), seeds=[3, 3]), "3 is there twice"),
         (study(arm(norm="post"), seeds=[-1]), "-1 is negative"),
-        (study(arm("A b", norm="post")), "name"),
         (study(arm("../up", norm="post")), "name"),
-        (study(arm(norm="post"), colour="red"), "unknown key 'colour'"),
         ({**study(arm(norm="post")), "arms": [arm(norm="post"), arm("b", norm="none")]}, "is the base"),
     ],
 )
@@ -64,12 +61,6 @@ def test_designs_that_compare_nothing_are_refused_in_one_line(plain: dict, compl
 def test_arms_that_make_no_other_configuration_are_refused(arms: list[dict], complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         resolve(Study.parse(study(*arms)), BASE, VOCAB)
-
-
-def test_a_design_survives_its_plain_form() -> None:
-    for name in study_names():
-        found = study_named(name)
-        assert Study.parse(found.plain()) == found
 
 
 def test_a_study_of_ones_own_is_read_from_toml(tmp_path: Path) -> None:
@@ -104,21 +95,6 @@ def test_an_unknown_study_offers_the_nearest() -> None:
         study_named("noattention")
 
 
-def test_the_arms_of_no_attention_differ_from_the_base_only_where_they_say() -> None:
-    full, without, matched, linear, *_ = resolve(study_named("no-attention"), BASE, VOCAB)
-    assert full.config == BASE
-    assert without.config.model.attention == matched.config.model.attention == "none"
-    assert linear.config.model.feed_forward == "none"
-    plain = BASE.plain()
-    for other in (without, matched, linear):
-        changed = {key for key, value in other.config.plain()["model"].items() if plain["model"].get(key) != value}
-        assert changed <= {"attention", "feed_forward", "d_ff"}
-        assert other.config.training == BASE.training
-    assert without.num_parameters < full.num_parameters
-    # One more unit of d_ff in each of two layers is two columns of d_model and a bias: half of that is the nearest.
-    assert abs(matched.num_parameters - full.num_parameters) <= 2 * (2 * 12 + 1) / 2
-
-
 @settings(max_examples=25, deadline=None)
 @given(
     st.sampled_from(["gelu", "swiglu"]),
@@ -149,20 +125,3 @@ def test_an_lstm_without_a_feed_forward_is_matched_by_its_width(heads: int) -> N
     assert other.num_parameters == 2 * (8 * model.d_model**2 + 8 * model.d_model) + 2 * VOCAB * model.d_model
     step = 32 * heads * model.d_model + 16 * heads**2 + (16 + 2 * VOCAB) * heads
     assert 2 * abs(other.num_parameters - base.num_parameters) <= step
-
-
-def test_counted_parameters_are_the_models_own() -> None:
-    for resolved in resolve(study_named("no-attention"), BASE, VOCAB):
-        model = Transformer(resolved.config.model, VOCAB)
-        assert sum(parameter.numel() for parameter in model.parameters()) == resolved.num_parameters
-
-
-def test_the_first_difference_is_named_by_its_path() -> None:
-    assert first_difference({"a": {"b": 1, "c": [2]}}, {"a": {"b": 1, "c": [3]}}) == "a.c is [2] there and [3] here"
-    assert first_difference({"a": 1}, {}) == "a is 1 there and not set here"
-    assert first_difference({"a": {"b": 1}}, {"a": {"b": 1}}) == ""
-
-
-def test_seeds_given_on_the_way_are_checked_too() -> None:
-    with pytest.raises(UsageError, match="twice"):
-        check_seeds((1, 2, 1))

@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import json
 import math
+import pickle
 import shutil
 import signal
 from collections import defaultdict
@@ -12,7 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.studies.conftest import FOUR
+from tests.studies.conftest import FOUR, PAIR, Log
+from vitral.core.config import merge
 from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
 from vitral.core.process import using_threads
@@ -26,33 +28,18 @@ from vitral.studies.results import run_path
 from vitral.training import RunConfig
 
 ARMS = ("full", "no-attention", "no-attention-matched", "no-feed-forward")
-PAIR = Study.parse(
-    {
-        "name": "pair",
-        "title": "A pair",
-        "question": "Does the norm's place matter?",
-        "arms": [
-            {"name": "pre", "title": "norm before"},
-            {"name": "post", "title": "norm after", "changes": {"model": {"norm": "post"}}},
-        ],
-    }
-)
 
 
-class Log:
-    """A reporter that remembers, and can stop the program at an event."""
+@pytest.fixture(scope="module")
+def pair(tiny: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> StudyResult:
+    """Two arms from one seed."""
+    return run_study(PAIR, tiny, tmp_path_factory.mktemp("pair") / "s", seeds=[2])
 
-    def __init__(self, stop_at: tuple[str, int, int] | None = None) -> None:
-        """Stop at the event of this kind, run number and step, if one is given."""
-        self.stop_at = stop_at
-        self.states: list[tuple[str, int, str]] = []
 
-    def __call__(self, event) -> None:
-        """Note what happens to each run."""
-        if event["event"] == "run":
-            self.states.append((event["arm"], event["seed"], event["state"]))
-        if (event["event"], event.get("run"), event.get("step")) == self.stop_at:
-            raise KeyboardInterrupt
+@pytest.fixture
+def out(pair: StudyResult, tmp_path: Path) -> Path:
+    """A copy of its folder."""
+    return Path(shutil.copytree(pair.folder, tmp_path / "copy"))
 
 
 def test_every_arm_is_trained_from_every_seed(trained: StudyResult) -> None:
@@ -63,8 +50,10 @@ def test_every_arm_is_trained_from_every_seed(trained: StudyResult) -> None:
         assert all(run.seconds > 0 and run.stopped is None for run in arm.runs)
         for run in arm.runs:
             assert RunFolder.open(run.path).config["seed"] == run.seed
+            assert run.path == trained.folder / "arms" / arm.arm.name / f"seed-{run.seed}"
     assert trained.corpus["sha256"]
     assert set(trained.baselines.orders) == {1, 2, 3, 4, 5, 6}
+    assert pickle.loads(pickle.dumps(trained)) == trained
 
 
 def test_all_arms_of_a_seed_see_the_same_batches(tiny: RunConfig, tmp_path: Path, monkeypatch) -> None:
@@ -80,42 +69,46 @@ def test_all_arms_of_a_seed_see_the_same_batches(tiny: RunConfig, tmp_path: Path
         current[0] = event.get("run", 0)
 
     monkeypatch.setattr(Batches, "batch", spied)
-    run_study(FOUR, tiny, tmp_path / "s", seeds=[1, 2], callback=callback)
-    first, second = [seen[n] for n in (1, 2, 3, 4)], [seen[n] for n in (5, 6, 7, 8)]
-    assert len(first[0]) == tiny.training.steps
-    assert all(batches == first[0] for batches in first)
-    assert all(batches == second[0] for batches in second)
-    assert not set(first[0]) & set(second[0])
+    run_study(PAIR, tiny, tmp_path / "s", seeds=[1, 2], callback=callback)
+    assert len(seen[1]) == tiny.training.steps
+    assert seen[1] == seen[2]
+    assert seen[3] == seen[4]
+    assert not set(seen[1]) & set(seen[3])
 
 
 def test_what_is_finished_is_not_run_again(tiny: RunConfig, trained: StudyResult) -> None:
     log = Log()
-    again = run_study(FOUR, tiny, trained.folder, seeds=[5, 7], callback=log)
-    assert again == trained
-    assert {state for _, _, state in log.states} == {"found"}
-    assert len(log.states) == 8
+    assert run_study(FOUR, tiny, trained.folder, seeds=[5, 7], callback=log) == trained
+    assert log.states == {"found"}
+    assert len(log.runs) == 8
 
 
-def test_seeds_can_be_added_and_never_left_out(tiny: RunConfig, tmp_path: Path) -> None:
-    run_study(PAIR, tiny, tmp_path / "s", seeds=[2])
+def test_another_wording_and_seed_of_the_base_make_no_other_study(tiny: RunConfig, trained: StudyResult) -> None:
+    reworded = Study.parse(FOUR.plain() | {"title": "Otherwise", "question": "Otherwise?"})
+    other = RunConfig.parse(tiny.plain() | {"seed": 11})
+    assert run_study(reworded, other, trained.folder, seeds=[5, 7]).arms == trained.arms
+
+
+def test_seeds_can_be_added_and_never_left_out(tiny: RunConfig, out: Path) -> None:
     log = Log()
-    more = run_study(PAIR, tiny, tmp_path / "s", seeds=[2, 3], callback=log)
-    assert log.states == [("pre", 2, "found"), ("post", 2, "found"), ("pre", 3, "train"), ("post", 3, "train")]
+    more = run_study(PAIR, tiny, out, seeds=[2, 3], callback=log)
+    assert log.runs == [("pre", 2, "found"), ("post", 2, "found"), ("pre", 3, "train"), ("post", 3, "train")]
     assert (more.seeds, more.first_seeds) == ((2, 3), (2,))
     with pytest.raises(UsageError, match=r"seeds not asked for here \(2\)"):
-        run_study(PAIR, tiny, tmp_path / "s", seeds=[3])
+        run_study(PAIR, tiny, out, seeds=[3])
 
 
 @pytest.mark.parametrize("step", [1, 4])
-def test_an_interrupted_study_goes_on_to_the_same_numbers(tiny: RunConfig, tmp_path: Path, step: int) -> None:
-    whole = run_study(PAIR, tiny, tmp_path / "whole", seeds=[2])
+def test_an_interrupted_study_goes_on_to_the_same_numbers(
+    tiny: RunConfig, pair: StudyResult, tmp_path: Path, step: int
+) -> None:
     with pytest.raises(KeyboardInterrupt):
         run_study(PAIR, tiny, tmp_path / "cut", seeds=[2], callback=Log(("step", 2, step)))
     log = Log()
     cut = run_study(PAIR, tiny, tmp_path / "cut", seeds=[2], callback=log)
-    assert log.states == [("pre", 2, "found"), ("post", 2, "resume")]
-    assert [arm.losses for arm in cut.arms] == [arm.losses for arm in whole.arms]
-    assert [arm.runs[0].curve for arm in cut.arms] == [arm.runs[0].curve for arm in whole.arms]
+    assert log.runs == [("pre", 2, "found"), ("post", 2, "resume")]
+    assert [arm.losses for arm in cut.arms] == [arm.losses for arm in pair.arms]
+    assert [arm.runs[0].curve for arm in cut.arms] == [arm.runs[0].curve for arm in pair.arms]
 
 
 def test_a_run_asked_to_stop_ends_its_step_and_goes_on_next_time(tiny: RunConfig, tmp_path: Path) -> None:
@@ -123,33 +116,27 @@ def test_a_run_asked_to_stop_ends_its_step_and_goes_on_next_time(tiny: RunConfig
         if (event["event"], event["run"], event.get("step")) == ("step", 1, 2):
             signal.raise_signal(signal.SIGINT)
 
+    (tmp_path / ".study.json.77.tmp").write_text('{"form', encoding="utf-8")  # what a kill left is no hindrance
     with pytest.raises(KeyboardInterrupt, match="the same command goes on"):
-        run_study(PAIR, tiny, tmp_path / "s", seeds=[2], callback=callback)
+        run_study(PAIR, tiny, tmp_path, seeds=[2], callback=callback)
     log = Log()
-    run_study(PAIR, tiny, tmp_path / "s", seeds=[2], callback=log)
-    assert log.states == [("pre", 2, "resume"), ("post", 2, "train")]
-
-
-def test_a_reworded_study_is_the_same_study(tiny: RunConfig, trained: StudyResult) -> None:
-    plain = FOUR.plain()
-    reworded = Study.parse(plain | {"title": "Otherwise", "question": "Otherwise?"})
-    assert run_study(reworded, tiny, trained.folder, seeds=[5, 7]).arms == trained.arms
+    run_study(PAIR, tiny, tmp_path, seeds=[2], callback=log)
+    assert log.runs == [("pre", 2, "resume"), ("post", 2, "train")]
 
 
 def test_an_arm_that_diverges_is_a_result(tiny: RunConfig, tmp_path: Path) -> None:
     steep = {"training": {"optimizer": {"learning_rate": 1e30}}}
     arms = [PAIR.arms[0].plain(), {"name": "steep", "title": "steep", "changes": steep}]
     study = Study.parse(PAIR.plain() | {"arms": arms})
-    result = run_study(study, tiny, tmp_path / "s", seeds=[2, 3])
-    assert set(result.arms[0].losses) == {2, 3}
-    assert result.arms[1].losses == {}
+    result = run_study(study, tiny, tmp_path / "s", seeds=[3])
+    assert [set(arm.losses) for arm in result.arms] == [{3}, set()]
     stopped = result.arms[1].runs[0].stopped
     assert stopped is not None
     assert "stopped before step" in stopped
     assert str(tmp_path) not in stopped
     log = Log()
-    assert run_study(study, tiny, tmp_path / "s", seeds=[2, 3], callback=log) == result
-    assert {state for _, _, state in log.states} == {"found"}
+    assert run_study(study, tiny, tmp_path / "s", seeds=[3], callback=log) == result
+    assert log.states == {"found"}
 
 
 def test_a_loss_that_is_not_a_number_is_no_result_and_says_so(tiny: RunConfig, tmp_path: Path, monkeypatch) -> None:
@@ -161,7 +148,7 @@ def test_a_loss_that_is_not_a_number_is_no_result_and_says_so(tiny: RunConfig, t
 
 
 def test_a_folder_of_another_study_is_refused_saying_what_differs(tiny: RunConfig, trained: StudyResult) -> None:
-    longer = RunConfig.parse(tiny.plain() | {"training": tiny.training.plain() | {"steps": 7}})
+    longer = RunConfig.parse(merge(tiny.plain(), {"training": {"steps": 7}}))
     with pytest.raises(UsageError, match=r"base\.training\.steps is 6 there and 7 here") as refused:
         run_study(FOUR, longer, trained.folder, seeds=[5, 7])
     assert "\n" not in str(refused.value)
@@ -169,31 +156,22 @@ def test_a_folder_of_another_study_is_refused_saying_what_differs(tiny: RunConfi
         run_study(PAIR, tiny, trained.folder, seeds=[5, 7])
 
 
-def test_the_seed_of_the_base_makes_no_other_study(tiny: RunConfig, trained: StudyResult) -> None:
-    other = RunConfig.parse(tiny.plain() | {"seed": 11})
-    assert run_study(FOUR, other, trained.folder, seeds=[5, 7]) == trained
-
-
 def test_a_study_goes_on_with_the_threads_it_began_with(tiny: RunConfig, tmp_path: Path) -> None:
-    out = tmp_path / "study"
-    with using_threads(2):
-        run_study(PAIR, tiny, out, seeds=(5,))
-    found = run_study(PAIR, tiny, out, seeds=(5, 7))
-    threads = [RunFolder.open(run.path).config["training"]["threads"] for arm in found.arms for run in arm.runs]
-    assert threads == [2] * 4
-    other = tiny.model_copy(update={"training": tiny.training.model_copy(update={"threads": 3})})
+    short = RunConfig.parse(merge(tiny.plain(), {"training": {"steps": 2, "evaluate_every": 2}}))
+    with using_threads(2), pytest.raises(KeyboardInterrupt):
+        run_study(PAIR, short, tmp_path, seeds=[5], callback=Log(("step", 1, 1)))
+    found = run_study(PAIR, short, tmp_path, seeds=[5])
+    assert [RunFolder.open(arm.runs[0].path).config["training"]["threads"] for arm in found.arms] == [2, 2]
     with pytest.raises(UsageError, match=r"training\.threads"):
-        run_study(PAIR, other, out, seeds=(5, 7))
+        run_study(PAIR, RunConfig.parse(merge(short.plain(), {"training": {"threads": 3}})), tmp_path, seeds=[5])
 
 
-def test_a_study_recorded_without_threads_is_the_same_study(tiny: RunConfig, tmp_path: Path) -> None:
+def test_a_study_recorded_without_threads_is_the_same_study(tiny: RunConfig, pair: StudyResult, out: Path) -> None:
     """As by versions that did not record them."""
-    out = tmp_path / "study"
-    run_study(PAIR, tiny, out, seeds=(5,))
     record = json.loads((out / "study.json").read_text(encoding="utf-8"))
     del record["base"]["training"]["threads"], record["sha256"]
     (out / "study.json").write_text(json.dumps(record), encoding="utf-8")
-    assert len(run_study(PAIR, tiny, out, seeds=(5, 7)).arms[0].runs) == 2
+    assert [arm.losses for arm in run_study(PAIR, tiny, out, seeds=[2]).arms] == [arm.losses for arm in pair.arms]
 
 
 def test_a_folder_that_is_no_study_is_refused_and_left_alone(tiny: RunConfig, tmp_path: Path) -> None:
@@ -206,41 +184,30 @@ def test_a_folder_that_is_no_study_is_refused_and_left_alone(tiny: RunConfig, tm
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.txt", "study.json"]
 
 
-def test_a_run_of_each_seed_lies_where_it_is_looked_for(trained: StudyResult) -> None:
-    assert (run_path(trained.folder, "no-attention", 7) / "config.toml").is_file()
-    assert run_path(Path("out"), "a", 3) == Path("out") / "arms" / "a" / "seed-3"
-
-
-def test_a_run_killed_between_its_last_loss_and_its_last_weights_is_resumed(tiny: RunConfig, tmp_path: Path) -> None:
-    straight = run_study(PAIR, tiny, tmp_path / "straight", seeds=[2])
-    run_study(PAIR, tiny, tmp_path / "killed", seeds=[2])
-    folder = RunFolder.open(run_path(tmp_path / "killed", "post", 2))
+def test_a_run_killed_between_its_last_loss_and_its_last_weights_is_resumed(
+    tiny: RunConfig, pair: StudyResult, out: Path
+) -> None:
+    folder = RunFolder.open(run_path(out, "post", 2))
     shutil.rmtree(sorted(folder.steps.iterdir())[-1])
     lines = [line for line in (folder.path / "metrics.jsonl").read_text().splitlines() if '"end"' not in line]
     (folder.path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     assert '"evaluation"' in lines[-1]
     (folder.path / "last").write_text(sorted(folder.steps.iterdir())[-1].name + "\n")
     log = Log()
-    again = run_study(PAIR, tiny, tmp_path / "killed", seeds=[2], callback=log)
-    assert log.states == [("pre", 2, "found"), ("post", 2, "resume")]
-    assert [arm.losses for arm in again.arms] == [arm.losses for arm in straight.arms]
+    again = run_study(PAIR, tiny, out, seeds=[2], callback=log)
+    assert log.runs == [("pre", 2, "found"), ("post", 2, "resume")]
+    assert [arm.losses for arm in again.arms] == [arm.losses for arm in pair.arms]
 
 
 def test_losses_are_of_the_whole_test_part_though_less_is_measured_while_training(
-    tiny: RunConfig, tmp_path: Path
+    tiny: RunConfig, pair: StudyResult, tmp_path: Path
 ) -> None:
-    few = RunConfig.parse(tiny.plain() | {"training": tiny.training.plain() | {"evaluation_tokens": 97}})
+    few = RunConfig.parse(merge(tiny.plain(), {"training": {"evaluation_tokens": 97}}))
     result = run_study(PAIR, few, tmp_path / "few", seeds=[2])
-    whole = run_study(PAIR, tiny, tmp_path / "whole", seeds=[2])
-    assert [arm.losses for arm in result.arms] == [arm.losses for arm in whole.arms]
-    assert result.arms[0].runs[0].curve[-1][1] != whole.arms[0].runs[0].curve[-1][1]
-    assert result.baselines == whole.baselines == whole.curve_baselines
+    assert [arm.losses for arm in result.arms] == [arm.losses for arm in pair.arms]
+    assert result.arms[0].runs[0].curve[-1][1] != pair.arms[0].runs[0].curve[-1][1]
+    assert result.baselines == pair.baselines == pair.curve_baselines
     assert result.curve_baselines != result.baselines
-
-
-def test_what_a_kill_left_of_a_record_is_no_hindrance(tiny: RunConfig, tmp_path: Path) -> None:
-    (tmp_path / ".study.json.77.tmp").write_text('{"form', encoding="utf-8")
-    assert run_study(PAIR, tiny, tmp_path, seeds=[2]).seeds == (2,)
 
 
 def test_a_study_has_one_writer(tiny: RunConfig, trained: StudyResult) -> None:
@@ -274,18 +241,13 @@ def test_a_run_killed_after_its_last_checkpoint_is_tidied(
     assert examine_run(run, replay=False).healthy
 
 
-def test_a_study_of_another_default_keeps_the_seeds_of_its_record(tiny: RunConfig, tmp_path: Path) -> None:
-    """A study of three seeds by an earlier Vitral does not grow; one whose file names its seeds follows the file."""
-    out = tmp_path / "s"
-    whole = Study.parse(PAIR.plain() | {"budgets": {"quick": {}}}).at("quick")
-    unnamed = Study.parse({key: value for key, value in whole.plain().items() if key != "seeds"})
-    run_study(unnamed, tiny, out, seeds=[1, 2])
-    assert run_study(unnamed.at("quick"), tiny, out).seeds == (1, 2)
-    found = read_record(GuardedFolder(out), lambda line: None)
-    assert seeds_of(unnamed, None, found) == (1, 2)
-    assert seeds_of(unnamed, None, None) == (1, 2, 3, 4, 5, 6)
-    assert seeds_of(unnamed, [3, 1, 2], found) == (3, 1, 2)
-    named = Study.parse(unnamed.plain() | {"seeds": [1, 2, 3]})
-    assert seeds_of(named, None, found) == (1, 2, 3)
+def test_a_study_of_another_default_keeps_the_seeds_of_its_record(tiny: RunConfig, pair: StudyResult) -> None:
+    """A study of one seed by an earlier Vitral does not grow; one whose file names its seeds follows the file."""
+    assert run_study(PAIR, tiny, pair.folder).seeds == (2,)
+    found = read_record(GuardedFolder(pair.folder), lambda line: None)
+    assert seeds_of(PAIR, None, found) == (2,)
+    assert seeds_of(PAIR, None, None) == (1, 2, 3, 4, 5, 6)
+    assert seeds_of(PAIR, [3, 1, 2], found) == (3, 1, 2)
+    assert seeds_of(Study.parse(PAIR.plain() | {"seeds": [1, 2, 3]}), None, found) == (1, 2, 3)
     budget = Study.parse(PAIR.plain() | {"budgets": {"quick": {"seeds": [1, 2, 4]}}}).at("quick")
     assert seeds_of(budget, None, found) == (1, 2, 4)

@@ -2,18 +2,18 @@
 
 import math
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from tests.studies.test_study_runs import Log
+from tests.studies.conftest import Log
 from vitral.core.config import merge
 from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
-from vitral.studies import StudyResult, execution, run_study, texts
+from vitral.studies import StudyResult, run_study, texts
 from vitral.studies.design import TUNING_SEED, Arm, Study
 from vitral.studies.execution import Job, _by_arm, _wanted_longer
 from vitral.studies.losses import loss_claims
@@ -21,8 +21,8 @@ from vitral.studies.plan import can_be_tried
 from vitral.studies.resolution import ResolvedArm, resolve
 from vitral.studies.results import RunResult
 from vitral.studies.texts import Texts
-from vitral.studies.tuning import Trial, chosen, further, rows, scaled, trial_name, tuned, tuned_as_recorded
-from vitral.training import RunConfig
+from vitral.studies.tuning import Trial, rows, scaled, trial_name, tuned, tuned_as_recorded
+from vitral.training import RunConfig, train
 
 RATE = "training.optimizer.learning_rate"
 STUDY = Study.parse(
@@ -58,11 +58,6 @@ def read_with_losses(losses: Mapping[float, float | None], seen: list[float]):
     return run
 
 
-def trials(losses: dict[float, float | None]) -> dict[float, tuple[dict[str, float], Trial]]:
-    """Trials with these validation losses by factor."""
-    return {factor: ({RATE: factor}, Trial(factor, {RATE: factor / 10}, loss)) for factor, loss in losses.items()}
-
-
 def test_values_that_move_together_are_one_row() -> None:
     arm = an_arm(optimizer={"name": "muon", "learning_rate": 0.05, "rest": {"learning_rate": 0.012}})
     rest = "training.optimizer.rest.learning_rate"
@@ -78,12 +73,6 @@ def test_a_key_of_another_optimizer_is_left_out_and_none_at_all_refused() -> Non
     assert rows({RATE: (0.5, 2.0), rest: (0.5, 2.0)}, arm.config) == ({RATE: 0.5}, {RATE: 2.0})
     with pytest.raises(UsageError, match="rest"):
         rows({rest: (0.5, 2.0)}, arm.config)
-
-
-def test_whole_numbers_stay_whole() -> None:
-    assert scaled(an_arm(steps=7), {"training.steps": 0.5}).config.training.steps == 4
-    assert scaled(an_arm(steps=1), {"training.steps": 0.1}).config.training.steps == 1
-    assert scaled(an_arm(), {"training.schedule.warmup_steps": 2.0}).config.training.schedule.warmup_steps == 0
 
 
 def test_whole_numbers_that_come_out_equal_are_tried_once() -> None:
@@ -137,18 +126,6 @@ def test_a_trial_beyond_the_edge_that_does_not_fit_into_memory_is_not_made(tiny:
     assert not can_be_tried(STUDY, arm, {key: 4.0}, [arm], Texts())
 
 
-@pytest.mark.parametrize(
-    ("losses", "best"), [({0.25: 2.0}, 0.25), ({0.25: None}, 1.0)], ids=["finite below", "none below"]
-)
-def test_where_every_trial_diverges_one_lower_is_tried_and_flagged(losses: dict, best: float) -> None:
-    seen: list[float] = []
-    run = read_with_losses({0.5: None, 1.0: None, 2.0: None, **losses}, seen)
-    found = tuned(an_arm(), {RATE: (0.5, 1.0, 2.0)}, run)
-    assert seen == [0.5, 1.0, 2.0, 0.25]
-    assert found is not None
-    assert (found[1].chosen, found[1].at_edge) == (best, True)
-
-
 def test_factors_that_differ_have_folders_that_differ() -> None:
     names = [trial_name("a", {RATE: factor}) for factor in (1.0000001, 1.0000002, 123456.7, 123457.0)]
     assert len(set(names)) == 4
@@ -156,16 +133,6 @@ def test_factors_that_differ_have_folders_that_differ() -> None:
     assert [trial_name("a", {RATE: factor}) for factor in (0.25, 1.0)] == ["tuning/a/x0.25", "tuning/a/x1"]
     with pytest.raises(UsageError, match="increase"):
         Study.parse(STUDY.plain() | {"tune": {RATE: [1.0, math.nextafter(1.0, 2)]}}, "test")
-
-
-def test_a_tuned_arm_is_counted_again() -> None:
-    arm = an_arm(steps=8, batch_size=4)
-    more = scaled(arm, {"training.batch_size": 2.0, "training.steps": 0.5})
-    assert more.flops == 4 * (arm.flops // 8 * 2) - 4 * arm.optimizer_flops
-    assert more.num_tokens == arm.num_tokens
-    wide = arm.with_config(RunConfig.parse(merge(arm.config.plain(), {"model": {"d_model": 2 * 128}})))
-    assert wide.num_parameters > 2 * arm.num_parameters
-    assert wide.flops_per_token > 2 * arm.flops_per_token
 
 
 @pytest.mark.parametrize("match", ["parameters", "flops"])
@@ -182,10 +149,8 @@ def test_what_undoes_a_match_is_not_tuned(match: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "key",
-    ["seed", "corpus.share", "corpus.draw", "model.d_model", "model.context_length", "training.evaluation_tokens",
-     "training.threads", "training.evaluate_every", "training.objective.rate"],
-)  # fmt: skip
+    "key", ["seed", "corpus.share", "model.d_model", "training.evaluate_every", "training.objective.rate"]
+)
 def test_only_knobs_of_the_training_are_tuned(key: str) -> None:
     with pytest.raises(UsageError, match="cannot be tuned"):
         Study.parse(STUDY.plain() | {"tune": {key: [0.5, 1.0]}}, "test")
@@ -196,45 +161,22 @@ def test_only_knobs_of_the_training_are_tuned(key: str) -> None:
 @pytest.mark.parametrize(
     ("losses", "best", "at_edge"),
     [
-        ({0.5: 2.0, 1: 1.9, 2: 1.95}, 1, False),
-        ({0.5: 2.0, 1: 1.9, 2: 1.85}, 2, True),
-        ({0.5: 1.8, 1: 1.9, 2: None}, 0.5, True),
-        ({0.25: 1.85, 0.5: 1.8, 1: 1.9, 2: None}, 0.5, False),
-        ({0.5: None, 1: None, 2: None}, 1, True),
+        ({0.5: 2.0, 1.0: 1.9, 3.0: 1.95}, 1.0, False),
+        ({0.5: 2.0, 1.0: 1.9, 3.0: 1.8, 9.0: 1.7}, 9.0, True),
+        ({0.5: 2.0, 1.0: 1.9, 3.0: 1.8, 9.0: 1.85}, 3.0, False),
+        ({0.25: 1.7, 0.5: 1.8, 1.0: 1.9, 3.0: None}, 0.25, True),
+        ({0.25: 2.0, 0.5: None, 1.0: None, 3.0: None}, 0.25, True),
+        ({0.25: None, 0.5: None, 1.0: None, 3.0: None}, 1.0, True),
     ],
 )
-def test_the_lowest_finite_validation_loss_is_chosen(losses: dict, best: float, at_edge: bool) -> None:
-    row, found = chosen(an_arm(), trials(losses))
-    assert (row[RATE], found.chosen, found.at_edge) == (best, best, at_edge)
-
-
-def test_one_more_trial_lies_beyond_the_edge_at_the_same_ratio() -> None:
-    tried = [{RATE: 0.5}, {RATE: 1.0}, {RATE: 3.0}]
-    assert further(tried, 0) == {RATE: 0.25}
-    assert further(tried, 2) == {RATE: 9.0}
-    assert further(tried, 1) is None
-
-
-@pytest.mark.parametrize(
-    ("curve", "tried", "best", "at_edge"),
-    [
-        (lambda factor: (math.log2(factor) - 0.2) ** 2, [0.5, 1, 2], 1, False),
-        (lambda factor: (math.log2(factor) - 1.8) ** 2, [0.5, 1, 2, 4], 4, True),
-        (lambda factor: (math.log2(factor) - 1.2) ** 2, [0.5, 1, 2, 4], 2, False),
-        (lambda factor: factor, [0.25, 0.5, 1, 2], 0.25, True),
-    ],
-)
-def test_an_edge_is_extended_once(curve: Callable, tried: list[float], best: float, at_edge: bool) -> None:
-    seen = []
-
-    def run(row: dict[str, float]) -> Trial:
-        seen.append(row[RATE])
-        return Trial(row[RATE], {}, curve(row[RATE]))
-
+def test_the_lowest_finite_loss_is_chosen_and_an_edge_extended_once_at_the_same_ratio(
+    losses: dict, best: float, at_edge: bool
+) -> None:
+    seen: list[float] = []
     arm = an_arm(optimizer={"name": "adamw", "learning_rate": 0.01})
-    found = tuned(arm, {RATE: (0.5, 1.0, 2.0)}, run)  # type: ignore[arg-type]
+    found = tuned(arm, {RATE: (0.5, 1.0, 3.0)}, read_with_losses(losses, seen))
     assert found is not None
-    assert sorted(seen) == tried
+    assert sorted(seen) == sorted(losses)
     assert (found[1].chosen, found[1].at_edge) == (best, at_edge)
     assert found[0].config.plain()["training"]["optimizer"]["learning_rate"] == pytest.approx(0.01 * best)
 
@@ -265,9 +207,15 @@ def test_only_arms_in_a_contrast_of_losses_are_tuned_by_the_study() -> None:
 
 
 @pytest.fixture(scope="module")
-def studied(tiny: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> StudyResult:
+def events() -> list[Mapping]:
+    """What was told while the study was trained."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def studied(tiny: RunConfig, events: list[Mapping], tmp_path_factory: pytest.TempPathFactory) -> StudyResult:
     """The study, trained."""
-    return run_study(STUDY, tiny, tmp_path_factory.mktemp("tuned") / "study", seeds=[5])
+    return run_study(STUDY, tiny, tmp_path_factory.mktemp("tuned") / "study", seeds=[5], callback=events.append)
 
 
 def test_arms_run_with_the_values_their_trials_chose(studied: StudyResult, tiny: RunConfig) -> None:
@@ -286,32 +234,21 @@ def test_arms_run_with_the_values_their_trials_chose(studied: StudyResult, tiny:
 
 
 def test_the_same_call_trains_nothing_again(studied: StudyResult, tiny: RunConfig) -> None:
-    states = []
-    again = run_study(
-        STUDY,
-        tiny,
-        studied.folder,
-        seeds=[5],
-        callback=lambda event: states.append(event["state"]) if event["event"] == "run" else None,
-    )
-    assert set(states) == {"found"}
+    log = Log()
+    again = run_study(STUDY, tiny, studied.folder, seeds=[5], callback=log)
+    assert log.states == {"found"}
     assert again.tuning == studied.tuning
     assert [arm.losses for arm in again.arms] == [arm.losses for arm in studied.arms]
 
 
-def test_runs_are_numbered_in_the_order_in_which_they_are_made(tiny: RunConfig, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("studied")
+def test_runs_are_numbered_in_the_order_in_which_they_are_made(events: list[Mapping]) -> None:
     """A trial beyond an edge was not foreseen; it comes before the runs that follow."""
-    seen: list[tuple[int, int, int, int]] = []
-
-    def callback(event) -> None:
-        if event["event"] == "run":
-            seen.append((event["run"], event["before"], event["during"], event["in_all"]))
-
-    run_study(STUDY, tiny, tmp_path / "study", seeds=[5], callback=callback)
-    assert [number for number, *_rest in seen] == list(range(1, len(seen) + 1))
-    for (_, before, during, _), (_, later, _, _) in pairwise(seen):
-        assert later == before + during
-    assert seen[-1][1] + seen[-1][2] == seen[-1][3]
+    seen = [event for event in events if event["event"] == "run"]
+    assert [event["run"] for event in seen] == list(range(1, len(seen) + 1))
+    for one, later in pairwise(seen):
+        assert later["before"] == one["before"] + one["during"]
+    assert seen[-1]["before"] + seen[-1]["during"] == seen[-1]["in_all"]
 
 
 def test_the_folder_alone_tells_the_chosen_values(studied: StudyResult, tiny: RunConfig, tmp_path: Path) -> None:
@@ -332,7 +269,8 @@ def test_an_arm_that_fails_gets_a_second_budget(made, tiny: RunConfig) -> None:
     """The gap to its baseline arm after twice the steps is told."""
     result = made({"full": [1.76, 1.77, 1.75], "no-feed-forward": [3.1, 3.2, 3.3]})
     study = result.study.model_copy(update={"tune": {RATE: (0.5, 1.0, 2.0)}})
-    result = replace(result, study=study)
+    # The order of seeds plays no role.
+    result = replace(result, study=study, seeds=(3, 2, 1), first_seeds=(3, 2, 1))
     arms = [one for one in resolve(study, tiny, 31) if one.arm.name in ("full", "no-feed-forward")]
     jobs: list[Job] = []
 
@@ -358,87 +296,33 @@ def with_second_budget(result: StudyResult, arms, folder: GuardedFolder, run) ->
     return replace(result, longer=_by_arm(jobs, {job.name: run(job) for job in jobs}))
 
 
-@pytest.mark.usefixtures("little_memory")
-def test_every_trial_must_fit_before_anything_is_trained(tiny: RunConfig, tmp_path: Path, monkeypatch) -> None:
-    """Into memory and on the disk."""
-    arms = [one.plain() for one in STUDY.arms]
-    arms[1] |= {"tune": {"training.batch_size": [1.0, 3.0]}}
-    with pytest.raises(UsageError, match="arm post: not enough memory"):
-        run_study(Study.parse(STUDY.plain() | {"arms": arms}, "test"), tiny, tmp_path / "study", seeds=[5])
-    assert not (tmp_path / "study").exists()
-    asked: list[Job] = []
-
-    def room(out: Path, jobs: list[Job]) -> None:
-        asked.extend(jobs)
-        raise UsageError("no room")
-
-    monkeypatch.setattr(execution, "require_room", room)
-    with pytest.raises(UsageError, match="no room"):
-        run_study(STUDY, tiny, tmp_path / "study", seeds=[5])
-    assert [job.path.name for job in asked] == ["x0.5", "x1", "x2", "x0.5", "x1", "x2", "seed-5", "seed-5", "seed-5"]
-
-
-class Stopped(Log):
-    """A reporter that stops the program before the run of this number, counted from 1."""
-
-    def __init__(self, number: int) -> None:
-        """Stop there."""
-        super().__init__()
-        self.number = number
-
-    def __call__(self, event) -> None:
-        """Note the run, or stop."""
-        super().__call__(event)
-        if event["event"] == "run" and event["state"] == "train" and len(self.states) == self.number:
-            raise KeyboardInterrupt
-
-
 def test_a_study_killed_while_it_tunes_may_have_other_seeds(tiny: RunConfig, tmp_path: Path) -> None:
+    study = STUDY.model_copy(update={"arms": STUDY.arms[::2]})
     with pytest.raises(KeyboardInterrupt):
-        run_study(STUDY, tiny, tmp_path / "study", seeds=[5, 7], callback=Stopped(2))
-    found = run_study(STUDY, tiny, tmp_path / "study", seeds=[11])
+        run_study(study, tiny, tmp_path / "study", seeds=[5, 7], callback=Log(("step", 2, 1)))
+    found = run_study(study, tiny, tmp_path / "study", seeds=[11])
     assert (found.seeds, found.first_seeds) == ((11,), (11,))
     with pytest.raises(UsageError, match="seeds not asked for here"):
-        run_study(STUDY, tiny, tmp_path / "study", seeds=[5])
+        run_study(study, tiny, tmp_path / "study", seeds=[5])
 
 
 def test_a_run_of_another_design_is_refused_before_a_trial_is_made(
     studied: StudyResult, tiny: RunConfig, tmp_path: Path
 ) -> None:
-    other = RunConfig.parse(merge(tiny.plain(), {"training": {"batch_size": 4, "steps": 2, "evaluate_every": 2}}))
-    there = run_study(STUDY, other, tmp_path / "other", seeds=[5]).folder
+    other = {"seed": 5, "model": {"norm": "post"}, "training": {"batch_size": 4, "steps": 2, "evaluate_every": 2}}
+    there = train(RunConfig.parse(merge(tiny.plain(), other)), tmp_path / "other").path
     for name in ("arms/post/seed-5", "longer/post/seed-5"):
         out = tmp_path / name.partition("/")[0]
-        shutil.copytree(there / "arms/post/seed-5", out / name)
+        shutil.copytree(there, out / name)
         (out / "arms").mkdir(exist_ok=True)
         log = Log()
         with pytest.raises(UsageError, match=r"is not the run of this arm: training\.batch_size"):
             run_study(STUDY, tiny, out, seeds=[5], callback=log)
-        assert not log.states
+        assert not log.runs
     # A run of this design, with values that are not known before its trials, is accepted.
     out = tmp_path / "own"
     shutil.copytree(studied.folder / "arms", out / "arms")
     assert run_study(STUDY, tiny, out, seeds=[5]).arm("post").losses == studied.arm("post").losses
-
-
-def test_the_second_budget_does_not_depend_on_the_order_of_seeds(made, tiny: RunConfig) -> None:
-    result = made({"full": [1.76] * 3, "no-feed-forward": [3.1] * 3})
-    study = result.study.model_copy(update={"tune": {RATE: (0.5, 1.0, 2.0)}})
-    arms = [one for one in resolve(study, tiny, 31) if one.arm.name in ("full", "no-feed-forward")]
-    for seeds, first, expected in (
-        ((3, 2, 1), (3, 2, 1), [1, 2]),
-        ((2, 3, 1), (2, 3), [2, 3]),
-        ((1, 3), (3,), [3, 1]),
-    ):
-        asked: list[int] = []
-
-        def run(job: Job, asked: list[int] = asked) -> RunResult:
-            asked.append(job.seed)
-            return RunResult(job.seed, job.path, ((12, 3.0),), None, 3.0, 3.0, 1.0)
-
-        given = replace(result, study=study, seeds=seeds, first_seeds=first)
-        with_second_budget(given, arms, GuardedFolder(result.folder), run)
-        assert list(dict.fromkeys(asked)) == expected
 
 
 def test_trials_have_a_seed_of_their_own(studied: StudyResult) -> None:

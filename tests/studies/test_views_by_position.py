@@ -3,22 +3,16 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from vitral.core.config import merge
-from vitral.core.errors import UsageError
-from vitral.data import prepare
-from vitral.figures.sections import Table
-from vitral.runs import load_run
+from tests.studies.conftest import fresh, tables
 from vitral.studies.claims import Claim
 from vitral.studies.judging import judge
-from vitral.studies.probe import ArmMeasures, Plot, Trained, View
+from vitral.studies.probe import ArmMeasures, Plot, View
 from vitral.studies.probes import by_position
-from vitral.training import RunConfig, train
+from vitral.training import RunConfig
 
 CONTEXT = 8
 RESULT: Any = None
@@ -69,12 +63,6 @@ def test_a_loss_is_kept_where_its_rise_is_at_most_the_margin(
     assert check.value == pytest.approx(mean)
 
 
-def test_the_loss_just_past_is_compared_with_the_last_quarter_inside() -> None:
-    (claim,) = judge(by_position.view(RESULT, [arm("base", flat(2.51, 2.52, 2.53))]).comparisons)
-    assert (claim.verdict, claim.difference) == ("worse", pytest.approx(0.52))
-    assert claim.comparison.quantity.unit == "nats"
-
-
 def test_reading_on_is_compared_with_alibi_first() -> None:
     def kind(name: str, *beyond: float) -> ArmMeasures:
         return replace(arm(name, flat(*beyond)), config={"model": {"positions": name}})
@@ -86,12 +74,6 @@ def test_reading_on_is_compared_with_alibi_first() -> None:
     assert [one.comparison.arm for one in (first, second)] == ["rotary", "none"]
     assert (first.comparison.against, first.verdict) == ("title of alibi", "worse")
     assert first.difference == pytest.approx(0.51)
-
-
-def test_two_seeds_decide_nothing() -> None:
-    view = by_position.view(RESULT, [arm("base", flat(2.5, 2.5)), arm("other", flat(2.0, 2.1))])
-    assert not view.checks
-    assert all(claim.shown is None for claim in judge(view.comparisons))
 
 
 def test_the_margin_is_checked_for_all_arms_together() -> None:
@@ -121,30 +103,9 @@ def test_a_change_along_the_window_is_found_and_a_constant_gap_is_none() -> None
     assert claims[0].difference == pytest.approx(0.102 * (6.5 - 0.5))  # last two positions less the first two
 
 
-def test_windows_are_compared_where_both_are_scored() -> None:
-    """Of eight positions five are scored: the last quarter of them is the last two, the first the fourth."""
-    own = [3.0, *[2.0] * 7]
-    base = arm("base", [run_of(own, 2.0 + seed / 100) for seed in (1, 2, 3)])
-    tilted = [run_of([v + (0.1 + seed / 1e3) * p for p, v in enumerate(own)], 2.0, first=3) for seed in (1, 2, 3)]
-    hidden = [run_of(own, 2.0, first=8) for _ in range(3)]
-    (claim,) = along(by_position.view(RESULT, [base, arm("tilted", tilted), arm("hidden", hidden)]))
-    assert claim.comparison.arm == "tilted"
-    assert claim.difference == pytest.approx(0.102 * (6.5 - 3))
-
-
-def test_arms_without_any_loss_are_named_and_not_drawn() -> None:
-    runs = [run_of([2.0] * 8, 2.0, first=8) for _ in range(3)]
-    for run in runs:
-        run["beyond"]["nats"] = [None] * 8
-    view = by_position.view(RESULT, [arm("base", runs), arm("other", runs)])
-    assert not [section for section in view.sections if isinstance(section, Plot)]
-    assert [note.arm for note in view.notes] == ["base", "other"]
-    assert (view.checks, view.comparisons) == ((), ())
-
-
 def test_tables_have_means_by_groups_of_positions_and_of_lengths() -> None:
     view = by_position.view(RESULT, [arm("base", flat(2.5, 2.6, 2.7))])
-    inside, beyond = (section for section in view.sections if isinstance(section, Table))
+    inside, beyond = tables(view)
     # positions 1, 2-4, 5-8, then the first and the last quarter
     assert [cell for row in inside.rows for cell in row[1:]] == ["3.000", "2.000", "2.000", "2.500", "2.000"]
     assert [cell for row in beyond.rows for cell in row[1:]] == ["2.000", "2.600"]
@@ -152,32 +113,13 @@ def test_tables_have_means_by_groups_of_positions_and_of_lengths() -> None:
 
 def test_arms_beyond_the_number_of_distinct_lines_are_left_out_of_figures_by_name() -> None:
     view = by_position.view(RESULT, [arm(f"a{k}", flat(2.1)) for k in range(10)])
-    plots = {section.name: section for section in view.sections if isinstance(section, Plot)}
-    assert set(plots) == {"loss-by-position", "loss-beyond-the-trained-length"}
-    assert all("title of a8, title of a9" in plot.caption for plot in plots.values())
+    drawn = {section.name: section.caption for section in view.sections if isinstance(section, Plot)}
+    assert set(drawn) == {"loss-by-position", "loss-beyond-the-trained-length"}
+    assert all("title of a8, title of a9" in caption for caption in drawn.values())
 
 
-@pytest.fixture(scope="module")
-def trained(tiny: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """A trained run with a context length of whole quarters."""
-    config = RunConfig.parse(merge(tiny.plain(), {"model": {"context_length": CONTEXT}}))
-    path: Path = tmp_path_factory.mktemp("run") / "run"
-    dataset = prepare(config.corpus)
-    train(config, path, dataset=dataset)
-    return Trained("base", 1, load_run(path, "last"), dataset, "quick")
-
-
-def test_the_measure_is_plain_and_can_be_viewed(trained: Trained) -> None:
-    found = by_position.measure(trained)
+def test_the_measure_is_plain_and_can_be_viewed(tiny: RunConfig) -> None:
+    found = by_position.measure(fresh(tiny, context_length=CONTEXT))
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert (len(found["inside"]["nats"]), found["beyond"]["length"]) == (CONTEXT, 2 * CONTEXT)
     assert by_position.view(RESULT, [arm("base", [found])]).notes
-
-
-@pytest.mark.parametrize("change", [{"allow_leak": True}, {"objective": {"name": "masked", "rate": 0.15}}])
-def test_a_run_that_does_not_predict_next_tokens_is_refused(trained: Trained, change: dict[str, Any]) -> None:
-    config = dict(trained.run.config)
-    config["training"] = config["training"] | change
-    run: Any = SimpleNamespace(model=trained.run.model, tokenizer=trained.run.tokenizer, config=config)
-    with pytest.raises(UsageError, match="base is not trained to predict the next token"):
-        by_position.measure(replace(trained, run=run))

@@ -5,26 +5,15 @@ from typing import Any, cast
 
 import pytest
 
-from vitral.figures.sections import Table
+from tests.studies.conftest import plots, tables
 from vitral.inspection.cost import WAYS, counted, slope
 from vitral.inspection.retrieval import MASKS
 from vitral.studies import StudyResult
 from vitral.studies.claims import Check
-from vitral.studies.probe import Plot, View
-from vitral.studies.probes import copying, cost, probe_named
+from vitral.studies.probe import View
+from vitral.studies.probes import copying, cost
 
 NO_STUDY = cast(StudyResult, None)
-
-
-@pytest.mark.parametrize("name", ["meaning", "strategies", "copying", "cost-by-length"])
-def test_every_probe_estimates_its_time_at_every_budget(name: str) -> None:
-    probe = probe_named(name)
-    assert probe.name == name
-    assert list(probe.seconds) == ["quick", "standard", "full"]
-
-
-def tables(found: View) -> list[Table]:
-    return [section for section in found.sections if isinstance(section, Table)]
 
 
 class TestCopying:
@@ -57,15 +46,6 @@ class TestCopying:
         assert [check.value for check in found["window"]] == [0.95, 0.125]
         assert found["prefix"][0].value == 0.5
 
-    def test_copying_from_beyond_the_reach_is_not_as_expected(self) -> None:
-        assert [check.shown for check in self.checks(window=[1.0, 1.0, 1.0])["window"]] == [True, False]
-
-    def test_chance_is_the_upper_end_of_its_score_interval(self) -> None:
-        """With 1,024 answers: 1/8 + 1.96 √(7/64 / 1024) = 0.1453."""
-        beyond = self.checks(window=[1.0, 1.0, 0.125])["window"][1]
-        assert beyond.high == pytest.approx(0.1453, abs=1e-4)
-        assert self.checks(window=[1.0, 1.0, 0.15])["window"][1].shown is False
-
     def test_every_accuracy_is_in_the_table_with_its_interval(self) -> None:
         measured = {
             "distances": [8, 64],
@@ -77,7 +57,7 @@ class TestCopying:
         }
         found = copying.view(NO_STUDY, measured)
         assert tables(found)[0].rows == (("causal", "0.500 (0.404 to 0.596)", "1.000 (0.963 to 1.000)"),)
-        assert [section.name for section in found.sections if isinstance(section, Plot)] == ["copying-by-distance"]
+        assert plots(found) == ["copying-by-distance"]
 
 
 class TestCost:
@@ -128,11 +108,6 @@ class TestCost:
         # Operations a second at the first and the last of the fitted lengths, three doublings apart.
         assert {row[7:] for row in rows} == {("10.00", f"{10 / factor**3:.2f}", "1.00")}
 
-    def test_an_interval_that_lies_only_partly_in_the_range_is_undecided(self) -> None:
-        measured = self.measured()
-        measured["exponents"]["cached"]["processor"] |= {"low": 0.1, "high": 1.9}
-        assert [check.shown for check in self.exponents(cost.view(NO_STUDY, measured))] == [None] + [True] * 6
-
     def test_bytes_are_checked_and_shown_for_each_token(self) -> None:
         measured = self.measured()
         found = cost.view(NO_STUDY, measured)
@@ -143,19 +118,3 @@ class TestCost:
         assert [row[1] for row in tables(found)[2].rows[:-1]] == ["512", "512", "3,000", "3,010"]
         measured["memory"]["cache"][0] += 1
         assert cost.view(NO_STUDY, measured).checks[-2].shown is False
-
-    def test_the_peak_of_a_step_without_a_cache_is_shown_where_it_was_counted(self) -> None:
-        old = self.measured()
-        new = {**old, "memory": {**old["memory"], "recomputed_counted": [1792 * n for n in old["lengths"]]}}
-        sizes = [[row[1] for row in tables(cost.view(NO_STUDY, each))[2].rows] for each in (old, new)]
-        assert "1,792" not in sizes[0]
-        assert sizes[1].count("1,792") == 1
-
-    def test_the_axis_names_the_time_and_short_times_have_three_digits(self) -> None:
-        found = cost.view(NO_STUDY, self.measured())
-        plot = next(section for section in found.sections if isinstance(section, Plot))
-        assert plot.name == "time-by-length"
-        assert plot.figure.axes[0].get_ylabel() == "processor time of one token (µs)"
-        times = tables(found)[1].rows
-        assert times[0][1] == f"{counted(128)['cached'] / 1e4:.3g}"
-        assert times[1][-1] == f"{counted(8192)['recomputed'] / 1e4:,.0f}"

@@ -1,17 +1,17 @@
 """The probe `gradients`: what is measured of a run, and the numbers and judgements of its view."""
 
 from collections.abc import Mapping
-from types import SimpleNamespace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from vitral.core.errors import UsageError
-from vitral.data import Batches, Dataset, prepare
-from vitral.figures.sections import Table
+from tests.studies.conftest import plots, tables
+from vitral.core.config import merge
+from vitral.data import Batches, prepare
 from vitral.inspection import gradients_by_block
 from vitral.model import Transformer
-from vitral.runs import LoadedRun, load_run
+from vitral.runs import load_run
 from vitral.studies.probe import ArmMeasures, Plot, Trained, View
 from vitral.studies.probes.gradients import GRADIENTS
 from vitral.training import RunConfig, train
@@ -19,36 +19,17 @@ from vitral.training import RunConfig, train
 CONTEXT = 8
 
 
-@pytest.fixture(scope="module")
-def dataset(tiny: RunConfig) -> Dataset:
-    return prepare(tiny.corpus)
-
-
-@pytest.fixture(scope="module")
-def run(tiny: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> LoadedRun:
-    path = tmp_path_factory.mktemp("run") / "run"
-    config = tiny.plain()
-    config["model"] |= {"context_length": CONTEXT, "num_layers": 2}
-    train(RunConfig.parse(config), path)
-    return load_run(path, "last")
-
-
-def test_the_fresh_model_is_the_run_before_its_first_step(run: LoadedRun, dataset: Dataset) -> None:
-    seed = int(run.config["seed"])
-    measured = GRADIENTS.measure(Trained("full", seed, run, dataset, "quick"))
-    fresh = Transformer(run.model.config, run.model.vocab_size, seed=seed).eval()
+def test_the_fresh_model_is_the_run_before_its_first_step(tiny: RunConfig, tmp_path: Path) -> None:
+    config = RunConfig.parse(merge(tiny.plain(), {"model": {"context_length": CONTEXT, "num_layers": 2}}))
+    train(config, tmp_path / "run")
+    run, dataset = load_run(tmp_path / "run", "last"), prepare(config.corpus)
+    measured = GRADIENTS.measure(Trained("full", config.seed, run, dataset, "quick"))
+    fresh = Transformer(run.model.config, run.model.vocab_size, seed=config.seed).eval()
     batches = Batches(dataset.splits["train"], context_length=CONTEXT, batch_size=16, seed=0)
     assert measured["fresh"] == gradients_by_block(fresh, *batches.batch(0))
     assert measured["fresh"] != measured["trained"]
     assert "small" not in measured  # its matrices are GPT-2's already
     assert measured["positions"] == 16 * CONTEXT
-
-
-def test_a_run_that_sees_its_targets_is_refused(run: LoadedRun, dataset: Dataset) -> None:
-    config = run.config | {"training": run.config["training"] | {"allow_leak": True}}
-    leaking: Any = SimpleNamespace(model=run.model, tokenizer=run.tokenizer, config=config)
-    with pytest.raises(UsageError, match="full is not trained to predict the next token"):
-        GRADIENTS.measure(Trained("full", 1, leaking, dataset, "quick"))
 
 
 def state(stream: list[float | None], scale: list[float] | None = None) -> dict[str, Any]:
@@ -68,6 +49,11 @@ def viewed(measured: Mapping[str, Mapping[int, tuple[dict[str, Any], dict[str, A
         for name, runs in measured.items()
     ]
     return GRADIENTS.view(None, arms)  # type: ignore[arg-type]
+
+
+def figures(view: View) -> dict[str, Plot]:
+    """The figures by name."""
+    return {section.name: section for section in view.sections if isinstance(section, Plot)}
 
 
 @pytest.mark.parametrize(
@@ -101,7 +87,7 @@ def test_the_seed_furthest_from_one_decides() -> None:
 def test_the_table_has_geometric_means_and_a_single_block_no_check() -> None:
     rows = {1: (state([1.0, 1.0]), state([4.0, 1.0])), 2: (state([1.0, 1.0]), state([1.0, 1.0]))}
     view = viewed({"full": rows, "single": {1: (state([1.0]), state([2.0]))}})
-    (table,) = (section for section in view.sections if isinstance(section, Table))
+    (table,) = tables(view)
     cells = dict(zip(table.columns, table.rows[0], strict=True))
     assert (cells["blocks"], cells["stream, trained"], cells["parameters, fresh"]) == ("2", "2", "1")
     assert {check.subject for check in view.checks} == {"the arm full"}
@@ -109,37 +95,11 @@ def test_the_table_has_geometric_means_and_a_single_block_no_check() -> None:
 
 def test_curves_are_drawn_of_deep_arms_and_of_one_of_equal_models_when_fresh() -> None:
     deep = {1: (state([1.0, 2.0, 3.0]), state([1.0, 2.0, 3.0]))}
-    plots = {
-        plot.name: plot
-        for plot in viewed({"deep": deep, "flat": {1: (state([1.0]), state([1.0]))}}).sections
-        if isinstance(plot, Plot)
-    }
-    assert list(plots) == [
+    assert plots(viewed({"deep": deep, "flat": {1: (state([1.0]), state([1.0]))}})) == [
         f"gradient-of-the-{kind}-3-blocks-{when}" for kind in ("stream", "parameters") for when in ("fresh", "trained")
     ]
     run = {"positions": 5, "fresh": deep[1][0], "trained": deep[1][1]}
     arms = [ArmMeasures(name, name, {"model": {"num_layers": 3}}, {1: run}) for name in ("one", "two")]
-    plots = {plot.name: plot for plot in GRADIENTS.view(None, arms).sections if isinstance(plot, Plot)}  # type: ignore[arg-type]
-    assert len(plots["gradient-of-the-stream-3-blocks-fresh"].figure.axes) == 1
-    assert len(plots["gradient-of-the-stream-3-blocks-trained"].figure.axes) == 2
-
-
-def test_a_gradient_that_dies_has_a_panel_of_its_own_scale_and_is_named_in_one_sentence() -> None:
-    arms = {name: {1: (state([1.0, 1.0, 1.0]), state([0.5, 0.8, 1.0]))} for name in "abc"}
-    arms["dead"] = {1: (state([1.0, 1.0, 1.0]), state([1e-12, 1e-6, 1.0]))}
-    plots = {plot.name: plot for plot in viewed(arms).sections if isinstance(plot, Plot)}
-    plot = plots["gradient-of-the-stream-3-blocks-trained"]
-    shared, own = plot.figure.axes[:3], plot.figure.axes[3]
-    assert len({axes.get_ylim() for axes in shared}) == 1
-    low, high = shared[0].get_ylim()
-    assert 50 < high / low < 200
-    assert own.get_ylim()[0] < 1e-12
-    assert "1e-12 (the arm dead)" in plot.alt
-    assert plot.alt.count(". ") == 0
-
-
-def test_arms_that_cannot_be_told_apart_in_a_figure_are_left_out_of_it_by_name() -> None:
-    view = viewed({f"a{k}": {1: (state([1.0, 1.0]), state([2.0, 1.0]))} for k in range(26)})
-    captions = [plot.caption for plot in view.sections if isinstance(plot, Plot)]
-    assert all(caption.index("the arm a24") < caption.index("the arm a25") for caption in captions)
-    assert len(captions) == 4
+    drawn = figures(GRADIENTS.view(None, arms))  # type: ignore[arg-type]
+    assert len(drawn["gradient-of-the-stream-3-blocks-fresh"].figure.axes) == 1
+    assert len(drawn["gradient-of-the-stream-3-blocks-trained"].figure.axes) == 2

@@ -3,38 +3,23 @@
 import json
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from vitral.core.errors import UsageError
-from vitral.data import prepare
-from vitral.figures.sections import Table
+from tests.studies.conftest import fresh, plots, tables
 from vitral.inspection import KINDS
 from vitral.inspection.attention import BROAD
 from vitral.inspection.head_overlap import STEPS
-from vitral.model import ModelConfig, Transformer
-from vitral.studies import study_named
 from vitral.studies.claims import Claim
 from vitral.studies.judging import judge
-from vitral.studies.probe import ArmMeasures, Plot, Trained, View
+from vitral.studies.probe import ArmMeasures, Plot, View
 from vitral.studies.probes.head_patterns import HEAD_PATTERNS
 from vitral.training import RunConfig
 
 SEEDS = (1, 2, 3)
-
-
-def trained(tiny: RunConfig, **changes: Any) -> Trained:
-    """A fresh model in place of a trained one: measuring does not ask whether it learned anything."""
-    dataset = prepare(tiny.corpus)
-    config = ModelConfig.parse(tiny.model.plain() | {"context_length": 24, "num_layers": 2} | changes)
-    model = Transformer(config, dataset.tokenizer.vocab_size, seed=3).eval()
-    plain = {"training": {"objective": "next-token", "allow_leak": False}}
-    run: Any = SimpleNamespace(model=model, tokenizer=dataset.tokenizer, config=plain, step=0)
-    return Trained("base", 1, run, dataset, "quick")
 
 
 def a_run(names: list[str], each: float, together: float, overlap: float | None) -> dict[str, Any]:
@@ -62,12 +47,12 @@ def viewed(measured: Mapping[str, Mapping[int, Any]]) -> View:
     return HEAD_PATTERNS.view(result, arms)  # type: ignore[arg-type]
 
 
-def two_arms(names: list[str], *, few: float, many: float, together: float, seeds: tuple[int, ...] = SEEDS) -> View:
+def two_arms(names: list[str], *, few: float, many: float, together: float) -> View:
     """An arm with one head beside one with these."""
     return viewed(
         {
-            "many": {seed: a_run(names, many + seed / 1000, together, 0.5 + seed / 100) for seed in seeds},
-            "one": {seed: a_run(["previous"], few - seed / 1000, few, None) for seed in seeds},
+            "many": {seed: a_run(names, many + seed / 1000, together, 0.5 + seed / 100) for seed in SEEDS},
+            "one": {seed: a_run(["previous"], few - seed / 1000, few, None) for seed in SEEDS},
         }
     )
 
@@ -77,12 +62,11 @@ def claims(view: View) -> dict[str, Claim]:
     return {claim.comparison.quantity.name: claim for claim in judge(view.comparisons)}
 
 
-def tables(view: View) -> dict[str, dict[str, dict[str, str]]]:
+def cells(view: View) -> dict[str, dict[str, dict[str, str]]]:
     """By first words of the caption and by arm, the cells by column."""
     return {
         section.caption.split()[0]: {row[0]: dict(zip(section.columns, row, strict=True)) for row in section.rows}
-        for section in view.sections
-        if isinstance(section, Table)
+        for section in tables(view)
     }
 
 
@@ -90,7 +74,7 @@ WITHOUT_HEAD, WITHOUT_LAYER = "loss increase without one head (zeros)", "loss in
 
 
 def test_every_head_is_measured_and_measuring_again_gives_the_same(tiny: RunConfig) -> None:
-    run = trained(tiny)
+    run = fresh(tiny, context_length=24, num_layers=2)
     data = HEAD_PATTERNS.measure(run)
     assert json.loads(json.dumps(data, allow_nan=False)) == data
     assert data == HEAD_PATTERNS.measure(run)
@@ -103,18 +87,10 @@ def test_every_head_is_measured_and_measuring_again_gives_the_same(tiny: RunConf
 
 
 def test_without_attention_there_is_nothing_to_show(tiny: RunConfig) -> None:
-    data = HEAD_PATTERNS.measure(trained(tiny, attention="none"))
+    data = HEAD_PATTERNS.measure(fresh(tiny, attention="none"))
     assert data["layers"] == []
     arm = ArmMeasures("base", "the base", {"model": {"num_heads": 2}}, {1: data})
     assert HEAD_PATTERNS.view(SimpleNamespace(arms=[]), [arm]) == View()  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("training", [{"objective": {"name": "masked"}, "allow_leak": False}, {"allow_leak": True}])
-def test_runs_that_do_not_predict_the_next_token_are_refused(training: Any, tiny: RunConfig) -> None:
-    run = trained(tiny)
-    other: Any = SimpleNamespace(**(vars(run.run) | {"config": {"training": training}}))
-    with pytest.raises(UsageError, match="next token"):
-        HEAD_PATTERNS.measure(replace(run, run=other))
 
 
 def test_claims_about_heads_follow_the_numbers() -> None:
@@ -151,16 +127,8 @@ def test_an_overlap_like_that_of_other_seeds_is_said_and_one_beyond_is_not() -> 
     assert claim.span in note.text
 
 
-def test_kinds_are_counted_within_a_layer() -> None:
-    """Two layers of one head each, of two kinds: the run has two kinds, no layer has more than one."""
-    one, two = a_run(["previous"], 0.1, 0.1, None), a_run(["line"], 0.1, 0.1, None)
-    runs = {seed: {**one, "layers": [*one["layers"], *two["layers"]]} for seed in SEEDS}
-    found = tables(viewed({"one": runs}))["Heads"]["the arm one"]
-    assert (found["different kinds in a layer"], found["previous"], found["line"]) == ("1.0", "1.0", "1.0")
-
-
 def test_tables_contain_every_number() -> None:
-    found = tables(two_arms(["previous", BROAD], few=0.4, many=0.1, together=0.5))
+    found = cells(two_arms(["previous", BROAD], few=0.4, many=0.1, together=0.5))
     heads, attention, worth = (found[key]["the arm many"] for key in ("Heads", "Attention", "Ablation,"))
     assert (heads["different kinds in a layer"], heads["previous"], heads["near"], heads[BROAD]) == (
         *("1.0", "1.0", "0.0"),
@@ -172,45 +140,14 @@ def test_tables_contain_every_number() -> None:
     assert list(found["Ablation,"]) == ["the arm one", "the arm many"]
 
 
-@pytest.mark.parametrize("seeds", [(1,), (1, 2)])
-def test_few_seeds_give_no_verdict(seeds: tuple[int, ...]) -> None:
-    view = two_arms(["near", "line"], few=0.1, many=0.4, together=0.5, seeds=seeds)
-    assert {claim.shown for claim in judge(view.comparisons)} == {None}
-
-
-def test_comparisons_of_heads_are_one_family() -> None:
-    """A difference whose p value is 0.035 alone is not shown beside another comparison."""
-    spread = {1: 0.1, 2: 0.2, 3: 0.15}
-    many = {seed: a_run(["near"] * 2, 0.1 + by, 2 * (0.1 + by) + (seed - 2) / 9, 0.5) for seed, by in spread.items()}
-    one = {seed: a_run(["near"], 0.1, 0.1, None) for seed in spread}
-    view = viewed({"many": many, "one": one})
-    found = claims(view)[WITHOUT_HEAD]
-    alone = judge([found.comparison])[0]
-    assert alone.p is not None
-    assert found.p == pytest.approx(2 * alone.p)
-    assert (alone.shown, found.shown) == (True, False)
-
-
 def test_the_map_shows_every_head_and_as_many_as_can_be_read() -> None:
-    plots = {
-        plot.name: plot
-        for plot in two_arms(["near", BROAD], few=0.1, many=0.4, together=0.5).sections
-        if isinstance(plot, Plot)
-    }
-    assert list(plots) == ["heads-attend-to", "heads-overlap", "heads-knock-out"]
+    assert plots(two_arms(["near", BROAD], few=0.1, many=0.4, together=0.5)) == [
+        "heads-attend-to",
+        "heads-overlap",
+        "heads-knock-out",
+    ]
     run = a_run(["near"] * 24, 0.1, 2.4, 0.5)
     run["layers"] = run["layers"] * 4
     run["rows"]["layers"] = run["rows"]["layers"] * 4
     plot = next(section for section in viewed({"base": {1: run}}).sections if isinstance(section, Plot))
     assert "first 48 of 96" in plot.caption
-
-
-def test_the_study_of_heads_keeps_the_width_and_takes_fewer_arms_when_quick() -> None:
-    study = study_named("heads")
-
-    def heads(budget: Any) -> set[int]:
-        return {arm.changes.get("model", {}).get("num_heads", 4) for arm in study.at(budget).arms}
-
-    assert heads("quick") == {1, 4, 16}
-    assert heads("standard") == heads("full") == {1, 2, 4, 8, 16}
-    assert all(set(arm.changes.get("model", {})) <= {"num_heads"} for arm in study.arms)

@@ -1,22 +1,17 @@
 """The probe `meaning`: its study, runs it refuses, and a view whose claims and tables follow from made-up numbers."""
 
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from vitral.core.config import merge
-from vitral.core.errors import UsageError
-from vitral.figures.sections import Table
-from vitral.studies import StudyResult, study_named
+from tests.studies.conftest import measures, plots, tables
+from vitral.studies import StudyResult
 from vitral.studies.claims import Claim
 from vitral.studies.judging import judge
-from vitral.studies.probe import ArmMeasures, Plot, Trained, View
-from vitral.studies.probes import probe_named
+from vitral.studies.probe import View
 from vitral.studies.probes.meaning import CORRELATION, GAIN, RIGHT, view
 
-STUDY = study_named("meaning")
 DASH = "\N{EN DASH}"
 
 
@@ -50,8 +45,7 @@ def reading(correlation: float, apart: float, preferences: Sequence[float | None
 
 def shown(measured: Mapping[str, Mapping[int, Any]]) -> View:
     """The view of made-up arms."""
-    arms = [ArmMeasures(name, f"the arm {name}", {}, runs) for name, runs in measured.items()]
-    return view(cast(StudyResult, None), arms)
+    return view(cast(StudyResult, None), measures(measured))
 
 
 def claims(measured: Mapping[str, Mapping[int, Any]], arm: str = "base") -> dict[str, Claim]:
@@ -62,34 +56,6 @@ def claims(measured: Mapping[str, Mapping[int, Any]], arm: str = "base") -> dict
         for one in judged
         if one.comparison.arm == arm and not one.comparison.against.startswith("the arm")
     }
-
-
-def tables(measured: Mapping[str, Mapping[int, Any]]) -> list[Table]:
-    return [section for section in shown(measured).sections if isinstance(section, Table)]
-
-
-def test_the_study_uses_tokens_learned_from_its_text() -> None:
-    sizes = [STUDY.budgets[budget].changes["corpus"]["tokenizer"]["vocab_size"] for budget in ("quick", "standard")]
-    assert sizes == [2048, 4096]
-    assert STUDY.arms[1].changes == {"model": {"attention": "none"}}
-    assert STUDY.arms[2].changes == {"corpus": {"source": "machado"}}
-    assert not STUDY.arms[2].compared
-
-
-def test_one_model_is_trained_once_and_for_long() -> None:
-    standard = STUDY.at("standard")
-    assert ([arm.name for arm in standard.arms], standard.seeds) == (["model"], (1,))
-    training = STUDY.budgets["standard"].changes["training"]
-    assert training["steps"] * training["batch_size"] * 128 > 10_000_000
-    assert STUDY.budgets["full"].changes["model"] == STUDY.budgets["standard"].changes["model"]
-
-
-def test_portuguese_has_as_many_tokens() -> None:
-    study = STUDY.at("full")
-    assert [arm.name for arm in study.arms] == ["model", "without-attention", "portuguese"]
-    base = merge({"corpus": {"source": "shakespeare"}}, STUDY.budgets["full"].changes)
-    corpus = merge(base, study.arms[2].changes)["corpus"]
-    assert corpus == {"source": "machado", "tokenizer": base["corpus"]["tokenizer"]}
 
 
 def with_references(run: Any, fresh: Any, counted: Sequence[float | None]) -> Any:
@@ -116,22 +82,6 @@ def test_one_model_is_tested_over_sentences_and_words() -> None:
     gains = found[GAIN.name, "none (0)"]
     assert (gains.seeds, gains.difference) == (4, pytest.approx(0.1 + 0.003))
     assert found[GAIN.name, "the mean of the words before it"].difference == pytest.approx(0.103 - 0.05)
-
-
-def test_references_are_columns_of_the_tables() -> None:
-    run = with_references(reading(0.4, 0.1, [1.0] * 4), reading(0.1, 0.0, [1.0, -1.0] * 2, 1 / 900), [-1.0] * 4)
-    pairs = tables({"base": {1: run}})[-1]
-    assert pairs.columns[3:] == ("the arm base", "the arm base, untrained", "counted 3-grams")
-    assert [cell.split()[0] for cell in pairs.rows[0][3:]] == ["100%", "50%", "0%"]
-
-
-@pytest.mark.parametrize("name", ["meaning", "strategies"])
-@pytest.mark.parametrize("training", [{"objective": {"name": "masked"}, "allow_leak": False}, {"allow_leak": True}])
-def test_a_run_that_does_not_predict_the_next_token_from_the_past_is_refused(name: str, training: Any) -> None:
-    run: Any = SimpleNamespace(config={"training": training})
-    trained = Trained("base", 1, run, cast(Any, None), "quick")
-    with pytest.raises(UsageError, match="next token"):
-        probe_named(name).measure(trained)  # type: ignore[arg-type]
 
 
 def test_claims_follow_the_numbers() -> None:
@@ -173,31 +123,22 @@ def test_a_tie_is_half_right_and_a_pair_that_was_not_scored_is_left_out() -> Non
     assert RIGHT.read(tie) == 0.5
     assert RIGHT.read(reading(0.4, 0.1, [1.0, -1.0, None, 1.0])) == pytest.approx(2 / 3)
     assert RIGHT.read(reading(0.4, 0.1, [None, None])) is None
-    rows = {row[0]: row for row in tables({"base": {1: reading(0.4, 0.1, [1.0, 1.0, None, 1.0])}})[-1].rows}
+    rows = {row[0]: row for row in tables(shown({"base": {1: reading(0.4, 0.1, [1.0, 1.0, None, 1.0])}}))[-1].rows}
     assert rows["agreement"][2:] == ("3", "100% (44% to 100%)")
     assert rows["the subject matters"][2:] == ("1", "100% (21% to 100%)")
-    half = tables({"base": {1: reading(0.4, 0.1, [1.0, None])}})[-1].rows
+    half = tables(shown({"base": {1: reading(0.4, 0.1, [1.0, None])}}))[-1].rows
     assert half[-1][2:] == ("0", DASH)
-
-
-def test_nothing_measured_gives_no_claim_and_says_so() -> None:
-    nothing = reading(0.4, 0.1, [None, None]) | {"neighbours": None, "senses": []}
-    found = shown({"base": {1: nothing}})
-    assert found.comparisons == ()
-    assert len(found.sections) == 6  # three headings, each with a reason
-    assert not any(isinstance(section, Table | Plot) for section in found.sections)
 
 
 def test_tables_have_examples_and_every_mean() -> None:
     measured = {"base": {1: reading(0.4, 0.1, [1.0, 1.0])}}
-    words, agreement, places, senses, pairs = tables(measured)
+    words, agreement, places, senses, pairs = tables(shown(measured))
     assert words.rows == (("king", "queen 0.50", "queen 0.50"),)
     assert agreement.rows == (("the arm base", "0.400", "0.030"),)
     assert [row[1:] for row in places.rows] == [("1.000", "0.900"), ("1.000", "0.797"), ("0.000", "0.103")]
     assert senses.rows[0] == ("bank", "one / two", "0.900", "0.800", "+0.100")
     assert pairs.rows[0][:3] == ("agreement", "Dogs run. / Dogs runs.", "2")
-    plots = [section.name for section in shown(measured).sections if isinstance(section, Plot)]
-    assert plots == ["neighbours", "senses-apart"]
+    assert plots(shown(measured)) == ["neighbours", "senses-apart"]
 
 
 def test_arms_are_compared_seed_by_seed() -> None:
@@ -217,10 +158,6 @@ def test_arms_are_compared_seed_by_seed() -> None:
     assert [(one.comparison.arm, one.comparison.quantity) for one in less] == [("without", RIGHT), ("without", GAIN)]
     assert less[0].difference == pytest.approx(-0.4167, abs=1e-4)
     assert less[1].verdict == "lower"
-    # 0.4 less in each of three seeds: so few seeds do not show how much a count varies.
-    assert against({"with": arm(0.1, 18), "without": arm(0.0, 10)})[0].p is None
-    few = against({"with": arm(0.1, 18, 2), "without": arm(0.0, 10, 2)})
-    assert [(one.comparison.sample, one.seeds) for one in few] == [("items", 10), ("items", 4)]
 
 
 def test_languages_are_apart_and_not_compared() -> None:
@@ -229,19 +166,5 @@ def test_languages_are_apart_and_not_compared() -> None:
     portuguese = {seed: run | {"language": "pt", "pairs": [concord] * 2} for seed, run in english.items()}
     measured = {"base": english, "other": portuguese}
     assert not [one for one in shown(measured).comparisons if one.against.startswith("the arm")]
-    assert [table.rows[0][0] for table in tables(measured)[4::5]] == ["agreement", "concord"]
-    names = [section.name for section in shown(measured).sections if isinstance(section, Plot)]
-    assert names == ["neighbours", "senses-apart", "neighbours-pt", "senses-apart-pt"]
-
-
-def test_an_arm_without_a_scored_pair_of_a_kind_gets_a_dash() -> None:
-    scored = [reading(0.4, 0.1, [1.0, 1.0]), reading(0.4, 0.1, [1.0, 1.0])]
-    scored[1]["pairs"] = [pair | {"kind": "coreference", "preference": None} for pair in scored[1]["pairs"]]
-    scored[1]["pairs"] += [{"kind": "agreement", "good": "A", "bad": "B", "preference": 1.0}] * 2
-    scored[0]["pairs"] += [pair | {"preference": 1.0} for pair in scored[1]["pairs"][:2]]
-    cells = {row[0]: row[3:] for row in tables({"base": {1: scored[0]}, "other": {1: scored[1]}})[-1].rows}
-    assert cells["coreference"][1] == DASH
-    # Two kinds: each interval at 97.5%. One kind alone needs no correction.
-    assert cells["coreference"][0] == cells["agreement"][0] == "100% (28% to 100%)"
-    alone = tables({"other": {1: scored[1]}})[-1].rows
-    assert alone[0][3] == "100% (34% to 100%)"
+    assert [table.rows[0][0] for table in tables(shown(measured))[4::5]] == ["agreement", "concord"]
+    assert plots(shown(measured)) == ["neighbours", "senses-apart", "neighbours-pt", "senses-apart-pt"]

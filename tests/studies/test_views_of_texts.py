@@ -1,18 +1,19 @@
 """The probes `passes`, `forgetting` and `written-words`: numbers worked by hand, and what a view compares."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from text_studies import made, resolved, shown
 
+from tests.studies.conftest import fresh, plots, tables
 from vitral.data import prepare
 from vitral.evaluation import evaluate_split
 from vitral.figures.sections import Table
-from vitral.model import Transformer
 from vitral.studies import study_named
 from vitral.studies.judging import judge
-from vitral.studies.probe import Plot, Trained, View
+from vitral.studies.probe import Trained, View
 from vitral.studies.probes.forgetting import FORGETTING
 from vitral.studies.probes.passes import PASSES
 from vitral.studies.probes.written_words import WRITTEN_WORDS
@@ -22,7 +23,7 @@ REPETITION, FINE_TUNING, TOKENS = map(study_named, ("repetition", "fine-tuning",
 
 
 def table(view: View) -> Table:
-    (found,) = (section for section in view.sections if isinstance(section, Table))
+    (found,) = tables(view)
     return found
 
 
@@ -60,7 +61,7 @@ def test_the_lowest_losses_are_compared_with_the_baseline_arm(tmp_path) -> None:
         for arm in result.arms
     }
     view = shown(PASSES, result, measured)
-    assert [section.name for section in view.sections if isinstance(section, Plot)] == ["passes"]
+    assert plots(view) == ["passes"]
     assert [row[0] for row in table(view).rows] == [arm.arm.title for arm in result.arms]
     claims = {claim.comparison.arm: claim for claim in judge(view.comparisons)}
     assert claims["sixty-four"].verdict == "worse"
@@ -68,15 +69,11 @@ def test_the_lowest_losses_are_compared_with_the_baseline_arm(tmp_path) -> None:
     assert claims["sixty-four-dropout"].difference == pytest.approx(-0.4, abs=0.01)
 
 
-def test_forgetting_is_measured_on_the_text_of_the_arm_before(tiny: RunConfig, tmp_path) -> None:
-    dataset = prepare(tiny.corpus)
-    model = Transformer(tiny.model, dataset.tokenizer.vocab_size, seed=2).eval()
-    plain = {"training": {"objective": "next-token", "allow_leak": False}}
-    run: Any = SimpleNamespace(model=model, tokenizer=dataset.tokenizer, config=plain, step=0)
-    half = prepare(tiny.corpus.model_copy(update={"share": 0.3, "draw": 1}))
-    own, before = (FORGETTING.measure(Trained("a", 1, run, dataset, "quick", first)) for first in (None, half))
-    for found, text in ((own, dataset), (before, half)):
-        assert found["first_loss"] == evaluate_split(model, text.splits["train"], dataset.tokenizer).loss
+def test_forgetting_is_measured_on_the_text_of_the_arm_before(tiny: RunConfig) -> None:
+    run, half = fresh(tiny), prepare(tiny.corpus.model_copy(update={"share": 0.3, "draw": 1}))
+    own, before = (FORGETTING.measure(replace(run, first=first)) for first in (None, half))
+    for found, text in ((own, run.dataset), (before, half)):
+        assert found["first_loss"] == evaluate_split(run.run.model, text.splits["train"], run.dataset.tokenizer).loss
     assert own["first_loss"] != before["first_loss"]
 
 

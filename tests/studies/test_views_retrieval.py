@@ -2,13 +2,13 @@
 
 from typing import Any, cast
 
-from vitral.figures.sections import Table
+from tests.studies.conftest import plots, tables
 from vitral.inspection.mask_recall import BINS
 from vitral.inspection.retrieval import MASKS
 from vitral.studies import StudyResult
 from vitral.studies.judging import judge
-from vitral.studies.probe import Plot, View
-from vitral.studies.probes.retrieval import RETRIEVAL, view
+from vitral.studies.probe import View
+from vitral.studies.probes.retrieval import view
 
 
 def shown(pairs: int, window: float, bidirectional: float) -> View:
@@ -53,9 +53,7 @@ def test_with_one_pair_a_guess_is_chance() -> None:
 
 
 def test_every_mask_has_a_row_and_every_task_a_figure() -> None:
-    sections = shown(4, 0.1, 0.9).sections
-    (table,) = [one for one in sections if isinstance(one, Table)]
+    found = shown(4, 0.1, 0.9)
+    (table,) = tables(found)
     assert [len(table.rows), len(table.columns)] == [6, 1 + len(BINS)]
-    assert [one.name for one in sections if isinstance(one, Plot)] == ["retrieval-4"]
-    assert RETRIEVAL.name == "retrieval"
-    assert list(RETRIEVAL.seconds) == ["quick", "standard", "full"]
+    assert plots(found) == ["retrieval-4"]

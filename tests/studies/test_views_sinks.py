@@ -1,15 +1,12 @@
 """The probe `attention-sinks`: what is measured of a run, and the numbers and judgements of its view."""
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
-from vitral.data import prepare
+from tests.studies.conftest import fresh, plots, tables
 from vitral.figures.sections import Details, Table
-from vitral.model import ModelConfig, Transformer
-from vitral.studies import study_named
 from vitral.studies.judging import judge
-from vitral.studies.probe import ArmMeasures, Plot, Trained, View
+from vitral.studies.probe import ArmMeasures, View
 from vitral.studies.probes.attention_sinks import ATTENTION_SINKS
 from vitral.training import RunConfig
 
@@ -26,11 +23,7 @@ def viewed(**arms: dict[int, dict[str, Any]]) -> View:
 
 
 def test_every_head_of_a_run_is_measured_and_shown(tiny: RunConfig) -> None:
-    dataset = prepare(tiny.corpus)
-    model = Transformer(ModelConfig.parse(tiny.model.plain() | {"num_layers": 2}), dataset.tokenizer.vocab_size).eval()
-    plain = {"training": {"objective": "next-token", "allow_leak": False}}
-    run: Any = SimpleNamespace(model=model, tokenizer=dataset.tokenizer, config=plain, step=0)
-    found = ATTENTION_SINKS.measure(Trained("base", 1, run, dataset, "quick"))
+    found = ATTENTION_SINKS.measure(fresh(tiny, num_layers=2))
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert [len(layer["heads"]) for layer in found["layers"]] == [2, 2]
     assert viewed(base={1: found}).sections
@@ -40,8 +33,7 @@ def test_claims_and_tables_follow_the_numbers() -> None:
     base = {seed: a_run([[0.2, 0.6], [0.3, 0.5]], 0.1 + seed / 1000) for seed in (1, 2, 3)}
     other = {seed: a_run([[0.1, 0.1 + seed / 100]], 0.0) for seed in (1, 2, 3)}
     view = viewed(base=base, other=other)
-    table = next(section for section in view.sections if isinstance(section, Table))
-    assert table.rows[0] == ("base", "0.400", "0.600", "0.100", "0.102", "0.102", "0.102")
+    assert tables(view)[0].rows[0] == ("base", "0.400", "0.600", "0.100", "0.102", "0.102", "0.102")
     (details,) = (section for section in view.sections if isinstance(section, Details))
     assert [row[0] for table in details.sections if isinstance(table, Table) for row in table.rows] == [
         "base, layer 0",
@@ -55,15 +47,9 @@ def test_claims_and_tables_follow_the_numbers() -> None:
         "undecided",
         "lower",
     ]
-    assert [plot.name for plot in view.sections if isinstance(plot, Plot)] == ["sink-map", "sink-weights"]
+    assert plots(view) == ["sink-map", "sink-weights"]
 
 
 def test_arms_without_attention_are_left_out() -> None:
     nothing = {1: {"uniform": None, "loss": 2.0, "layers": [], "without": None}}
     assert viewed(none=nothing) == View()
-
-
-def test_the_study_measures_sinks_at_every_budget() -> None:
-    study = study_named("attention-sinks")
-    assert study.probes == ("attention-sinks",)
-    assert len(study.at("quick").arms) < len(study.at("full").arms)

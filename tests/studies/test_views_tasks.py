@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
+from tests.studies.conftest import measures, plots, tables
 from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, Dataset, prepare
-from vitral.figures.sections import Table
 from vitral.model import Transformer
-from vitral.runs import load_run, trajectory
-from vitral.studies import study_named
+from vitral.runs import load_run
 from vitral.studies.judging import judge
-from vitral.studies.probe import ArmMeasures, Plot, RunProbe, Trained, View
+from vitral.studies.probe import RunProbe, Trained, View
 from vitral.studies.probes.few_shot import FEW_SHOT
 from vitral.studies.probes.in_context import IN_CONTEXT
 from vitral.studies.probes.induction import INDUCTION
@@ -40,22 +39,7 @@ def trained(folder: Path, corpus: Mapping[str, Any], layers: int = 2, attention:
 
 
 def viewed(probe: RunProbe, **arms: Mapping[int, Mapping[str, Any]]) -> View:
-    return probe.view(None, [ArmMeasures(name, name, {}, runs) for name, runs in arms.items()])  # type: ignore[arg-type]
-
-
-def plots(view: View) -> list[str]:
-    return [section.name for section in view.sections if isinstance(section, Plot)]
-
-
-def test_a_trajectory_is_every_checkpoint_in_order(tmp_path: Path) -> None:
-    run = trained(tmp_path, {"task": TASKS["markov"]})
-    found = [(step, model.state_dict()["head.weight"].clone()) for step, model in trajectory(run.run)]
-    assert [step for step, _ in found] == [2, 4]
-    assert not found[0][1].equal(found[1][1])
-    assert found[1][1].equal(run.run.model.state_dict()["head.weight"])
-    looked = along_training(run, lambda model: {"sum": float(model.get_parameter("head.weight").detach().sum())})
-    assert [one["step"] for one in looked] == [0, 2, 4]
-    assert len({one["sum"] for one in looked}) == 3
+    return probe.view(None, measures(arms))  # type: ignore[arg-type]
 
 
 def test_a_trajectory_begins_at_the_weights_the_run_began_from(tmp_path: Path) -> None:
@@ -92,9 +76,9 @@ def test_heads_are_ablated_where_there_are_two_layers_of_them(tmp_path: Path) ->
     }
     assert [run["ablation"] is None for run in found.values()] == [False, True, True]
     view = viewed(INDUCTION, **{name: {1: run} for name, run in found.items()})
-    tables = [section for section in view.sections if isinstance(section, Table)]
-    assert [row[0] for row in tables[0].rows] == ["two", "one", "none"]
-    assert [row[0] for row in tables[-1].rows] == ["two"]
+    first, *_, last = tables(view)
+    assert [row[0] for row in first.rows] == ["the arm two", "the arm one", "the arm none"]
+    assert [row[0] for row in last.rows] == ["the arm two"]
 
 
 def test_a_sequence_longer_than_the_context_is_refused(tmp_path: Path) -> None:
@@ -164,12 +148,3 @@ def test_examples_in_a_prompt_are_measured_of_a_text(tmp_path: Path) -> None:
     view = viewed(FEW_SHOT, base=runs)
     assert [claim.verdict for claim in judge(view.comparisons)] == ["better", "better", "better"]
     assert plots(view) == ["few-shot"]
-
-
-@pytest.mark.parametrize(("name", "probe"), [("induction", "induction"), ("in-context", "in-context")])
-def test_the_studies_of_tasks_keep_their_checkpoints(name: str, probe: str) -> None:
-    study = study_named(name)
-    assert study.probes == (probe,)
-    for budget in study.budgets.values():
-        training = budget.changes["training"]
-        assert training["keep_checkpoints"] >= training["steps"] / training["checkpoint_every"]

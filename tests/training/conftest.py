@@ -2,26 +2,28 @@
 
 import json
 import shutil
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
+from tests.conftest import Once
 from vitral.core.config import merge
+from vitral.model import Transformer
 from vitral.runs import RunFolder
 from vitral.runs.checkpoint_files import OPTIMIZER, STATE, WEIGHTS
 from vitral.runs.config import comparable
-from vitral.training import RunConfig, train
+from vitral.training import Event, RunConfig, plans, train
+from vitral.training.plans import ResolvedPlan, resolve_plan
+from vitral.training.trials import ExecutionPlan, StepTime, TooSlow
 
 Configured = Callable[..., RunConfig]
 WORDS = ("the", "cat", "saw", "a", "bird", "and", "sang", "to", "me", "dog", "of")
-
-
-def written() -> str:
-    """Two thousand words in an order that no rule of three words tells."""
-    return " ".join(WORDS[(n * n // 7 + n // 3) % 11] for n in range(2000)) + "\n"
+LSTM: dict[str, Any] = {"attention": "none", "recurrence": "lstm", "positions": "none"}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -30,11 +32,10 @@ def _own_cache(own_cache: None) -> None:
 
 
 @pytest.fixture(scope="session")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file of some eight thousand characters."""
-    path = tmp_path_factory.mktemp("corpus") / "words.txt"
-    path.write_text(written(), encoding="utf-8", newline="\n")
-    return path
+def text(once: Once) -> Path:
+    """Two thousand words in an order that no rule of three words tells."""
+    words = " ".join(WORDS[(n * n // 7 + n // 3) % 11] for n in range(2000)) + "\n"
+    return once("training-words.txt", lambda path: path.write_text(words, encoding="utf-8", newline="\n"))
 
 
 @pytest.fixture(scope="session")
@@ -64,13 +65,13 @@ def configured(text: Path) -> Configured:
 
 
 @pytest.fixture(scope="session")
-def straight(configured: Configured, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+def straight(configured: Configured, once: Once) -> RunFolder:
     """The twenty steps without a stop, a checkpoint after each."""
     config = configured(training={"checkpoint_every": 1})
-    return train(config, tmp_path_factory.mktemp("straight") / "run")
+    return RunFolder.open(once("training-straight", lambda path: train(config, path)))
 
 
-def checkpoint_bytes(folder: RunFolder, step: int) -> dict[str, bytes]:
+def bytes_of(folder: RunFolder, step: int) -> dict[str, bytes]:
     """Weights, optimizer and state of a checkpoint, however many files have its tensors.
 
     The state is without keys that change no number.
@@ -86,33 +87,89 @@ def checkpoint_bytes(folder: RunFolder, step: int) -> dict[str, bytes]:
     return content
 
 
-def measured(folder: RunFolder) -> list[str]:
+def measured_in(folder: RunFolder) -> list[str]:
     """What was measured, apart from times: one JSON text for each event."""
     events = [event for event in folder.metrics() if event["event"] not in ("end", "decision")]
     return [json.dumps({k: v for k, v in event.items() if k != "tokens_per_second"}) for event in events]
 
 
-@pytest.fixture(scope="session")
-def bytes_of() -> Callable[[RunFolder, int], dict[str, bytes]]:
-    """The function `checkpoint_bytes`."""
-    return checkpoint_bytes
-
-
-@pytest.fixture(scope="session")
-def measured_in() -> Callable[[RunFolder], list[str]]:
-    """The function `measured`."""
-    return measured
-
-
-def killed_in_step_nine(straight: Path, path: Path) -> Path:
-    """A copy of a run as after a kill in step 9: later lines of metrics are there, later checkpoints are not."""
+def cut(straight: Path, path: Path, step: int = 8) -> Path:
+    """A copy of a run as after a kill in the step after: later lines of metrics are there, later checkpoints not."""
     shutil.copytree(straight, path)
-    for later in range(9, 21):
+    for later in range(step + 1, 1 + max(int(one.name[5:]) for one in (path / "steps").iterdir())):
         shutil.rmtree(path / "steps" / f"step-{later:08d}")
     return path
 
 
-@pytest.fixture(scope="session")
-def cut() -> Callable[[Path, Path], Path]:
-    """The function `killed_in_step_nine`."""
-    return killed_in_step_nine
+def fail() -> None:
+    """An error of somebody's own callback."""
+    raise KeyError("stop")
+
+
+def interrupt() -> None:
+    """Press Ctrl-C."""
+    signal.raise_signal(signal.SIGINT)
+
+
+def at(act: Callable[[], object], kind: str, *steps: int) -> Callable[[Event], None]:
+    """A callback that does something at every event of this kind, or at those of these steps."""
+
+    def callback(event: Event) -> None:
+        if event["event"] == kind and (not steps or event.get("step", steps[0]) in steps):
+            act()
+
+    return callback
+
+
+def build(config: RunConfig) -> Transformer:
+    """The model of a configuration for seven tokens."""
+    return Transformer(config.model, 7, seed=config.seed)
+
+
+class Bench:
+    """A machine on which steps take a chosen time.
+
+    Attributes:
+        asked: threads, plan and most seconds of all trials.
+    """
+
+    def __init__(self, configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.configured, self._patch = configured, monkeypatch
+        self.asked: list[tuple[int, ExecutionPlan, float | None]] = []
+        self.plans({})
+
+    def takes(self, seconds: Callable[[RunConfig, ExecutionPlan], float]) -> None:
+        """Let a step of a plan take so long."""
+
+        def answer(config: RunConfig, build: Any, plan: ExecutionPlan, **how: Any) -> StepTime:
+            self.asked.append((torch.get_num_threads(), plan, how.get("most")))
+            took = seconds(config, plan)
+            if took > how.get("limit", took):
+                raise TooSlow(how["limit"])
+            return StepTime(took, took)
+
+        self._patch.setattr(plans, "time_steps", answer)
+
+    def plans(self, seconds: Mapping[ExecutionPlan, float | None]) -> None:
+        """The same for each plan; None: it cannot be compiled."""
+
+        def took(config: RunConfig, plan: ExecutionPlan) -> float:
+            found = seconds[plan]
+            if found is None:
+                raise RuntimeError("no compiler")
+            return found
+
+        self.takes(took)
+
+    def threads(self, seconds: Mapping[int, float]) -> None:
+        """The same for each number of threads."""
+        self.takes(lambda config, plan: seconds[torch.get_num_threads()])
+
+    def plan(self, num_tokens: int = 10**6, **training: Any) -> ResolvedPlan:
+        """What is chosen for a text of so many tokens."""
+        return resolve_plan(self.configured(training=training), build, num_tokens)
+
+
+@pytest.fixture
+def bench(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(configured, monkeypatch)

@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,9 @@ import pytest
 import tomli_w
 import torch
 
+from tests.training.conftest import Configured, bytes_of, cut, measured_in
 from vitral.runs import RunFolder
-from vitral.training import RunConfig, train
-
-Configured = Callable[..., RunConfig]
-BytesOf = Callable[[RunFolder, int], dict[str, bytes]]
-MeasuredIn = Callable[[RunFolder], list[str]]
-Cut = Callable[[Path, Path], Path]
+from vitral.training import train
 
 USUAL_COMPILER = {"darwin": "clang++", "win32": "cl"}.get(sys.platform, "g++")
 COMPILES = (
@@ -54,14 +49,12 @@ else:
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("changes", DEVICES)
 def test_resumed_is_straight(
     changes: dict[str, dict[str, Any]],
     configured: Configured,
     tmp_path: Path,
-    cut: Cut,
-    bytes_of: BytesOf,
-    measured_in: MeasuredIn,
 ) -> None:
     """In processes of their own, since the compiler cannot read the tests' checks of annotations."""
     training = changes["training"] | {"checkpoint_every": 1, "dtype": "bfloat16"}

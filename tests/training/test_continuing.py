@@ -2,11 +2,14 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conftest import Once
+from tests.training.conftest import Configured, at, bytes_of, fail, measured_in
 from vitral.core.errors import UsageError
 from vitral.lab.run_health import examine_run
 from vitral.reports.run import write_run_report
@@ -18,26 +21,30 @@ from vitral.training import continue_run, resume, train
 from vitral.training.schedules import learning_rate
 
 
-@pytest.fixture(scope="module", params=["adamw", "muon", "sgd"])
-def parent(request: pytest.FixtureRequest, configured: Any, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    schedule = {"name": "linear", "warmup_steps": 2}
-    training = {"steps": 7, "evaluate_every": 3, "optimizer": {"name": request.param}, "schedule": schedule}
-    return train(configured(training=training), tmp_path_factory.mktemp("parent") / "run")
+@pytest.fixture(scope="session")
+def parents(configured: Configured, once: Once) -> Callable[[str], RunFolder]:
+    """`parents("muon")`: seven steps with this optimizer."""
+
+    def trained(optimizer: str) -> RunFolder:
+        schedule = {"name": "linear", "warmup_steps": 2}
+        training = {"steps": 7, "evaluate_every": 3, "optimizer": {"name": optimizer}, "schedule": schedule}
+        return RunFolder.open(
+            once(f"training-parent-{optimizer}", lambda path: train(configured(training=training), path))
+        )
+
+    return trained
 
 
-def stopping(kind: str, step: int) -> Any:
-    def callback(event: Any) -> None:
-        if event["event"] == kind and event["step"] == step:
-            raise KeyError(kind)
-
-    return callback
+@pytest.fixture(scope="session")
+def parent(parents: Callable[[str], RunFolder]) -> RunFolder:
+    return parents("adamw")
 
 
 def sound(path: Path) -> bool:
     return {finding.mark for finding in examine_run(path).findings} <= {"ok", "unknown"}
 
 
-def test_weights_optimizer_and_steps_go_on(parent: RunFolder, tmp_path: Path, bytes_of) -> None:
+def test_weights_optimizer_and_steps_go_on(parent: RunFolder, tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in parent.path.rglob("*") if path.is_file()}
     notes: list[str] = []
     told = lambda event: notes.append(event["text"]) if event["event"] == "note" else None  # noqa: E731
@@ -60,13 +67,16 @@ def test_weights_optimizer_and_steps_go_on(parent: RunFolder, tmp_path: Path, by
     assert steps == list(range(8, 19))
     evaluations = folder.metrics("evaluation")
     assert evaluations[0] == parent.metrics("evaluation")[-1]  # the curve begins where the parent's ends
+    losses = {event["step"]: event["validation_loss"] for event in evaluations}
+    assert [path.name for path in list_checkpoints(folder.steps)] == [f"step-{step:08d}" for step in losses]
+    assert load_run(folder.path, "best").step == min(losses, key=lambda step: losses[step])
     assert folder.ngrams() == parent.ngrams()
     assert any("continue: steps 8 to 18" in note for note in notes)
     assert sound(folder.path)
     assert write_run_report(folder.path).exists()
 
 
-def test_its_schedule_is_data(parent: RunFolder, tmp_path: Path) -> None:
+def test_its_schedule_is_data_and_it_is_continued_again(parent: RunFolder, tmp_path: Path) -> None:
     folder = continue_run(parent.path, tmp_path / "run", steps=40)
     training, before = load_run(folder.path).sealed.config.training, load_run(parent.path).sealed.config.training
     assert training.schedule == before.schedule.model_copy(update={"begin": 7, "warmup_steps": 2})
@@ -76,6 +86,10 @@ def test_its_schedule_is_data(parent: RunFolder, tmp_path: Path) -> None:
     assert rates == [learning_rate(training.schedule, peak, step, 47) for step in range(7, 47)]
     assert rates[:3] == [peak / 2, peak, peak]
     assert rates[-1] == pytest.approx(peak / 38)
+    again = load_run(continue_run(folder.path, tmp_path / "again", steps=2, threads=1).path).sealed.config.training
+    assert (again.steps, again.schedule.begin, again.threads) == (49, 47, 1)
+    assert again.optimizer == training.optimizer
+    assert sound(tmp_path / "again")
 
 
 def test_a_schedule_begins_where_it_is_told() -> None:
@@ -86,7 +100,7 @@ def test_a_schedule_begins_where_it_is_told() -> None:
     assert "begin" not in former.plain()
 
 
-def test_with_a_constant_rate_it_equals_a_longer_run(configured, tmp_path: Path, bytes_of) -> None:
+def test_with_a_constant_rate_it_equals_a_longer_run(configured, tmp_path: Path) -> None:
     training = {"schedule": {"name": "constant", "warmup_steps": 2}, "evaluate_every": 4}
     short = train(configured(training={**training, "steps": 5}), tmp_path / "short")
     whole = train(configured(training={**training, "steps": 13}), tmp_path / "whole")
@@ -98,39 +112,25 @@ def test_with_a_constant_rate_it_equals_a_longer_run(configured, tmp_path: Path,
     assert folder.metrics("evaluation")[-1] == whole.metrics("evaluation")[-1]
 
 
-@pytest.mark.parametrize(("kind", "step"), [("start", 7), ("step", 8), ("step", 12), ("evaluation", 12)])
-def test_resumed_equals_straight(kind: str, step: int, parent: RunFolder, tmp_path: Path, bytes_of, measured_in):
+@pytest.mark.parametrize(
+    ("optimizer", "kind", "step"), [("adamw", "start", 7), ("muon", "step", 8), ("sgd", "evaluation", 12)]
+)
+def test_resumed_equals_straight(optimizer: str, kind: str, step: int, parents: Any, tmp_path: Path) -> None:
+    parent = parents(optimizer)
     whole = continue_run(parent.path, tmp_path / "whole", steps=8)
     with pytest.raises(KeyError):
-        continue_run(parent.path, tmp_path / "run", steps=8, callback=stopping(kind, step))
+        continue_run(parent.path, tmp_path / "run", steps=8, callback=at(fail, kind, step))
     folder = resume(tmp_path / "run")
     assert bytes_of(folder, 15) == bytes_of(whole, 15)
     assert measured_in(folder) == measured_in(whole)
 
 
-def test_the_best_checkpoint_is_in_the_new_folder(parent: RunFolder, tmp_path: Path) -> None:
-    folder = continue_run(parent.path, tmp_path / "run", steps=3)
-    best = load_run(folder.path, "best")
-    losses = {event["step"]: event["validation_loss"] for event in folder.metrics("evaluation")}
-    assert losses.keys() == {7, 9, 10}
-    assert best.step == min(losses, key=lambda step: losses[step])
-
-
-def test_it_is_continued_again(parent: RunFolder, tmp_path: Path) -> None:
-    once = continue_run(parent.path, tmp_path / "once", steps=2)
-    twice = continue_run(once.path, tmp_path / "twice", steps=40, threads=1)
-    training, before = load_run(twice.path).sealed.config.training, load_run(once.path).sealed.config.training
-    assert (training.steps, training.schedule.begin, training.threads) == (49, 9, 1)
-    assert training.optimizer == before.optimizer
-    assert sound(twice.path)
-
-
 def test_minutes_are_those_of_the_new_steps(configured, tmp_path: Path) -> None:
     parent = train(configured(training={"steps": 3}), tmp_path / "parent")
-    folder = continue_run(parent.path, tmp_path / "run", minutes=0.1)
+    folder = continue_run(parent.path, tmp_path / "run", minutes=0.03)
     training = load_run(folder.path, "last").sealed.config.training
     assert training.minutes is None
-    assert folder.document("environment")["minutes"] == 0.1
+    assert folder.document("environment")["minutes"] == 0.03
     assert training.steps > 3
     assert folder.metrics("end")[-1]["step"] == training.steps
     assert sound(folder.path)
@@ -154,7 +154,7 @@ def test_the_text_may_have_moved(configured, text: Path, tmp_path: Path) -> None
 
 def test_what_cannot_be_continued_is_refused_in_one_line(configured, parent: RunFolder, tmp_path: Path) -> None:
     with pytest.raises(KeyError):
-        train(configured(), tmp_path / "stopped", callback=stopping("step", 3))
+        train(configured(), tmp_path / "stopped", callback=at(fail, "step", 3))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     new = tmp_path / "new"
@@ -178,8 +178,3 @@ def test_what_cannot_be_continued_is_refused_in_one_line(configured, parent: Run
 def test_a_schedule_that_begins_later_needs_a_parent(configured, parent: RunFolder, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"schedule\.begin"):
         train(configured(training={"schedule": {"begin": 3}}), tmp_path / "run")
-
-
-def test_only_its_own_checkpoints_are_in_the_folder(parent: RunFolder, tmp_path: Path) -> None:
-    folder = continue_run(parent.path, tmp_path / "run", steps=1)
-    assert [path.name for path in list_checkpoints(folder.steps)] == ["step-00000007", "step-00000008"]

@@ -1,17 +1,15 @@
 """A fresh model whose loss is far from ln V is noted in the run's log, once, however the run goes on."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from tests.training.conftest import Configured, measured_in
 from vitral.core import parts
 from vitral.runs import RunConfig, RunFolder
 from vitral.training import resume, train
-
-Configured = Callable[..., RunConfig]
 
 
 class Loud(torch.nn.LayerNorm):
@@ -44,9 +42,7 @@ def test_a_usual_model_is_not(straight: RunFolder) -> None:
     assert notes(straight) == []
 
 
-def test_a_run_begun_again_is_noted_again_and_a_resumed_one_once(
-    loud: RunConfig, tmp_path: Path, measured_in: Callable[[RunFolder], list[str]]
-) -> None:
+def test_a_run_begun_again_is_noted_again_and_a_resumed_one_once(loud: RunConfig, tmp_path: Path) -> None:
     whole = train(loud, tmp_path / "whole")
     for number, step in enumerate((0, 1)):
 

@@ -1,6 +1,5 @@
 """On a GPU the numbers are the processor's, and a run is a function of its configuration as it is there."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,19 +8,12 @@ import torch
 from torch import Tensor
 from variants import GENERATED, TOKENIZER, made
 
-from vitral.core.errors import UsageError
-from vitral.decoding import GenerateOptions, Sampling, generate
+from tests.training.conftest import Configured, bytes_of, cut, measured_in
 from vitral.model import Transformer, next_token_loss
-from vitral.runs import RunFolder
-from vitral.training import Event, RunConfig, resume, train
-from vitral.training.memory import require_training_memory
+from vitral.training import Event, resume, train
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+pytestmark = [pytest.mark.merge, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")]
 
-Configured = Callable[..., RunConfig]
-BytesOf = Callable[[RunFolder, int], dict[str, bytes]]
-MeasuredIn = Callable[[RunFolder], list[str]]
-Cut = Callable[[Path, Path], Path]
 GPU = torch.device("cuda")
 
 
@@ -70,16 +62,6 @@ def test_traced_is_plain_and_cached_is_uncached(name: str) -> None:
         torch.testing.assert_close(torch.cat(parts, dim=1), plain, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", GENERATED)
-def test_greedy_samples_are_the_processors(name: str) -> None:
-    greedy, options = Sampling(temperature=0), GenerateOptions(num_samples=2)
-    texts = [
-        [one.text for one in generate(model, TOKENIZER, ["ab"], max_tokens=29, sampling=greedy, options=options)]
-        for model in (made(name).double(), made(name).double().to(GPU))
-    ]
-    assert texts[0] == texts[1]
-
-
 def test_losses_are_the_processors(configured: Configured, tmp_path: Path) -> None:
     """Step by step; without dropout, whose draws differ."""
     losses: list[list[float]] = []
@@ -100,9 +82,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_resumed_is_straight(
-    recipe: str, configured: Configured, tmp_path: Path, cut: Cut, bytes_of: BytesOf, measured_in: MeasuredIn
-) -> None:
+def test_resumed_is_straight(recipe: str, configured: Configured, tmp_path: Path) -> None:
     changes: dict[str, Any] = {"device": "cuda", "checkpoint_every": 1} | RECIPES[recipe]
     straight = train(configured(training=changes), tmp_path / "straight")
     resumed = resume(cut(straight.path, tmp_path / "resumed"))
@@ -126,11 +106,3 @@ def test_the_processor_and_the_gpu_are_left_as_they_were(configured: Configured,
             assert torch.equal(torch.get_rng_state(), before[0])
             assert torch.equal(torch.cuda.get_rng_state(), before[1])
     assert losses[0] == losses[1]
-
-
-def test_training_that_does_not_fit_is_refused(configured: Configured) -> None:
-    large = configured(
-        model={"context_length": 10_000, "d_model": 6_000}, training={"device": "cuda", "batch_size": 999}
-    )
-    with pytest.raises(UsageError, match="GPU"):
-        require_training_memory(large, 100, "here")

@@ -1,11 +1,13 @@
 """Fine-tuning on a text with characters that the other run has never seen."""
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
 
+from tests.conftest import Once
+from tests.training.conftest import Configured, at, bytes_of, fail
 from vitral.core.config import merge
 from vitral.core.errors import UsageError
 from vitral.data import CharTokenizer
@@ -27,10 +29,12 @@ def new(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["untied", "tied"])
-def parent(request: pytest.FixtureRequest, configured: Any, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    config = configured(model={"tie_head": request.param}, training={"steps": 3, "evaluate_every": 3})
-    return train(config, tmp_path_factory.mktemp("parent") / "run")
+@pytest.fixture(scope="session")
+def parent(request: pytest.FixtureRequest, configured: Configured, once: Once) -> RunFolder:
+    """Three steps, with the head of the embedding unless the test says otherwise."""
+    tied = getattr(request, "param", True)
+    config = configured(model={"tie_head": tied}, training={"steps": 3, "evaluate_every": 3})
+    return RunFolder.open(once(f"training-tied-{tied}", lambda path: train(config, path)))
 
 
 def tuned(configured: Any, parent: RunFolder, new: Path, **changes: Any) -> RunConfig:
@@ -48,6 +52,7 @@ def first_model(folder: RunFolder) -> tuple[Transformer, dict[str, torch.Tensor]
     return run.model.eval(), weights
 
 
+@pytest.mark.parametrize("parent", [False, True], indirect=True)
 def test_old_rows_stay_and_new_ones_are_drawn(configured, parent: RunFolder, new: Path, tmp_path: Path) -> None:
     notes: list[str] = []
     told = lambda event: notes.append(event["text"]) if event["event"] == "note" else None  # noqa: E731
@@ -75,16 +80,12 @@ def test_old_rows_stay_and_new_ones_are_drawn(configured, parent: RunFolder, new
     assert grown.sealed.identity.parent.manifest == origin.manifest
 
 
-def test_a_grown_run_is_resumed_and_healthy(configured, parent: RunFolder, new: Path, tmp_path: Path, bytes_of) -> None:
+def test_a_grown_run_is_resumed_and_healthy(configured, parent: RunFolder, new: Path, tmp_path: Path) -> None:
     config = tuned(configured, parent, new, training={"checkpoint_every": 1})
     whole = train(config, tmp_path / "whole", init_from=parent.path)
 
-    def stop(event):
-        if event["event"] == "step" and event["step"] == 2:
-            raise KeyError("stop")
-
     with pytest.raises(KeyError):
-        train(config, tmp_path / "stopped", init_from=parent.path, callback=stop)
+        train(config, tmp_path / "stopped", init_from=parent.path, callback=at(fail, "step", 2))
     stopped = resume(tmp_path / "stopped")
     assert bytes_of(stopped, 4) == bytes_of(whole, 4)
     assert {finding.mark for finding in examine_run(stopped.path).findings} <= {"ok", "unknown"}
@@ -120,25 +121,15 @@ def test_a_plan_that_chooses_a_size_is_refused(configured, parent: RunFolder, ne
         train(config, tmp_path / "run", init_from=parent.path)
 
 
-def test_many_new_characters(configured, parent: RunFolder, new: Path, tmp_path: Path) -> None:
-    new.write_text("".join(map(chr, range(0x4E00, 0x4E00 + 3000))), encoding="utf-8")
-    folder = train(tuned(configured, parent, new), tmp_path / "run", init_from=parent.path)
-    assert load_run(folder.path).tokenizer.vocab_size == load_run(parent.path).tokenizer.vocab_size + 3000
-
-
-def test_a_replacement_is_part_of_the_run(configured, parent: RunFolder, new: Path, tmp_path: Path, bytes_of) -> None:
+def test_a_replacement_is_part_of_the_run(configured, parent: RunFolder, new: Path, tmp_path: Path) -> None:
     replaced = {"corpus": {"replacement": "a"}, "training": {"steps": 2, "checkpoint_every": 1}}
     config = tuned(configured, parent, new, **replaced)
     folder = train(config, tmp_path / "run", init_from=parent.path)
     assert folder.document("tokenizer") == parent.document("tokenizer")
     assert folder.config["corpus"]["replacement"] == "a"
 
-    def stop(event):
-        if event["event"] == "step" and event["step"] == 1:
-            raise KeyError("stop")
-
     with pytest.raises(KeyError):
-        train(config, tmp_path / "stopped", init_from=parent.path, callback=stop)
+        train(config, tmp_path / "stopped", init_from=parent.path, callback=at(fail, "step", 1))
     assert bytes_of(resume(tmp_path / "stopped"), 2) == bytes_of(folder, 2)
     assert {finding.mark for finding in examine_run(folder.path).findings} <= {"ok", "unknown"}
     with pytest.raises(UsageError, match="alphabet"):
@@ -148,18 +139,12 @@ def test_a_replacement_is_part_of_the_run(configured, parent: RunFolder, new: Pa
     assert not (tmp_path / "no").exists()
 
 
-class TestOtherTokenizers:
-    """Bytes know every text; special tokens make them grow."""
-
-    KINDS: ClassVar[list[Any]] = ["byte", {"name": "bpe", "vocab_size": 300}]
-
-    @pytest.mark.parametrize("kind", KINDS, ids=["byte", "bpe"])
-    def test_only_special_tokens_are_added(self, kind: Any, configured, new: Path, tmp_path: Path) -> None:
-        base = configured(corpus={"tokenizer": kind}, training={"steps": 2})
-        parent = train(base, tmp_path / "parent")
-        size = load_run(parent.path).tokenizer.vocab_size
-        config = tuned(configured, parent, new, corpus={"tokenizer": kind, "specials": ["—"]})
-        folder = train(config, tmp_path / "run", init_from=parent.path)
-        assert load_run(folder.path).tokenizer.vocab_size == size + 1
-        plain = train(tuned(configured, parent, new, corpus={"tokenizer": kind}), tmp_path / "x", init_from=parent.path)
-        assert plain.document("tokenizer") == parent.document("tokenizer")
+@pytest.mark.parametrize("kind", ["byte", {"name": "bpe", "vocab_size": 300}], ids=["byte", "bpe"])
+def test_only_special_tokens_are_added_to_bytes(kind: Any, configured, new: Path, tmp_path: Path) -> None:
+    """Bytes know every text."""
+    parent = train(configured(corpus={"tokenizer": kind}, training={"steps": 2}), tmp_path / "parent")
+    for specials in (["—"], []):
+        config = tuned(configured, parent, new, corpus={"tokenizer": kind, "specials": specials})
+        folder = train(config, tmp_path / str(len(specials)), init_from=parent.path)
+        size = load_run(parent.path).tokenizer.vocab_size + len(specials)
+        assert load_run(folder.path).tokenizer.vocab_size == size

@@ -34,7 +34,7 @@ def at_once(calls: list[Callable[[], object]], order: list[int]) -> None:
         thread.join()
 
 
-@pytest.mark.parametrize("trial", range(5))
+@pytest.mark.parametrize("trial", range(2))
 def test_every_start_has_a_name_of_its_own(trial: int, store: dist.Store) -> None:  # pyright: ignore
     """In whatever order the ranks come, and however many were started, with more of them or fewer, before."""
     draw, names = random.Random(trial), list[str]()
@@ -60,6 +60,7 @@ def test_a_rank_of_an_earlier_start_is_not_taken_for_one_of_this(store: dist.Sto
     assert not lost.value.is_said
 
 
+@pytest.mark.merge
 def test_one_rank_says_who_has_not_come(store: dist.Store) -> None:  # pyright: ignore
     said = list[bool]()
 

@@ -1,6 +1,7 @@
 """The memory asked for before training is never more than training really needs, and not much less."""
 
 import weakref
+from itertools import cycle, product
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,32 +24,19 @@ from vitral.training.team import Team, as_team
 VOCAB = 97
 MODELS: list[dict[str, Any]] = [
     {},
-    {"norm": "post"},
-    {"norm": "none"},
-    {"norm_type": "rmsnorm"},
-    {"feed_forward": "relu"},
-    {"feed_forward": "squared_relu"},
-    {"feed_forward": "swiglu"},
-    {"feed_forward": "none"},
+    {"norm": "post", "final_norm": True, "feed_forward": "swiglu"},
+    {"norm_type": "rmsnorm", "feed_forward": "squared_relu", "num_kv_heads": 1},
+    {"feed_forward": "none", "attention": {"scale": "learned"}},
     {"attention": "none"},
     {"attention": "none", "recurrence": "lstm"},
     {"attention": "none", "recurrence": "lstm", "norm": "none", "feed_forward": "none", "residual": False},
-    {"attention": {"scale": "learned"}},
-    {"attention": {"mask": {"name": "window", "size": 8}}},
-    {"attention": {"mask": {"name": "prefix", "length": 40}}},
-    {"num_kv_heads": 1},
-    {"positions": "rotary"},
-    {"positions": "alibi"},
-    {"positions": "relative"},
-    {"dropout": 0.1},
+    {"attention": {"mask": {"name": "prefix", "length": 40}}, "positions": "rotary"},
+    {"positions": "alibi", "residual": False, "tie_head": True},
+    {"positions": "relative", "dropout": 0.1},
     {"dropout": {"weights": 0.1}},
-    {"residual": False},
-    {"tie_head": True},
     {"norm": "none", "residual": False, "bias": False, "feed_forward": "relu"},
-    {"feed_forward": "gelu_tanh", "parallel": True},
-    {"d_head": 20, "bias": {"qkv": False, "head": True}},
+    {"feed_forward": "gelu_tanh", "parallel": True, "d_head": 20, "bias": {"qkv": False, "head": True}},
     {"norm": "none", "parallel": True, "positions": {"name": "rotary", "fraction": 0.5, "pairing": "interleaved"}},
-    {"norm": "post", "final_norm": True},
     {"attention": {"mask": ["causal", {"name": "window", "size": 8}]}, "final_norm": False},
 ]
 
@@ -108,24 +96,33 @@ def needed(config: RunConfig) -> int:
     return living.most
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
-@pytest.mark.parametrize("model", MODELS, ids=str)
+@pytest.mark.parametrize(
+    ("model", "dtype"),
+    [*zip(MODELS, cycle(["float32"])), *product(MODELS[:6:5], ["bfloat16", "float64"])],
+    ids=str,
+)
 def test_it_is_at_most_what_training_needs_and_not_much_less(model: dict[str, Any], dtype: str) -> None:
     config = configured(model, dtype=dtype)
     assert 0.75 < training_bytes(config, VOCAB) / needed(config) <= 1
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("optimizer", ["adamw", "muon", "sgd"])
-@pytest.mark.parametrize("accumulation", [1, 2])
-@pytest.mark.parametrize("batch_size", [1, 32])
+@pytest.mark.parametrize(
+    ("optimizer", "accumulation", "batch_size", "dtype"),
+    [
+        ("adamw", 2, 1, "bfloat16"),
+        ("muon", 1, 1, "float32"),
+        ("muon", 2, 32, "bfloat16"),
+        ("sgd", 1, 32, "bfloat16"),
+        ("sgd", 2, 1, "float32"),
+    ],
+)
 def test_optimizer_and_gradients_are_counted(optimizer: str, accumulation: int, batch_size: int, dtype: str) -> None:
     training = {"optimizer": {"name": optimizer}, "accumulation": accumulation, "batch_size": batch_size}
     config = configured({"context_length": 16, "d_model": 96}, **training, dtype=dtype)
     assert 0.75 < training_bytes(config, VOCAB) / needed(config) <= 1
 
 
-@pytest.mark.parametrize("accumulation", [2, 3, 4, 6, 8])
+@pytest.mark.parametrize("accumulation", [3, 8])
 def test_the_sums_of_a_canonical_step_are_counted(accumulation: int) -> None:
     config = configured({"context_length": 16, "d_model": 96}, accumulation=accumulation, reduction="canonical")
     assert 0.75 < training_bytes(config, VOCAB) / needed(config) <= 1
@@ -149,11 +146,6 @@ def test_a_training_that_fits_exactly_is_not_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(machine, "memory_limit", lambda: training_bytes(config, VOCAB) - 1)
     with pytest.raises(UsageError):
         require_training_memory(config, VOCAB, "here")
-
-
-@pytest.mark.parametrize("changes", [{"batch_size": 8}, {"accumulation": 2}, {"dtype": "float64"}])
-def test_more_work_needs_more(changes: dict[str, Any]) -> None:
-    assert training_bytes(configured({}, **changes), VOCAB) > training_bytes(configured({}), VOCAB)
 
 
 def test_a_compiled_model_is_asked_for_less() -> None:

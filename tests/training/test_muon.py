@@ -13,9 +13,7 @@ from vitral.training.optimizers import (
     AdamW,
     Muon,
     build_optimizer,
-    load_optimizer_tensors,
     optimizer_of,
-    optimizer_tensors,
     orthogonalise,
     stacked_matrices,
 )
@@ -27,7 +25,7 @@ def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@pytest.mark.parametrize("shape", [(3, 7, 7), (2, 5, 13), (1, 1, 3)])
+@pytest.mark.parametrize("shape", [(3, 7, 7), (2, 5, 13)])
 def test_singular_values_come_to_about_one_and_directions_stay(shape: tuple[int, int, int]) -> None:
     matrices = drawn(*shape)
     left, _, right = torch.linalg.svd(matrices, full_matrices=False)
@@ -35,13 +33,6 @@ def test_singular_values_come_to_about_one_and_directions_stay(shape: tuple[int,
     values = made.diagonal(dim1=1, dim2=2)
     torch.testing.assert_close(made, torch.diag_embed(values), rtol=0, atol=1e-9)
     assert 0.75 < float(values.min()) <= float(values.max()) < 1.25
-
-
-def test_the_two_orders_of_multiplication_agree() -> None:
-    """A square matrix with a column of zeros is a wide one, its polynomials multiplied before they meet it."""
-    square = drawn(2, 6, 6)
-    wide = torch.cat([square, torch.zeros(2, 6, 1, dtype=torch.float64)], dim=2)
-    torch.testing.assert_close(orthogonalise(wide)[:, :, :6], orthogonalise(square), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(3, 31, 31), (2, 29, 101)])
@@ -133,46 +124,7 @@ def test_every_parameter_has_exactly_one_optimizer(changes: dict[str, Any]) -> N
     assert {name: type(optimizer.member_of(parameter)) for name, parameter in named.items()} == expected
 
 
-def test_without_blocks_adamw_does_it_all() -> None:
-    model = Transformer(ModelConfig.parse({**SIZES, "num_layers": 0}), 7)
-    assert [type(part) for part in build_optimizer(model, MuonConfig()).members] == [AdamW]
-
-
 def test_rates_keep_their_own_peaks() -> None:
     config = MuonConfig(learning_rate=0.25, rest=AdamWConfig(learning_rate=0.125))
     groups = build_optimizer(Transformer(ModelConfig.parse(SIZES), 7), config).param_groups
     assert [group["peak"] for group in groups] == [0.25, 0.125, 0.125]
-
-
-def test_its_state_can_be_taken_out_and_put_back() -> None:
-    model = Transformer(ModelConfig.parse(SIZES), 7)
-    optimizer = build_optimizer(model, MuonConfig())
-    model(torch.tensor([[1, 2, 3]])).square().sum().backward()
-    optimizer.step()
-    tensors = optimizer_tensors(model, optimizer)
-    assert "blocks.1.mlp.down.weight/momentum_buffer" in tensors
-    assert "token_embedding.weight/exp_avg" in tensors
-    other = build_optimizer(model, MuonConfig())
-    load_optimizer_tensors(model, other, tensors, "here")
-    assert all(torch.equal(value, tensors[key]) for key, value in optimizer_tensors(model, other).items())
-
-
-def test_adamw_is_pytorchs_bit_for_bit() -> None:
-    """Only the dictionaries around the kernel are our own."""
-    models = [Transformer(ModelConfig.parse(SIZES), 7, seed=4) for _ in range(2)]
-    config = AdamWConfig(weight_decay=0.3, beta2=0.95)
-    ours = build_optimizer(models[0], config)
-    decayed = [parameter for parameter in models[1].parameters() if parameter.dim() == 2]
-    rest = [parameter for parameter in models[1].parameters() if parameter.dim() != 2]
-    groups: list[dict[str, Any]] = [
-        {"params": decayed, "weight_decay": 0.3},
-        {"params": rest, "weight_decay": 0.0},
-    ]
-    theirs = torch.optim.AdamW(groups, lr=config.learning_rate, betas=(0.9, 0.95), eps=1e-8, fused=True)
-    for step in range(4):
-        for model, optimizer in zip(models, (ours, theirs), strict=True):
-            optimizer.zero_grad()
-            model(torch.tensor([[1, 2, 3 + step]])).square().sum().backward()
-            optimizer.step()
-        for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
-            assert torch.equal(one, other)

@@ -1,33 +1,31 @@
 """The masked objective: what is hidden, what is asked for, what is measured, and that nothing else has changed."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from tests.conftest import Once
+from tests.training.conftest import Configured, bytes_of, cut
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data import prepare
 from vitral.evaluation import Masking, evaluate_split
 from vitral.lab.run import Run
 from vitral.runs import RunFolder, load_run
-from vitral.runs.config import comparable
-from vitral.training import RunConfig, TrainingConfig, resume, train
+from vitral.training import RunConfig, resume, train
 from vitral.training.objectives import IGNORED, Masked, make_inputs
 
-Configured = Callable[..., RunConfig]
-BytesOf = Callable[[RunFolder, int], dict[str, bytes]]
 FILLING = {"objective": {"name": "masked", "rate": 0.3}}
 BOTH_WAYS = {"attention": {"mask": "bidirectional"}}
 
 
 @pytest.fixture(scope="session")
-def filling(configured: Configured, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+def filling(configured: Configured, once: Once) -> RunFolder:
     """Twenty steps of filling blanks, a checkpoint after each."""
     config = configured(model=BOTH_WAYS, training={**FILLING, "checkpoint_every": 1})
-    return train(config, tmp_path_factory.mktemp("filling") / "run")
+    return RunFolder.open(once("training-filling", lambda path: train(config, path)))
 
 
 class TestBlanks:
@@ -44,13 +42,6 @@ class TestBlanks:
         _, hidden = Masking(0.3, 0).hide(tokens, numpy_stream(2, "test"))
         share, expected = hidden.double().mean(dim=0), 3 / 11
         assert (share - expected).abs().max() < 4.5 * (expected * (1 - expected) / 7000) ** 0.5
-
-    def test_windows_one_after_the_other_get_what_they_get_together(self) -> None:
-        tokens, masking = torch.ones(7, 11, dtype=torch.int64), Masking(0.3, 0)
-        _, together = masking.hide(tokens, numpy_stream(3, "test"))
-        stream = numpy_stream(3, "test")
-        apart = [masking.hide(piece, stream)[1] for piece in tokens.split(3)]
-        assert torch.equal(torch.cat(apart), together)
 
 
 class TestPose:
@@ -76,14 +67,6 @@ class TestPose:
 
 
 class TestConfiguration:
-    def test_a_bare_name_means_the_usual_rate(self) -> None:
-        assert TrainingConfig.parse({"objective": "masked"}).objective == Masked(rate=0.15)
-
-    def test_the_next_token_is_the_default_and_leaves_what_is_compared_as_it_was(self, configured: Configured) -> None:
-        assert configured().training.objective == "next-token"
-        assert "objective" not in comparable(configured())["training"]
-        assert comparable(configured(training=FILLING))["training"]["objective"]["rate"] == 0.3
-
     @pytest.mark.parametrize(
         ("objective", "complaint"),
         [
@@ -128,15 +111,8 @@ class TestRuns:
         folder = train(config, tmp_path / "run")
         assert folder.metrics("evaluation")[-1]["test_loss"] < 0.75 * np.log(7)  # that of knowing the letters alone
 
-    def test_a_resumed_run_is_bit_equal(self, filling: RunFolder, tmp_path: Path, bytes_of: BytesOf) -> None:
-        import shutil
-
-        shutil.copytree(filling.path, tmp_path / "run")
-        for step in range(10, 21):
-            shutil.rmtree(tmp_path / "run" / "steps" / f"step-{step:08d}")
-        for pointer in ("best", "last"):
-            (tmp_path / "run" / pointer).write_text("step-00000009\n", encoding="utf-8")
-        again = resume(tmp_path / "run")
+    def test_a_resumed_run_is_bit_equal(self, filling: RunFolder, tmp_path: Path) -> None:
+        again = resume(cut(filling.path, tmp_path / "run"))
         assert bytes_of(again, 20)["model.safetensors"] == bytes_of(filling, 20)["model.safetensors"]
 
     def test_batches_are_those_of_every_other_arm(self, filling: RunFolder, straight: RunFolder) -> None:

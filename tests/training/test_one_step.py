@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
+from tests.training.conftest import Configured, bytes_of
 from vitral.core.errors import TrainingStopped, UsageError
 from vitral.data import prepare
-from vitral.data.batches import Batches
 from vitral.evaluation import SplitLoss
 from vitral.model import ModelConfig, Transformer
 from vitral.model.selfcheck import check_device
@@ -22,17 +20,10 @@ from vitral.runs import RunFolder, load_run
 from vitral.training import Event, RunConfig, resume, train
 from vitral.training.loop import backward, one_step
 from vitral.training.optimizers import (
-    AdamWConfig,
     build_optimizer,
-    decay_groups,
-    load_optimizer_tensors,
-    optimizer_tensors,
 )
 from vitral.training.schedules import ScheduleConfig, learning_rate
 from vitral.training.trainer import Trainer
-
-Configured = Callable[..., RunConfig]
-BytesOf = Callable[[RunFolder, int], dict[str, bytes]]
 
 
 def trainer(config: RunConfig, path: Path) -> Trainer:
@@ -70,13 +61,6 @@ class TestGradients:
         assert loss == pytest.approx(float(means[0] + means[1]) / 2, rel=1e-14)
         assert loss == pytest.approx(float(means[2]), rel=1e-14)
 
-    def test_a_steps_batches_are_those_of_its_number(self, configured: Configured, tmp_path: Path) -> None:
-        made = trainer(configured(model=self.PLAIN), tmp_path)
-        same = Batches(made.dataset.splits["train"], context_length=11, batch_size=3, seed=1)
-        for step, micro in ((0, 0), (0, 1), (3, 1)):
-            ours, theirs = made.batches.batch(step, micro), same.batch(step, micro)
-            assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
-
     def test_under_a_prefix_only_what_follows_counts(self, configured: Configured, tmp_path: Path) -> None:
         prefix = {"attention": {"mask": {"name": "prefix", "length": 4}}}
         made = trainer(configured(model=self.PLAIN | prefix, training={"accumulation": 1}), tmp_path)
@@ -111,79 +95,19 @@ class TestGradients:
             torch.testing.assert_close(made.model.get_parameter(name).detach(), expected, rtol=0, atol=1e-12)
 
 
-class TestOptimizer:
-    """Groups and state."""
-
-    def made(self, **chosen: Any) -> Transformer:
-        sizes = {"context_length": 5, "d_model": 6, "num_heads": 3, "num_layers": 1}
-        return Transformer(ModelConfig.parse({**sizes, **chosen}), 7)
-
-    def test_matrices_decay_and_the_rest_does_not(self) -> None:
-        model = self.made(attention={"scale": "learned-per-head"})
-        decayed, rest = decay_groups(model)
-        assert set(decayed) == {
-            "token_embedding.weight",
-            "positions.weight",
-            "blocks.0.attn.in_proj.weight",
-            "blocks.0.attn.out_proj.weight",
-            "blocks.0.mlp.up.weight",
-            "blocks.0.mlp.down.weight",
-            "head.weight",
-        }
-        assert "blocks.0.attn.scale.factor" in rest
-        assert len(decayed) + len(rest) == len(list(model.parameters()))
-        groups = build_optimizer(model, AdamWConfig(weight_decay=0.3)).param_groups
-        assert [(len(group["params"]), group["weight_decay"]) for group in groups] == [(7, 0.3), (len(rest), 0.0)]
-
-    def test_a_model_without_biases_and_norms_has_one_group(self) -> None:
-        model = self.made(bias=False, norm="none")
-        assert len(build_optimizer(model, AdamWConfig()).param_groups) == 1
-
-    def test_state_is_named_tensors_and_comes_back(self) -> None:
-        model = self.made()
-        optimizer = build_optimizer(model, AdamWConfig())
-        model(torch.zeros(1, 3, dtype=torch.long)).sum().backward()
-        optimizer.step()
-        tensors = optimizer_tensors(model, optimizer)
-        assert {key.split("/")[1] for key in tensors} == {"step", "exp_avg", "exp_avg_sq"}
-        assert len(tensors) == 3 * len(list(model.parameters()))
-        other = self.made()
-        empty = build_optimizer(other, AdamWConfig())
-        assert optimizer_tensors(other, empty) == {}
-        load_optimizer_tensors(other, empty, tensors, "here")
-        assert all(torch.equal(value, tensors[key]) for key, value in optimizer_tensors(other, empty).items())
-
-    @pytest.mark.parametrize(
-        ("tensors", "complaint"),
-        [
-            ({"nowhere/exp_avg": torch.zeros(2)}, "here: optimizer state for nowhere, which this model does not have"),
-            ({"head.weight/exp_avg": torch.zeros(2)}, "head.weight/exp_avg has shape (2,), not (7, 6)"),
-        ],
-    )
-    def test_state_that_does_not_fit_is_refused_in_one_line(self, tensors: dict[str, Tensor], complaint: str) -> None:
-        model = self.made()
-        with pytest.raises(UsageError) as refused:
-            load_optimizer_tensors(model, build_optimizer(model, AdamWConfig()), tensors, "here")
-        assert complaint in str(refused.value)
-        assert "\n" not in str(refused.value)
-
-
 class TestSchedules:
     """The rate of each step."""
 
     @pytest.mark.parametrize(
         ("schedule", "rates"),
         [
-            ({"name": "constant"}, [8, 8, 8, 8, 8]),
             ({"name": "constant", "warmup_steps": 4}, [2, 4, 6, 8, 8]),
             ({"name": "linear"}, [8, 6.4, 4.8, 3.2, 1.6]),
             ({"name": "linear", "warmup_steps": 1, "final_fraction": 0.5}, [8, 8, 7, 6, 5]),
-            ({"name": "cosine", "warmup_steps": 1}, [8, 8, 4 + 4 * math.sqrt(0.5), 4, 4 - 4 * math.sqrt(0.5)]),
             (
                 {"name": "cosine", "warmup_steps": 1, "final_fraction": 0.5},
                 [8, 8, 6 + 2 * math.sqrt(0.5), 6, 6 - 2**0.5],
             ),
-            ({"name": "trapezoidal", "decay_fraction": 0.4}, [8, 8, 8, 8, 4]),
             (
                 {"name": "trapezoidal", "warmup_steps": 1, "decay_fraction": 0.5, "final_fraction": 0.25},
                 [8, 8, 8, 8, 5],
@@ -194,24 +118,6 @@ class TestSchedules:
     def test_by_hand(self, schedule: dict[str, Any], rates: list[float]) -> None:
         found = [learning_rate(ScheduleConfig.parse(schedule), 8.0, step, 5) for step in range(5)]
         assert found == pytest.approx(rates, rel=1e-12)
-
-    @given(
-        st.sampled_from(["constant", "cosine", "linear", "trapezoidal"]),
-        st.integers(0, 13),
-        st.floats(0, 1),
-        st.floats(0.01, 1),
-        st.integers(1, 31),
-    )
-    def test_it_rises_then_falls_within_its_bounds(
-        self, name: Any, warmup: int, final: float, decay: float, steps: int
-    ) -> None:
-        schedule = ScheduleConfig(name=name, warmup_steps=warmup, final_fraction=final, decay_fraction=decay)
-        rates = [learning_rate(schedule, 3.0, step, steps) for step in range(steps)]
-        after = rates[warmup:]
-        assert rates[:warmup] == sorted(rates[:warmup])
-        assert after == sorted(after, reverse=True)
-        assert all(0 < rate <= 3.0 + 1e-12 for rate in rates[:warmup])
-        assert all(3.0 * final - 1e-12 <= rate <= 3.0 + 1e-12 for rate in after)
 
     def test_the_rate_told_is_the_rate_applied(self, configured: Configured, tmp_path: Path) -> None:
         config = configured()
@@ -249,7 +155,6 @@ class TestNumbersThatAreNotFinite:
         configured: Configured,
         straight: RunFolder,
         tmp_path: Path,
-        bytes_of: BytesOf,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         from vitral.model.transformer import mean_cross_entropy
@@ -297,34 +202,24 @@ class TestNumbersThatAreNotFinite:
         assert load_run(folder.path, "best").step == 7
         assert [event["step"] for event in folder.metrics("evaluation")] == [7]
 
-    def test_a_model_that_diverges_stops_by_itself(self, configured: Configured, tmp_path: Path) -> None:
-        wild = {"learning_rate": 1e30, "weight_decay": 0.0}
-        training = {"optimizer": wild, "schedule": {"warmup_steps": 0}, "evaluate_every": 1}
-        with pytest.raises(TrainingStopped):
-            train(configured(training=training), tmp_path / "run")
-
 
 class TestPrecision:
     """Which numbers a run keeps."""
 
-    @pytest.mark.parametrize(("dtype", "kept"), [("float64", torch.float64), ("bfloat16", torch.float32)])
-    def test_weights_and_averages(self, dtype: str, kept: torch.dtype, configured: Configured, tmp_path: Path) -> None:
-        training = {"steps": 3, "evaluate_every": 2, "dtype": dtype, "sample_every": 2, "sample_tokens": 3}
-        folder = train(configured(training=training), tmp_path / "run")
+    @pytest.mark.parametrize(
+        ("dtype", "kept", "error"), [("float64", torch.float64, 1e-3), ("bfloat16", torch.float32, 0.05)]
+    )
+    def test_weights_averages_and_losses(
+        self, dtype: str, kept: torch.dtype, error: float, configured: Configured, straight: RunFolder, tmp_path: Path
+    ) -> None:
+        folder = train(configured(training={"dtype": dtype, "sample_every": 9, "sample_tokens": 3}), tmp_path / "run")
         saved = folder.load("last", warn=pytest.fail)
         assert {tensor.dtype for tensor in saved.model.values()} == {kept}
-        averages = {key: tensor.dtype for key, tensor in saved.optimizer.items() if not key.endswith("/step")}
-        assert set(averages.values()) == {kept}
-        assert len(folder.metrics("evaluation")) == 2
-
-    def test_losses_are_near_one_another(self, configured: Configured, straight: RunFolder, tmp_path: Path) -> None:
-        losses = {"float32": [event["loss"] for event in straight.metrics("step")]}
-        for dtype in ("float64", "bfloat16"):
-            folder = train(configured(training={"dtype": dtype}), tmp_path / dtype)
-            losses[dtype] = [event["loss"] for event in folder.metrics("step")]
-        assert losses["float64"] == pytest.approx(losses["float32"], abs=1e-3)
-        assert losses["bfloat16"] == pytest.approx(losses["float32"], abs=0.05)
-        assert losses["float64"] != losses["float32"] != losses["bfloat16"]
+        averages = {tensor.dtype for key, tensor in saved.optimizer.items() if not key.endswith("/step")}
+        assert averages == {kept}
+        found, usual = ([event["loss"] for event in one.metrics("step")] for one in (folder, straight))
+        assert found == pytest.approx(usual, abs=error)
+        assert found != usual
 
 
 class TestDevices:
@@ -363,8 +258,6 @@ class TestDevices:
         [
             lambda logits: logits + 0.1,
             lambda logits: logits * math.nan,
-            torch.zeros_like,
-            lambda logits: logits.flip(-1),
             lambda logits: torch.cat((logits[:, :-1], logits[:, :1]), 1),
         ],
     )

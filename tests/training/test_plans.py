@@ -1,6 +1,5 @@
 """Each measured choice is made once and written into the run: threads, precision, compilation, and steps for a time."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,41 +8,20 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.training.conftest import Bench, Configured, build
 from vitral.core.errors import UsageError
 from vitral.core.process import MOST_THREADS
-from vitral.model import Transformer, cost, count_parameters
+from vitral.model import cost, count_parameters
 from vitral.runs.environment import DISPATCH
 from vitral.training import Event, RunConfig, plans, train
 from vitral.training.objectives import Loss, loss_function
 from vitral.training.plans import compiled, resolve_plan
 from vitral.training.sizes import LADDER, MOST_PER_TOKEN, sizes_for
-from vitral.training.trials import ExecutionPlan, StepTime, TooSlow, time_steps
-
-Configured = Callable[..., RunConfig]
-
-
-def build(config: RunConfig) -> Transformer:
-    return Transformer(config.model, 7, seed=config.seed)
-
-
-def timed(monkeypatch: pytest.MonkeyPatch, seconds: dict[ExecutionPlan, float | Exception]) -> list[ExecutionPlan]:
-    """Let plans take so long, or fail; gives the list of those that were timed."""
-    asked: list[ExecutionPlan] = []
-
-    def answer(config: RunConfig, build: Any, plan: ExecutionPlan, **how: Any) -> StepTime:
-        asked.append(plan)
-        took = seconds[plan]
-        if isinstance(took, Exception):
-            raise took
-        if took > how.get("limit", took):
-            raise TooSlow(how["limit"])
-        return StepTime(took, took)
-
-    monkeypatch.setattr(plans, "time_steps", answer)
-    return asked
-
+from vitral.training.trials import ExecutionPlan, TooSlow, time_steps
 
 FLOAT, BRAIN = ExecutionPlan("float32", compile=False), ExecutionPlan("bfloat16", compile=False)
+NO_COMPILER = "plan: cannot compile here (RuntimeError); continuing without it"
+TEN_MINUTES: dict[str, Any] = {"minutes": 10, "plan": "fit", "threads": 1}
 
 
 @pytest.fixture
@@ -54,103 +32,68 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plans, "cores", lambda: 2)
 
 
-def threads_timed(
-    monkeypatch: pytest.MonkeyPatch, seconds: dict[int, float]
-) -> list[tuple[int, ExecutionPlan, float | None]]:
-    """Let steps with so many threads take so long; gives the list of (threads, plan, most) that were timed."""
-    asked: list[tuple[int, ExecutionPlan, float | None]] = []
-
-    def answer(config: RunConfig, build: Any, plan: ExecutionPlan, **how: Any) -> StepTime:
-        asked.append((torch.get_num_threads(), plan, how.get("most")))
-        took = seconds[torch.get_num_threads()]
-        return StepTime(took, took)
-
-    monkeypatch.setattr(plans, "time_steps", answer)
-    return asked
-
-
-def test_nothing_is_measured_unasked(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = timed(monkeypatch, {})
-    config = configured(training={"dtype": "bfloat16", "threads": 3})
+def test_nothing_is_measured_unasked(bench: Bench) -> None:
+    config = bench.configured(training={"dtype": "bfloat16", "threads": 3})
     assert resolve_plan(config, build, 10**6).config is config
-    assert asked == []
+    assert bench.asked == []
 
 
-def test_threads_of_the_environment_are_taken_unmeasured(
-    configured: Configured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = timed(monkeypatch, {})
+def test_threads_of_the_environment_are_taken_unmeasured(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
-    config = configured()
-    found = resolve_plan(config, build, 10**6)
-    assert found.config.training == config.training.model_copy(update={"threads": 7})
-    assert found.notes == ()
-    assert asked == []
+    found = bench.plan()
+    assert found.config.training == bench.configured(training={"threads": 7}).training
+    assert (found.notes, bench.asked) == ((), [])
     monkeypatch.setattr(torch, "get_num_threads", lambda: MOST_THREADS + 1)
     with pytest.raises(UsageError, match="OMP_NUM_THREADS"):
-        resolve_plan(config, build, 10**6)
+        bench.plan()
 
 
 @pytest.mark.usefixtures("two_cores")
 @pytest.mark.parametrize(("one", "two", "chosen"), [(2.0, 1.0, 2), (1.0, 2.0, 1), (1.0, 1.0, 1)])
-def test_the_faster_number_of_threads_is_chosen_and_written(
-    one: float, two: float, chosen: int, configured: Configured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = threads_timed(monkeypatch, {1: one, 2: two})
+def test_the_faster_number_of_threads_is_chosen_and_written(one: float, two: float, chosen: int, bench: Bench) -> None:
+    bench.threads({1: one, 2: two})
     before = torch.get_num_threads()
-    config = configured()
-    found = resolve_plan(config, build, 10**6)
-    assert found.config.training == config.training.model_copy(update={"threads": chosen})
-    assert [(threads, plan) for threads, plan, _ in asked] == [(1, FLOAT), (2, FLOAT)]
+    found = bench.plan()
+    assert found.config.training == bench.configured(training={"threads": chosen}).training
+    assert {(threads, plan) for threads, plan, _ in bench.asked} == {(1, FLOAT), (2, FLOAT)}
     assert len(found.notes) == 1
     assert torch.get_num_threads() == before
     assert resolve_plan(found.config, build, 10**6).config is found.config
 
 
 @pytest.mark.usefixtures("two_cores")
-def test_one_core_needs_no_measurement(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = threads_timed(monkeypatch, {})
+def test_trials_of_several_threads_are_stopped(bench: Bench) -> None:
+    """On a busy machine a step with two threads may take fifty times as long as with one."""
+    bench.threads({1: 1.0, 2: 50.0})
+    assert bench.plan().config.training.threads == 1
+    assert len(bench.asked) <= 1 + plans.ATTEMPTS
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_one_core_needs_no_measurement(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plans, "cores", lambda: 1)
-    found = resolve_plan(configured(), build, 10**6)
-    assert (found.config.training.threads, found.notes, asked) == (1, (), [])
+    found = bench.plan()
+    assert (found.config.training.threads, found.notes, bench.asked) == (1, (), [])
 
 
 @pytest.mark.usefixtures("two_cores")
 @pytest.mark.parametrize("given", [None, 3])
-def test_precision_and_steps_are_timed_with_the_chosen_threads(
-    given: int | None, configured: Configured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = threads_timed(monkeypatch, {1: 0.5, 2: 0.25, 3: 0.125})
-    found = resolve_plan(configured(training={"minutes": 2, "plan": "auto", "threads": given}), build, 10**6)
+def test_precision_and_steps_are_timed_with_the_chosen_threads(given: int | None, bench: Bench) -> None:
+    bench.threads({1: 0.5, 2: 0.25, 3: 0.125})
+    found = bench.plan(minutes=2, plan="auto", threads=given).config.training
     chosen = given or 2
-    assert found.config.training.threads == chosen
-    assert found.config.training.steps == 120 * (8 if given else 4)
-    assert [(threads, plan) for threads, plan, _ in asked[-2:]] == [(chosen, FLOAT), (chosen, BRAIN)]
-    assert len(asked) == (2 if given else 4)
+    assert (found.threads, found.steps) == (chosen, 120 * (8 if given else 4))
+    assert [(threads, plan) for threads, plan, _ in bench.asked[-2:]] == [(chosen, FLOAT), (chosen, BRAIN)]
+    assert len(bench.asked) == (2 if given else 4)
 
 
 @pytest.mark.usefixtures("two_cores")
-@pytest.mark.parametrize("minutes", [0.1, 0.5, 1, 100])
-def test_trials_get_a_twentieth_of_a_time_limit(
-    minutes: float, configured: Configured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = threads_timed(monkeypatch, {1: 0.01, 2: 0.01})
-    resolve_plan(configured(training={"minutes": minutes, "plan": "auto"}), build, 10**6)
-    assert sum(most for _, _, most in asked if most is not None) <= 0.05 * 60 * minutes
-
-
-@pytest.mark.usefixtures("two_cores")
-def test_really_timed_threads_leave_no_trace(configured: Configured) -> None:
-    state, threads = torch.get_rng_state(), torch.get_num_threads()
-    assert resolve_plan(configured(), build, 10**6).config.training.threads in (1, 2)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert torch.get_num_threads() == threads
-
-
-def test_a_run_records_its_threads(configured: Configured, tmp_path: Path) -> None:
-    config = configured(training={"steps": 2, "threads": 2})
-    assert train(config, tmp_path / "run").config["training"]["threads"] == 2
+@pytest.mark.parametrize("minutes", [0.1, 100])
+def test_trials_get_a_twentieth_of_a_time_limit(minutes: float, bench: Bench) -> None:
+    bench.threads({1: 0.01, 2: 0.01})
+    bench.plan(minutes=minutes, plan="auto")
+    assert sum(most for _, _, most in bench.asked if most is not None) <= 0.05 * 60 * minutes
 
 
 @pytest.mark.parametrize("wrong", [0, -1, MOST_THREADS + 1, 1.5, "two", True])
@@ -159,104 +102,93 @@ def test_a_number_of_threads_that_is_none_is_refused(wrong: Any, configured: Con
         configured(training={"threads": wrong})
 
 
-@pytest.mark.parametrize(("float32", "bfloat16", "chosen"), [(2.0, 1.0, "bfloat16"), (1.0, 1.25, "float32")])
-def test_the_faster_precision_is_chosen_and_written(
-    float32: float, bfloat16: float, chosen: str, configured: Configured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = timed(monkeypatch, {FLOAT: float32, BRAIN: bfloat16})
-    found = resolve_plan(configured(training={"plan": "auto", "dtype": "bfloat16", "steps": 20}), build, 10**6)
+@pytest.mark.parametrize(("bfloat16", "chosen"), [(0.5, "bfloat16"), (1.25, "float32"), (7.0, "float32")])
+def test_the_faster_precision_is_chosen_and_written(bfloat16: float, chosen: str, bench: Bench) -> None:
+    bench.plans({FLOAT: 1.0, BRAIN: bfloat16})
+    found = bench.plan(plan="auto", dtype="bfloat16", steps=20)
     assert (found.config.training.dtype, found.config.training.compile) == (chosen, False)
     assert found.config.training.plan == "as-written"
-    assert asked == [FLOAT, BRAIN]
+    assert list(dict.fromkeys(plan for _, plan, _ in bench.asked)) == [FLOAT, BRAIN]
     assert len(found.notes) == 1
     assert resolve_plan(found.config, build, 10**6).config is found.config
 
 
-def test_a_precision_that_is_slow_here_is_given_up(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
-    timed(monkeypatch, {FLOAT: 1.0, BRAIN: 7.0})
-    found = resolve_plan(configured(training={"plan": "auto", "steps": 20}), build, 10**6)
-    assert found.config.training.dtype == "float32"
-
-
 @pytest.mark.parametrize(("bfloat16", "lines"), [(7.0, 1), (1.5, 1), (1.4, 0), (0.5, 0)])
 def test_a_written_precision_that_is_slow_here_is_said(
-    bfloat16: float, lines: int, configured: Configured, monkeypatch: pytest.MonkeyPatch
+    bfloat16: float, lines: int, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    timed(monkeypatch, {FLOAT: 1.0, BRAIN: bfloat16})
+    bench.plans({FLOAT: 1.0, BRAIN: bfloat16})
     monkeypatch.setattr(plans, "multiplies_bfloat16", lambda: False)
-    config = configured(training={"dtype": "bfloat16", "threads": 1})
+    config = bench.configured(training={"dtype": "bfloat16", "threads": 1})
     found = resolve_plan(config, build, 10**6, judged=True)
     assert (found.config, len(found.notes)) == (config, lines)
 
 
 @pytest.mark.parametrize("variable", [None, "ONEDNN_MAX_CPU_ISA"])
 def test_a_written_precision_with_instructions_of_its_own_is_not_timed(
-    variable: str | None, configured: Configured, monkeypatch: pytest.MonkeyPatch
+    variable: str | None, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = timed(monkeypatch, {FLOAT: 1.0, BRAIN: 7.0})
+    bench.plans({FLOAT: 1.0, BRAIN: 7.0})
     monkeypatch.setattr(plans, "multiplies_bfloat16", lambda: True)
     for name in DISPATCH:
         monkeypatch.delenv(name, raising=False)
     if variable is not None:
         monkeypatch.setenv(variable, "AVX2")
-    found = resolve_plan(configured(training={"dtype": "bfloat16", "threads": 1}), build, 10**6, judged=True)
-    assert bool(asked) == bool(found.notes) == (variable is not None)
+    config = bench.configured(training={"dtype": "bfloat16", "threads": 1})
+    found = resolve_plan(config, build, 10**6, judged=True)
+    assert bool(bench.asked) == bool(found.notes) == (variable is not None)
 
 
-def test_a_step_is_stopped_at_its_limit(configured: Configured) -> None:
+def test_steps_are_really_timed_and_stopped_at_their_limit(configured: Configured) -> None:
     """Forwards or backwards, between two layers."""
+    before = torch.get_rng_state()
+    found = time_steps(configured(), build, FLOAT)
+    assert 0 < found.steady < 60
+    assert 0 < found.first < 60
+    assert torch.equal(torch.get_rng_state(), before)
     with pytest.raises(TooSlow) as stopped:
         time_steps(configured(), build, FLOAT, limit=0.0)
     assert stopped.value.seconds > 0
 
 
-def test_float64_stays(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = timed(monkeypatch, {ExecutionPlan("float64", compile=False): 1.0})
-    assert (
-        resolve_plan(configured(training={"plan": "auto", "dtype": "float64"}), build, 10**6).config.training.dtype
-        == "float64"
-    )
-    assert len(asked) == 1
+def test_float64_stays(bench: Bench) -> None:
+    bench.plans({ExecutionPlan("float64", compile=False): 1.0})
+    assert bench.plan(plan="auto", dtype="float64").config.training.dtype == "float64"
+    assert len(bench.asked) == 1
 
 
-def test_a_long_run_tries_the_compiler_and_goes_on_without_it(
-    configured: Configured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    long = configured(training={"plan": "auto", "steps": 2000})
-    faster = ExecutionPlan("bfloat16", compile=True)
-    timed(monkeypatch, {FLOAT: 2.0, BRAIN: 1.0, faster: 0.5})
-    assert resolve_plan(long, build, 10**6).config.training.compile
-    timed(monkeypatch, {FLOAT: 2.0, BRAIN: 1.0, faster: RuntimeError("no compiler")})
-    found = resolve_plan(long, build, 10**6)
+def test_a_long_run_tries_the_compiler_and_goes_on_without_it(bench: Bench) -> None:
+    long = {"plan": "auto", "steps": 2000}
+    seconds: dict[ExecutionPlan, float | None] = {FLOAT: 2.0, BRAIN: 1.0, ExecutionPlan("bfloat16", compile=True): 0.5}
+    bench.plans(seconds)
+    assert bench.plan(**long).config.training.compile
+    bench.plans({**seconds, ExecutionPlan("bfloat16", compile=True): None})
+    found = bench.plan(**long)
     assert not found.config.training.compile
-    assert found.notes[0] == "plan: cannot compile here (RuntimeError); continuing without it"
+    assert found.notes[0] == NO_COMPILER
 
 
-def test_a_compiler_asked_for_that_fails_is_not_timed(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
-    timed(monkeypatch, {ExecutionPlan("float32", compile=True): RuntimeError("no compiler"), FLOAT: 0.5})
-    found = resolve_plan(configured(training={"minutes": 1, "compile": True}), build, 10**6)
+def test_a_compiler_asked_for_that_fails_is_not_timed(bench: Bench) -> None:
+    bench.plans({ExecutionPlan("float32", compile=True): None, FLOAT: 0.5})
+    found = bench.plan(minutes=1, compile=True)
     assert (found.config.training.compile, found.config.training.steps) == (False, 120)
-    assert found.notes[0] == "plan: cannot compile here (RuntimeError); continuing without it"
+    assert found.notes[0] == NO_COMPILER
 
 
-def test_minutes_become_steps(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
-    timed(monkeypatch, {FLOAT: 0.25})
+def test_minutes_become_steps(bench: Bench) -> None:
+    bench.plans({FLOAT: 0.25})
     schedule = {"name": "linear", "warmup_steps": 100}
-    found = resolve_plan(
-        configured(training={"minutes": 2, "schedule": schedule, "evaluate_every": 500}), build, 10**6
-    ).config.training
+    found = bench.plan(minutes=2, schedule=schedule, evaluate_every=500).config.training
     assert (found.steps, found.evaluate_every, found.minutes, found.schedule.warmup_steps) == (480, 96, None, 48)
     with pytest.raises(UsageError, match=r"training\.minutes: 0\.01 .*; allow more time"):
-        resolve_plan(configured(training={"minutes": 0.01}), build, 10**6)
+        bench.plan(minutes=0.01)
 
 
 @pytest.mark.parametrize(("dropout", "steps"), [(0.0, 40), (0.1, 80)])
-def test_a_short_text_is_not_learned_by_heart(
-    configured: Configured, monkeypatch: pytest.MonkeyPatch, dropout: float, steps: int
-) -> None:
+def test_a_short_text_is_not_learned_by_heart(dropout: float, steps: int, bench: Bench) -> None:
     """Steps of 2 · 5 tokens: 4 times 100 tokens are 40 steps, however much time there is; twice that with dropout."""
-    timed(monkeypatch, {FLOAT: 0.25})
-    config = configured(
+    bench.plans({FLOAT: 0.25})
+    config = bench.configured(
         training={"minutes": 2, "batch_size": 2, "accumulation": 1, "evaluate_every": 500},
         model={"context_length": 5, "dropout": dropout},
     )
@@ -265,28 +197,13 @@ def test_a_short_text_is_not_learned_by_heart(
     assert f"{steps} steps see each token" in found.notes[1]
 
 
-def test_steps_are_really_timed(configured: Configured) -> None:
-    config = configured()
-    before = torch.get_rng_state()
-    found = time_steps(config, build, FLOAT)
-    assert 0 < found.steady < 60
-    assert 0 < found.first < 60
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-@pytest.mark.parametrize(("flops_a_second", "width"), [(3e7, 64), (1e13, 256)])
-def test_the_size_fits_the_speed(
-    flops_a_second: float, width: int, configured: Configured, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    ("flops_a_second", "num_tokens", "width"), [(3e7, 10**9, 64), (1e13, 10**9, 256), (1e13, 10**6, 192)]
+)
+def test_the_size_fits_the_speed_and_the_text(flops_a_second: float, num_tokens: int, width: int, bench: Bench) -> None:
     """A step takes its floating-point operations divided by the speed of the processor."""
-
-    def answer(config: RunConfig, build: Any, plan: ExecutionPlan, **how: Any) -> StepTime:
-        work = 3 * cost(config.model, 7).forward_flops * config.tokens_per_step
-        return StepTime(work / flops_a_second, work / flops_a_second)
-
-    monkeypatch.setattr(plans, "time_steps", answer)
-    config = configured(training={"minutes": 10, "plan": "fit", "threads": 1})
-    found = resolve_plan(config, build, 10**9).config
+    bench.takes(lambda config, _: 3 * cost(config.model, 7).forward_flops * config.tokens_per_step / flops_a_second)
+    found = bench.plan(num_tokens, **TEN_MINUTES).config
     assert (found.model.d_model, found.training.plan) == (width, "as-written")
     assert found.training.steps >= next(size.least_steps for size in LADDER if size.model["d_model"] == width) * 0.9
 
@@ -303,53 +220,62 @@ def test_a_short_text_has_a_small_model(num_tokens: int) -> None:
     assert all(count > MOST_PER_TOKEN * num_tokens for count in parameters[len(sizes) :])
 
 
-@pytest.mark.parametrize(("num_tokens", "size"), [(1000, (64, 2)), (10**6, (192, 4)), (10**9, (256, 6))])
-def test_however_fast_a_machine_is_a_short_text_has_a_small_model(
-    num_tokens: int, size: tuple[int, int], configured: Configured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plans, "time_steps", lambda *given, **how: StepTime(0.001, 0.001))
-    found = resolve_plan(configured(training={"minutes": 60, "plan": "fit", "threads": 1}), build, num_tokens)
-    assert (found.config.model.d_model, found.config.model.num_layers) == size
-
-
-def test_the_size_that_fits_is_found_by_time_not_by_operations(
-    configured: Configured, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_size_that_fits_is_found_by_time_not_by_operations(bench: Bench) -> None:
     """Every step takes 0.15 s, so all sizes have some 4,000 steps; operations would foretell 500 for 128 x 4."""
     tried: list[tuple[int, int]] = []
 
-    def answer(config: RunConfig, build: Any, plan: ExecutionPlan, **how: Any) -> StepTime:
+    def seconds(config: RunConfig, plan: ExecutionPlan) -> float:
         tried.append((config.model.d_model, config.model.num_layers))
-        return StepTime(0.15, 0.15)
+        return 0.15
 
-    monkeypatch.setattr(plans, "time_steps", answer)
-    config = configured(training={"minutes": 10, "plan": "fit", "threads": 1})
-    found = resolve_plan(config, build, 10**9).config
+    bench.takes(seconds)
+    found = bench.plan(10**9, **TEN_MINUTES).config
     assert (found.model.d_model, found.model.num_layers) == (128, 4)
     assert list(dict.fromkeys(tried))[-2:] == [(128, 2), (128, 4)]
 
 
-def test_a_size_fits_only_a_time(configured: Configured) -> None:
+def test_the_precision_is_chosen_at_the_size_that_is_trained(bench: Bench) -> None:
+    """bfloat16 costs the smallest size more than it saves, and makes a larger one affordable."""
+    smallest = cost(LADDER[0].of(bench.configured()).model, 1).forward_flops
+
+    def seconds(config: RunConfig, plan: ExecutionPlan) -> float:
+        times = cost(config.model, 1).forward_flops / smallest
+        took = 0.02 * times if plan.dtype == "float32" else 0.021 + 0.002 * (times - 1)
+        if is_slow and plan.dtype != "float32":
+            raise TooSlow(took)
+        return took
+
+    bench.takes(seconds)
+    found: dict[bool, RunConfig] = {}
+    for is_slow in (False, True):
+        plan = bench.plan(10**9, **TEN_MINUTES)
+        found[is_slow] = plan.config
+        assert sum("not compiled" in note for note in plan.notes) == 1
+    assert [found[is_slow].training.dtype for is_slow in (False, True)] == ["bfloat16", "float32"]
+    assert LADDER[-1].of(found[False]).model == found[False].model
+    assert found[True].model.d_model < found[False].model.d_model
+
+
+@pytest.mark.parametrize("fitted", ["plan", "regularisation"])
+def test_what_fits_a_time_needs_one(fitted: str, bench: Bench) -> None:
     with pytest.raises(UsageError, match=r"training\.minutes"):
-        resolve_plan(configured(training={"plan": "fit"}), build, 10**6)
+        bench.plan(10**6, **{fitted: "fit"})
 
 
-def test_evaluations_score_no_more_than_the_time_allows(
-    configured: Configured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    timed(monkeypatch, {FLOAT: 0.25})
-    found = resolve_plan(configured(training={"minutes": 2}), build, 10**6, [10**7, 10**7]).config
+def test_evaluations_score_no_more_than_the_time_allows(bench: Bench) -> None:
+    bench.plans({FLOAT: 0.25})
+    found = resolve_plan(bench.configured(training={"minutes": 2}), build, 10**6, [10**7, 10**7]).config
     a_token = 0.25 / 3 / found.tokens_per_step
     scored = found.training.evaluation_tokens
     assert scored is not None
     assert scored == 1 << 14 or 2 * scored * a_token <= 0.05 * 120
 
 
-def test_a_run_says_what_was_measured(configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    timed(monkeypatch, {FLOAT: 10.0})
+def test_a_run_says_what_was_measured(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.plans({FLOAT: 10.0})
     monkeypatch.setattr(plans, "most_passes", lambda model, num_tokens: 1)
     said: list[Event] = []
-    folder = train(configured(training={"minutes": 12.0}), tmp_path / "run", callback=said.append)
+    folder = train(bench.configured(training={"minutes": 12.0}), tmp_path / "run", callback=said.append)
     environment = folder.document("environment")
     assert environment["minutes"] == 12.0
     assert said[0] == {"event": "note", "text": environment["plan"][0]}
@@ -370,6 +296,6 @@ def test_a_compiler_that_fails_is_gone_on_without(configured: Configured, monkey
     chosen, tokens = compiled(loss, said.append), torch.tensor([[1, 2]])
     for _ in range(2):
         assert torch.equal(chosen(tokens, tokens), loss(tokens, tokens))
-    assert said == ["plan: cannot compile here (RuntimeError); continuing without it"]
+    assert said == [NO_COMPILER]
     with pytest.raises(UsageError):
         chosen(torch.tensor([[99]]), tokens)

@@ -1,22 +1,18 @@
 """How often a text is seen, and how large the model is for it, decides dropout and weight decay."""
 
-from collections.abc import Callable
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vitral.core.errors import UsageError
-from vitral.model import Transformer, count_parameters
+from tests.training.conftest import Bench, build
+from vitral.core.config import merge
+from vitral.model import count_parameters
 from vitral.model.config import DropoutConfig, ModelConfig
 from vitral.runs import RunConfig
-from vitral.training import plans
 from vitral.training.plans import resolve_plan
 from vitral.training.regularisation import ROOMY, TABLE, most_passes, regularisation
-from vitral.training.trials import StepTime
 
-Configured = Callable[..., RunConfig]
 SMALL = ModelConfig(d_model=16, num_layers=1, num_heads=2, d_ff=32)
 
 
@@ -53,44 +49,29 @@ def test_the_most_passes_follow_the_dropout_and_the_room() -> None:
     assert most(few, weights=0.05) == TABLE[0].most_passes / 2
 
 
-def build(config: RunConfig) -> Transformer:
-    return Transformer(config.model, 7, seed=config.seed)
+def fitted(bench: Bench, num_tokens: int, **changes: Any) -> RunConfig:
+    """Dropout for a text of so many tokens in ten minutes of 600 steps."""
+    bench.takes(lambda config, plan: 1.0)
+    how = {"minutes": 10.0, "regularisation": "fit", "threads": 1}
+    return resolve_plan(bench.configured(**merge({"training": how}, changes)), build, num_tokens).config
 
 
-def resolved(configured: Configured, minutes: float, num_tokens: int, **layers: Any) -> RunConfig:
-    training = {"minutes": minutes, "regularisation": "fit", "threads": 1, **layers.pop("training", {})}
-    return resolve_plan(configured(training=training, **layers), build, num_tokens).config
-
-
-@pytest.fixture
-def a_step_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "time_steps", lambda *given, **how: StepTime(1.0, 1.0))
-
-
-@pytest.mark.usefixtures("a_step_a_second")
-def test_the_measured_speed_decides_how_often_a_text_is_seen(configured: Configured) -> None:
-    """A step a second: ten minutes are 600 steps, so the text is as long as so many passes make it."""
+def test_the_measured_speed_decides_how_often_a_text_is_seen(bench: Bench) -> None:
+    """The text is as long as so many passes make it."""
     tiny = {"d_model": 2, "num_heads": 1, "d_ff": 2}
     for times, row in ((0.5, TABLE[0]), (12, TABLE[1]), (30, TABLE[2])):
-        num_tokens = int(600 * configured().tokens_per_step / times)
-        found = resolved(configured, 10.0, num_tokens, model=tiny)
+        num_tokens = int(600 * bench.configured().tokens_per_step / times)
+        found = fitted(bench, num_tokens, model=tiny)
         assert count_parameters(found.model, 1) < ROOMY * num_tokens
         assert found.model.dropout == DropoutConfig(**row.dropout)
         assert found.training.regularisation is None
 
 
-@pytest.mark.usefixtures("a_step_a_second")
-def test_a_chosen_optimizer_keeps_its_weight_decay(configured: Configured) -> None:
+def test_a_chosen_optimizer_keeps_its_weight_decay(bench: Bench) -> None:
     written = {"name": "muon", "weight_decay": 0.3}
-    kept = resolved(configured, 10.0, 100, training={"optimizer": written})
+    kept = fitted(bench, 100, training={"optimizer": written})
     assert kept.training.optimizer.plain()["weight_decay"] == 0.3
     assert kept.model.dropout == DropoutConfig(**TABLE[-1].dropout)
-    fitted = resolved(configured, 10.0, 100, training={"plan": "fit"})
-    assert fitted.training.optimizer.plain()["weight_decay"] == TABLE[-1].weight_decay
-    rare = resolved(configured, 10.0, 10**9, training={"plan": "fit"})
-    assert rare.training.optimizer.plain()["weight_decay"] == 0.0
-
-
-def test_dropout_fits_only_a_time(configured: Configured) -> None:
-    with pytest.raises(UsageError, match=r"training\.minutes"):
-        resolve_plan(configured(training={"regularisation": "fit"}), build, 10**6)
+    for num_tokens, row in ((100, TABLE[-1]), (10**9, TABLE[0])):
+        found = fitted(bench, num_tokens, training={"plan": "fit"})
+        assert found.training.optimizer.plain()["weight_decay"] == row.weight_decay

@@ -1,31 +1,24 @@
 """A run is a function of its configuration, and only of what in it is about training."""
 
 import importlib
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 import torch
 
+from tests.training.conftest import Configured, bytes_of, measured_in
 from vitral.core.errors import UsageError
 from vitral.data import prepare
-from vitral.evaluation import NgramBaselines, evaluate_split
+from vitral.evaluation import evaluate_split
 from vitral.model import Transformer
 from vitral.runs import RunFolder, load_run
-from vitral.training import Event, RunConfig, train
-
-Configured = Callable[..., RunConfig]
-BytesOf = Callable[[RunFolder, int], dict[str, bytes]]
-MeasuredIn = Callable[[RunFolder], list[str]]
+from vitral.training import Event, train
 
 GOLDEN = [2.946568, 2.9362, 2.890771, 2.886162, 2.845555, 2.841432, 2.77144, 2.736925, 2.700104, 2.63995]
 
 
-def test_two_runs_are_equal(
-    configured: Configured, straight: RunFolder, tmp_path: Path, bytes_of: BytesOf, measured_in: MeasuredIn
-) -> None:
+def test_two_runs_are_equal(configured: Configured, straight: RunFolder, tmp_path: Path) -> None:
     torch.rand(7)  # whatever the state of the global generator
     again = train(configured(training={"checkpoint_every": 1}), tmp_path / "run")
     assert all(bytes_of(again, step) == bytes_of(straight, step) for step in range(1, 21))
@@ -37,40 +30,18 @@ def test_two_runs_are_equal(
 @pytest.mark.parametrize(
     "changes",
     [
-        {"evaluate_every": 3},
-        {"evaluate_every": 10**9},
-        {"log_every": 3},
-        {"checkpoint_every": 2, "keep_checkpoints": 2},
-        {"sample_every": 6, "sample_tokens": 13},
-        {"watch": True, "sample_tokens": 13},
+        {"evaluate_every": 3, "log_every": 3, "sample_every": 6, "sample_tokens": 13},
+        {"evaluate_every": 10**9, "checkpoint_every": 2, "keep_checkpoints": 2},
     ],
 )
 def test_looking_changes_nothing(
-    changes: dict[str, int], configured: Configured, straight: RunFolder, tmp_path: Path, bytes_of: BytesOf
+    changes: dict[str, int], configured: Configured, straight: RunFolder, tmp_path: Path
 ) -> None:
     watched = train(configured(training=changes), tmp_path / "run")
     for name in ("model.safetensors", "optimizer.safetensors"):
         assert bytes_of(watched, 20)[name] == bytes_of(straight, 20)[name]
     losses = {event["step"]: event["loss"] for event in straight.metrics("step")}
     assert all(event["loss"] == losses[event["step"]] for event in watched.metrics("step"))
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"seed": 2},
-        {"training": {"batch_size": 5}},
-        {"training": {"accumulation": 1}},
-        {"training": {"optimizer": {"weight_decay": 0.0}}},
-        {"training": {"clip_norm": 0.1}},
-        {"model": {"dropout": 0.1}},
-    ],
-)
-def test_training_changes_something(
-    changes: dict[str, Any], configured: Configured, straight: RunFolder, tmp_path: Path, bytes_of: BytesOf
-) -> None:
-    other = train(configured(**changes), tmp_path / "run")
-    assert bytes_of(other, 20)["model.safetensors"] != bytes_of(straight, 20)["model.safetensors"]
 
 
 def test_ten_losses_are_those_of_the_first_release(configured: Configured, tmp_path: Path) -> None:
@@ -139,19 +110,6 @@ def test_the_mean_training_loss_is_since_the_last_evaluation(straight: RunFolder
         assert event["train_loss"] == pytest.approx(sum(span) / len(span), rel=1e-12)
 
 
-def test_a_run_folder_tells_everything(configured: Configured, straight: RunFolder) -> None:
-    assert RunConfig.parse(straight.config).model.d_ff == 24  # what was left out is filled in
-    assert straight.config["model"]["num_kv_heads"] == 3
-    corpus = straight.document("corpus")
-    assert corpus["sha256"] == prepare(configured().corpus).sha256
-    assert len(NgramBaselines.from_plain(straight.ngrams() or {}).orders) == 6
-    state = json.loads((straight.steps / "step-00000020" / "state.json").read_bytes())
-    remembered = {"loss_sum", "loss_count", "best_loss", "best_step", "pending", "chain", "anchor", "anchor_step"}
-    assert (
-        state.keys() == {"format", "step", "corpus", "run", "config", "documents", "threads", "decisions"} | remembered
-    )
-
-
 class TestInitFrom:
     """Starting from another run's weights."""
 
@@ -162,7 +120,7 @@ class TestInitFrom:
     }
 
     def test_training_starts_from_the_best_weights(
-        self, configured: Configured, straight: RunFolder, tmp_path: Path, bytes_of: BytesOf
+        self, configured: Configured, straight: RunFolder, tmp_path: Path
     ) -> None:
         config = configured(seed=2, training=self.FROZEN)
         folder = train(config, tmp_path / "run", init_from=straight.path)
@@ -170,15 +128,6 @@ class TestInitFrom:
         assert bytes_of(folder, 1)["model.safetensors"] == bytes_of(straight, best)["model.safetensors"]
         fresh = train(config, tmp_path / "fresh")
         assert bytes_of(fresh, 1)["model.safetensors"] != bytes_of(folder, 1)["model.safetensors"]
-        assert folder.document("tokenizer") == straight.document("tokenizer")
-
-    def test_another_text_is_read_with_the_old_tokenizer(
-        self, configured: Configured, straight: RunFolder, tmp_path: Path
-    ) -> None:
-        other = tmp_path / "other.txt"
-        other.write_text("bad cat and a mad dog " * 40, encoding="utf-8")
-        config = configured(corpus={"source": str(other)}, training=self.FROZEN)
-        folder = train(config, tmp_path / "run", init_from=straight.path)
         assert folder.document("tokenizer") == straight.document("tokenizer")
 
     @pytest.mark.parametrize(
@@ -220,12 +169,13 @@ class TestRefusals:
         assert "\n" not in str(refused.value)
         assert not (tmp_path / "run").exists()
 
-    def test_a_mask_that_shows_the_answer(self, configured: Configured) -> None:
+    def test_a_mask_that_shows_the_answer_unless_it_is_meant(self, configured: Configured, tmp_path: Path) -> None:
         both_ways = {"attention": {"mask": "bidirectional"}}
         with pytest.raises(UsageError, match=r"model\.attention\.mask: under a bidirectional mask") as refused:
             configured(model=both_ways)
         assert "\n" not in str(refused.value)
-        assert configured(model=both_ways, training={"allow_leak": True}).training.allow_leak
+        leaky = {"steps": 2, "allow_leak": True}
+        assert len(train(configured(model=both_ways, training=leaky), tmp_path / "run").metrics("step")) == 2
 
     def test_a_prefix_that_leaves_nothing(self, configured: Configured) -> None:
         with pytest.raises(UsageError, match="a prefix of 12 leaves no target in a context of 11"):
@@ -244,9 +194,3 @@ class TestRefusals:
         with pytest.raises(UsageError, match="device meta: logits differ"):
             train(configured(), tmp_path / "run")
         assert not (tmp_path / "run").exists()
-
-
-def test_leaking_on_purpose_runs(configured: Configured, tmp_path: Path) -> None:
-    leaky = {"steps": 3, "allow_leak": True}
-    folder = train(configured(model={"attention": {"mask": "bidirectional"}}, training=leaky), tmp_path / "run")
-    assert len(folder.metrics("step")) == 3

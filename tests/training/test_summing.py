@@ -1,25 +1,25 @@
 """A step's gradients: one order of additions, whatever shares them out."""
 
-from collections.abc import Callable
+import os
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from forked_ranks import Forked, can_connect
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from tests.training.conftest import Configured, at, bytes_of, fail, measured_in
 from vitral.data import prepare
 from vitral.runs import RunFolder
-from vitral.training import RunConfig, resume, train
+from vitral.training import resume, train
 from vitral.training.loop import one_step
 from vitral.training.optimizers import SGD, AdamW, build_optimizer
 from vitral.training.run import build_model
-from vitral.training.summing import CanonicalSum, StepSum, taken
+from vitral.training.summing import CanonicalSum, StepSum
 from vitral.training.trainer import Trainer
-
-Configured = Callable[..., RunConfig]
-BytesOf = Callable[[RunFolder, int], dict[str, bytes]]
 
 
 def by_levels(parts: list[Tensor]) -> Tensor:
@@ -51,13 +51,6 @@ def test_a_parameter_without_a_gradient_stays_without_one(configured: Configured
         summed.add(torch.tensor(0.5))
     assert float(summed.total()) == 1.5
     assert [None if p.grad is None else p.grad.tolist() for p in (one, sometimes, never)] == [[6, 6], [1, 1], None]
-
-
-def test_taken_gradients_are_no_longer_the_parameters() -> None:
-    parameter, other = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(3))
-    parameter.grad = torch.full((2,), 7.0)
-    assert [gradient.tolist() for gradient in taken([parameter, other])] == [[7, 7], [0, 0, 0]]
-    assert parameter.grad is None
 
 
 @pytest.mark.parametrize("kind", ["adamw", "sgd"])
@@ -106,20 +99,23 @@ def test_without_the_key_gradients_are_added_one_after_another(configured: Confi
 
 
 @pytest.mark.parametrize("reduction", ["canonical", "fast"])
-def test_a_resume_adds_in_the_same_order(
-    reduction: str, configured: Configured, bytes_of: BytesOf, tmp_path: Path
-) -> None:
+def test_a_resume_adds_in_the_same_order(reduction: str, configured: Configured, tmp_path: Path) -> None:
     chosen = {"steps": 6, "accumulation": 3, "evaluate_every": 6, "reduction": reduction}
     config = configured(training=chosen)
     straight = train(config, tmp_path / "straight")
-    asked: list[int] = []
-
-    def stop(event: object) -> None:
-        asked.append(1)
-        if len(asked) == 5:
-            raise RuntimeError("enough")
-
-    with pytest.raises(RuntimeError, match="enough"):
-        train(config, tmp_path / "stopped", callback=stop)
+    with pytest.raises(KeyError):
+        train(config, tmp_path / "stopped", callback=at(fail, "step", 3))
     stopped = resume(tmp_path / "stopped")
     assert bytes_of(stopped, 6) == bytes_of(straight, 6)
+
+
+@pytest.mark.skipif(not (hasattr(os, "pidfd_open") and can_connect()), reason="one process a run on this system")
+def test_two_ranks_give_the_bits_of_one(configured: Configured, tmp_path: Path) -> None:
+    """With a half of the weights each; there is more in `test_ranks.py`."""
+    config = configured(training={"steps": 3, "optimizer": {"name": "muon"}, "threads": 1})
+    one = train(config, tmp_path / "one")
+    shared = config.model_copy(update={"training": config.training.model_copy(update={"sharding": "sharded"})})
+    assert Forked(2, partial(train, shared, tmp_path / "two"), tmp_path).wait() == [0, 0]
+    two = RunFolder.open(tmp_path / "two")
+    assert bytes_of(two, 3) == bytes_of(one, 3)
+    assert measured_in(two) == measured_in(one)

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.training.conftest import Configured, bytes_of
 from vitral.core.config import merge
 from vitral.runs import RunFolder
-from vitral.training import RunConfig, loop, train
+from vitral.training import loop, train
 from vitral.training.trainer import Trainer
-
-Configured = Callable[..., RunConfig]
-BytesOf = Callable[[RunFolder, int], dict[str, bytes]]
 
 TRAINING = """
 import json, os, sys
@@ -35,21 +32,25 @@ for config, out in zip(rest[::2], rest[1::2], strict=True):
     with using_threads(config.training.threads):
         train(config, Path(out))
 """
-TINY: dict[str, Any] = {"training": {"steps": 5}}
+SMALL: dict[str, Any] = {  # each number of its positions is read at many places, in the parts of both threads
+    "model": {"context_length": 257, "num_heads": 1, "positions": "relative"},
+    "training": {"steps": 5},
+}
 LARGER: dict[str, Any] = {
     "model": {"context_length": 64, "d_model": 128, "num_heads": 4, "num_layers": 2, "positions": "rotary"},
     "training": {"steps": 5, "batch_size": 8, "accumulation": 1, "evaluate_every": 5, "evaluation_tokens": 200},
 }
 
 
+@pytest.mark.merge
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no CPU affinity on this system")
-def test_fewer_cores_compute_the_same_bits(configured: Configured, bytes_of: BytesOf, tmp_path: Path) -> None:
+def test_fewer_cores_compute_the_same_bits(configured: Configured, tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    names, working = ("tiny, 2 threads", "larger, 2 threads", "larger, 3 threads"), list[subprocess.Popen[bytes]]()
+    names, working = ("small, 2 threads", "larger, 2 threads", "larger, 3 threads"), list[subprocess.Popen[bytes]]()
     for cores in ("1", "64"):
         arguments = [cores]
         for name in names:
-            sizes, threads = TINY if name.startswith("tiny") else LARGER, int(name.split()[1])
+            sizes, threads = SMALL if name.startswith("small") else LARGER, int(name.split()[1])
             config = configured(**merge(sizes, {"training": {"threads": threads}}))
             arguments += [json.dumps(config.plain()), str(tmp_path / f"{name}, {cores}")]
         working.append(subprocess.Popen([sys.executable, "-c", TRAINING, *arguments], env=environment))
@@ -58,14 +59,6 @@ def test_fewer_cores_compute_the_same_bits(configured: Configured, bytes_of: Byt
         few, many = (bytes_of(RunFolder.open(tmp_path / f"{name}, {cores}"), 5) for cores in ("1", "64"))
         for file in ("model.safetensors", "optimizer.safetensors"):
             assert few[file] == many[file], name
-
-
-def test_several_threads_give_their_bits_again(configured: Configured, bytes_of: BytesOf, tmp_path: Path) -> None:
-    """With relative positions, each of whose numbers is read at many places, in the parts of both threads."""
-    model = {"context_length": 257, "num_heads": 1, "positions": "relative"}
-    config = configured(model=model, training={"steps": 7, "evaluate_every": 7, "threads": 2})
-    first, second = (train(config, tmp_path / name) for name in ("first", "second"))
-    assert bytes_of(first, 7) == bytes_of(second, 7)
 
 
 def test_losses_and_gradients_have_an_order_of_sums(

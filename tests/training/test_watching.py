@@ -1,22 +1,21 @@
 """A person who watches sees samples and an early evaluation; the run is the same as without her."""
 
 import json
-import signal
 from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.training.conftest import Configured, at, bytes_of, fail, interrupt
 from vitral.core.errors import UsageError
 from vitral.data import prepare
 from vitral.evaluation import copied_spans, training_text
 from vitral.runs import RunFolder
-from vitral.training import Event, RunConfig, baselines, resume, train, views
+from vitral.training import Event, baselines, resume, train, views
 
-Configured = Callable[..., RunConfig]
-BytesOf = Callable[[RunFolder, int], dict[str, bytes]]
 WATCHED: dict[str, Any] = {"watch": True, "sample_tokens": 13}
 LAST = 20
 
@@ -34,36 +33,36 @@ def kinds(folder: RunFolder, *kinds: str) -> list[tuple[str, int]]:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_watching_changes_no_number_and_no_checkpoint(
-    configured: Configured, straight: RunFolder, tmp_path: Path, bytes_of: BytesOf
+def test_watching_changes_no_number_and_a_resumed_run_writes_the_same_samples(
+    configured: Configured, straight: RunFolder, tmp_path: Path
 ) -> None:
-    watched = train(configured(training={**WATCHED, "checkpoint_every": 1}), tmp_path / "run")
+    """A sample stands at every evaluation and after the early one."""
+    config = configured(training={**WATCHED, "checkpoint_every": 1})
+    watched = train(config, tmp_path / "run")
     assert [path.name for path in sorted(watched.steps.iterdir())] == [
         path.name for path in sorted(straight.steps.iterdir())
     ]
     assert all(bytes_of(watched, step) == bytes_of(straight, step) for step in range(1, LAST + 1))
     assert watched.metrics("evaluation") == straight.metrics("evaluation")
     assert watched.sealed()["run"] == straight.sealed()["run"]
-
-
-@pytest.mark.usefixtures("at_once")
-def test_a_sample_stands_at_every_evaluation_and_after_the_early_one(configured: Configured, tmp_path: Path) -> None:
-    folder = train(configured(training=WATCHED), tmp_path / "run")
-    assert kinds(folder, "early", "sample", "evaluation") == [
+    assert kinds(watched, "early", "sample", "evaluation") == [
         ("early", 1),
         ("sample", 1),
         *((kind, step) for step in (7, 14, 20) for kind in ("sample", "evaluation")),
     ]
-    early = folder.metrics("early")[0]
+    early = watched.metrics("early")[0]
     assert 0 < early["tokens"] <= views.EARLY_TOKENS
-    assert sorted(path.name for path in (folder.path / "samples").iterdir()) == [
+    assert sorted(path.name for path in (watched.path / "samples").iterdir()) == [
         f"step-{step:08d}.txt" for step in (7, 14, 20)
     ]
+    train(config, tmp_path / "stopped", callback=at(interrupt, "sample", 7))
+    resumed = resume(tmp_path / "stopped").metrics("sample")
+    assert [one for one in resumed if one["step"] in (7, 14, 20)] == watched.metrics("sample")[1:]
 
 
 @pytest.mark.usefixtures("at_once")
 def test_nobody_who_watches_no_early_evaluation_and_no_samples(configured: Configured, tmp_path: Path) -> None:
-    assert kinds(train(configured(), tmp_path / "none"), "early", "sample") == []
+    assert kinds(train(configured(training={"steps": 2}), tmp_path / "none"), "early", "sample") == []
     config = configured(training={"watch": False})
     assert config.watched() == config
     assert configured().watched().training.watch
@@ -71,14 +70,15 @@ def test_nobody_who_watches_no_early_evaluation_and_no_samples(configured: Confi
 
 @pytest.mark.usefixtures("at_once")
 def test_an_evaluation_makes_the_early_one_needless(configured: Configured, tmp_path: Path) -> None:
-    folder = train(configured(training={**WATCHED, "evaluate_every": 1}), tmp_path / "run")
+    folder = train(configured(training={**WATCHED, "steps": 2, "evaluate_every": 1}), tmp_path / "run")
     assert kinds(folder, "early") == []
 
 
 @pytest.mark.usefixtures("at_once")
 def test_a_masked_language_model_has_an_early_evaluation_and_no_sample(configured: Configured, tmp_path: Path) -> None:
     both_ways = {"attention": {"mask": "bidirectional"}}
-    folder = train(configured(model=both_ways, training={**WATCHED, "objective": "masked"}), tmp_path / "run")
+    config = configured(model=both_ways, training={**WATCHED, "steps": 2, "objective": "masked"})
+    folder = train(config, tmp_path / "run")
     assert kinds(folder, "early", "sample") == [("early", 1)]
 
 
@@ -87,7 +87,7 @@ def test_too_few_tokens_for_an_early_evaluation_stop_nothing(
     configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(views, "EARLY_TOKENS", 1)
-    folder = train(configured(training=WATCHED), tmp_path / "run")
+    folder = train(configured(training={**WATCHED, "steps": 2}), tmp_path / "run")
     assert kinds(folder, "early") == []
     assert folder.metrics("end")[-1]["finished"]
 
@@ -97,25 +97,18 @@ class Killed(BaseException):
 
 
 @pytest.mark.usefixtures("at_once")
-@pytest.mark.parametrize("moment", ["early", "sample"])
-@pytest.mark.parametrize("way", ["kill", "signal", "failure"])
+@pytest.mark.parametrize(("moment", "way"), [("early", "kill"), ("early", "failure"), ("sample", "signal")])
 def test_an_end_during_the_early_evaluation_loses_nothing(
-    moment: str, way: str, configured: Configured, straight: RunFolder, tmp_path: Path, bytes_of: BytesOf
+    moment: str, way: str, configured: Configured, straight: RunFolder, tmp_path: Path
 ) -> None:
-    def end(event: Event) -> None:
-        if event["event"] != moment:
-            return
-        if way == "signal":
-            signal.raise_signal(signal.SIGINT)
-        else:
-            raise Killed if way == "kill" else ValueError
+    def end() -> None:
+        if way == "kill":
+            raise Killed
+        (interrupt if way == "signal" else fail)()
 
     path = tmp_path / "run"
-    if way == "signal":
-        train(configured(training=WATCHED), path, callback=end)
-    else:
-        with pytest.raises(Killed if way == "kill" else ValueError):
-            train(configured(training=WATCHED), path, callback=end)
+    with nullcontext() if way == "signal" else pytest.raises((Killed, KeyError)):
+        train(configured(training=WATCHED), path, callback=at(end, moment))
     folder = resume(path)
     for name in ("model.safetensors", "optimizer.safetensors"):
         assert bytes_of(folder, LAST)[name] == bytes_of(straight, LAST)[name]
@@ -123,16 +116,6 @@ def test_an_end_during_the_early_evaluation_loses_nothing(
     events = folder.metrics("sample")
     assert [event["step"] for event in events][-3:] == [7, 14, 20]
     assert len(kinds(folder, "early")) == (1 if way == "kill" else 2)  # a new session looks again
-
-
-def test_a_resumed_run_writes_the_samples_of_a_straight_one(configured: Configured, tmp_path: Path) -> None:
-    def stop(event: Event) -> None:
-        if event["event"] == "step" and event["step"] == 9:
-            signal.raise_signal(signal.SIGINT)
-
-    whole = train(configured(training=WATCHED), tmp_path / "whole")
-    train(configured(training=WATCHED), tmp_path / "run", callback=stop)
-    assert resume(tmp_path / "run").metrics("sample") == whole.metrics("sample")
 
 
 def test_copied_passages_stand_in_the_log_unless_the_text_is_too_long(
@@ -172,19 +155,14 @@ class TestBaselines:
         straight: RunFolder,
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
-        bytes_of: BytesOf,
     ) -> None:
         def count(*_: Any, tick: Callable[[], None], **__: Any) -> None:
             while True:
                 tick()
 
-        def stop(event: Event) -> None:
-            if event["event"] == "step" and event["step"] == 7:
-                signal.raise_signal(signal.SIGINT)
-
         with monkeypatch.context() as patch:
             patch.setattr(baselines, "ngram_baselines", count)
-            stopped = train(configured(), tmp_path / "run", callback=stop)
+            stopped = train(configured(), tmp_path / "run", callback=at(interrupt, "step", 7))
         assert stopped.metrics("evaluation") == []
         assert bytes_of(resume(tmp_path / "run"), LAST) == bytes_of(straight, LAST)
 

@@ -1,0 +1,148 @@
+"""AdamW and SGD are PyTorch's, matrices alone decay, and the state has the names of the parameters."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from vitral.core import parts
+from vitral.core.errors import UsageError
+from vitral.model import ModelConfig, Transformer
+from vitral.runs.config import AdamWConfig, MuonConfig, OptimizerConfig, RunConfig, SGDConfig
+from vitral.training.optimizers import (
+    SGD,
+    build_optimizer,
+    decay_groups,
+    load_optimizer_tensors,
+    optimizer_tensors,
+)
+
+
+def made(**chosen: Any) -> Transformer:
+    sizes = {"context_length": 5, "d_model": 6, "num_heads": 3, "num_layers": 2, "d_ff": 11}
+    return Transformer(ModelConfig.parse({**sizes, **chosen}), 7, seed=4)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        AdamWConfig(weight_decay=0.3, beta2=0.95),
+        SGDConfig(momentum=0.0),
+        SGDConfig(nesterov=True, momentum=0.8, weight_decay=0.3),
+    ],
+    ids=str,
+)
+def test_steps_are_pytorchs_bit_for_bit(config: AdamWConfig | SGDConfig) -> None:
+    """Only the dictionaries around the kernels are our own."""
+    models = [made(), made()]
+    ours = build_optimizer(models[0], config)
+    decayed = [parameter for parameter in models[1].parameters() if parameter.dim() == 2]
+    rest = [parameter for parameter in models[1].parameters() if parameter.dim() != 2]
+    groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": rest, "weight_decay": 0.0}]
+    if isinstance(config, AdamWConfig):
+        theirs = torch.optim.AdamW(groups, lr=config.learning_rate, betas=(0.9, 0.95), eps=1e-8, fused=True)
+    else:
+        shared: dict[str, Any] = {"momentum": config.momentum, "nesterov": config.nesterov, "fused": True}
+        theirs = torch.optim.SGD(groups, lr=config.learning_rate, **shared)
+    for step in range(4):
+        for model, optimizer in zip(models, (ours, theirs), strict=True):
+            optimizer.zero_grad()
+            model(torch.tensor([[1, 2, 3 + step]])).square().mean().backward()
+            optimizer.step()
+        for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
+            assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize(("nesterov", "expected"), [(False, (-0.1, -0.25)), (True, (-0.15, -0.325))])
+def test_two_steps_of_sgd_by_hand(nesterov: bool, expected: tuple[float, float]) -> None:
+    """G = 1 twice, μ = 0.5, η = 0.1: B = 1, then 1.5; W moves by 0.1 B, or by 0.1 (G + 0.5 B)."""
+    weight = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    group = {"params": [weight], "lr": 0.1, "momentum": 0.5, "nesterov": nesterov, "weight_decay": 0.0}
+    optimizer = SGD([group])
+    for place in expected:
+        weight.grad = torch.ones(1, dtype=torch.float64)
+        optimizer.step()
+        assert weight.item() == pytest.approx(place, abs=1e-12)
+
+
+def test_matrices_decay_and_the_rest_does_not() -> None:
+    model = made(num_layers=1, attention={"scale": "learned-per-head"})
+    decayed, rest = decay_groups(model)
+    assert set(decayed) == {
+        "token_embedding.weight",
+        "positions.weight",
+        "blocks.0.attn.in_proj.weight",
+        "blocks.0.attn.out_proj.weight",
+        "blocks.0.mlp.up.weight",
+        "blocks.0.mlp.down.weight",
+        "head.weight",
+    }
+    assert "blocks.0.attn.scale.factor" in rest
+    assert len(decayed) + len(rest) == len(list(model.parameters()))
+    groups = build_optimizer(model, AdamWConfig(weight_decay=0.3)).param_groups
+    assert [(len(group["params"]), group["weight_decay"]) for group in groups] == [(7, 0.3), (len(rest), 0.0)]
+    assert len(build_optimizer(made(bias=False, norm="none"), AdamWConfig()).param_groups) == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "keys"),
+    [
+        (AdamWConfig(), "exp_avg exp_avg_sq step"),
+        (SGDConfig(), "momentum_buffer"),
+        (SGDConfig(momentum=0.0), ""),
+        (MuonConfig(), "exp_avg exp_avg_sq momentum_buffer step"),
+    ],
+    ids=str,
+)
+def test_state_is_named_tensors_and_comes_back(config: OptimizerConfig, keys: str) -> None:
+    model = made()
+    optimizer = build_optimizer(model, config)
+    assert optimizer_tensors(model, optimizer) == {}
+    model(torch.tensor([[1, 2, 3]])).square().sum().backward()
+    optimizer.step()
+    tensors = optimizer_tensors(model, optimizer)
+    assert sorted({key.split("/")[1] for key in tensors}) == keys.split()
+    assert not keys or {key.split("/")[0] for key in tensors} == dict(model.named_parameters()).keys()
+    other = build_optimizer(model, config)
+    load_optimizer_tensors(model, other, tensors, "here")
+    assert all(torch.equal(value, tensors[key]) for key, value in optimizer_tensors(model, other).items())
+
+
+@pytest.mark.parametrize(
+    ("tensors", "complaint"),
+    [
+        ({"nowhere/exp_avg": torch.zeros(2)}, "here: optimizer state for nowhere, which this model does not have"),
+        ({"head.weight/exp_avg": torch.zeros(2)}, "head.weight/exp_avg has shape (2,), not (7, 6)"),
+    ],
+)
+def test_state_that_does_not_fit_is_refused_in_one_line(tensors: dict[str, Tensor], complaint: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        load_optimizer_tensors(model := made(), build_optimizer(model, AdamWConfig()), tensors, "here")
+    assert complaint in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("wrong", [{"nesterov": True, "momentum": 0}, {"momentum": 1}, {"beta1": 0.9}])
+def test_a_configuration_that_means_nothing_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as refused:
+        RunConfig.parse({"training": {"optimizer": {"name": "sgd", **wrong}}}, "mine.toml")
+    assert "training.optimizer" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def own_sgd(parameters: list[torch.nn.Parameter], learning_rate: float) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=learning_rate)
+
+
+def test_runs_with_an_own_optimizer_of_the_name_sgd_are_still_read() -> None:
+    """Users could register one before; a new configuration that names it must say which of the two it means."""
+    sealed = {"name": "sgd", "learning_rate": 0.2, "file": "mine.py", "sha256": "0" * 64}
+    config = RunConfig.parse({"training": {"optimizer": sealed}}, "run")
+    assert config.plain()["training"]["optimizer"] == sealed
+    parts.register("optimizer", "sgd", own_sgd)
+    assert RunConfig.parse({"training": {"optimizer": sealed}}, "run") == config
+    with pytest.raises(UsageError, match="another name"):
+        RunConfig.parse({"training": {"optimizer": "sgd"}}, "mine.toml")
+    with pytest.raises(UsageError, match="another name"):
+        parts.register("optimizer", "adamw", own_sgd)
