@@ -132,3 +132,10 @@ def test_save_writes_both_kinds_and_says_when_it_cannot(tmp_path: Path) -> None:
     blocked.write_text("here", encoding="utf-8")
     with pytest.raises(StorageError, match="cannot be written"):
         save(maps(), blocked, "map")
+
+
+def test_a_map_prints_each_weight_in_the_column_of_its_key_and_the_row_of_its_query() -> None:
+    axes = maps().axes[0]
+    printed = {text.get_position(): float(text.get_text()) for text in axes.texts}
+    cells = {(source, time): weight for time, row in enumerate(WEIGHTS[0]) for source, weight in enumerate(row)}
+    assert printed == {place: weight for place, weight in cells.items() if weight > 0}

@@ -30,16 +30,6 @@ def test_variances_are_within_five_standard_errors(few: dict[str, Any]) -> None:
             assert numbers["variance_error"][index] / expected == pytest.approx(usual, rel=0.2)
 
 
-def test_every_pair_is_drawn_once_whatever_the_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(random_scores, "CHUNK", 16 * 101)
-    drawn: list[int] = []
-    randn = torch.randn
-    monkeypatch.setattr(torch, "randn", lambda *size, **named: drawn.append(size[0]) or randn(*size, **named))
-    random_scores.pair_variances(16, 1009, seed=1)
-    assert sum(drawn) == 2 * 1009
-    assert max(drawn) == 101
-
-
 def test_adaptive_rows_have_variance_one(few: dict[str, Any]) -> None:
     assert few["scales"]["adaptive"]["row_variance"] == pytest.approx([1] * 4, abs=1e-4)
     assert few["scales"]["adaptive"]["variance"] == [None] * 4

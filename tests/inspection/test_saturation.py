@@ -95,13 +95,6 @@ def test_batches_change_nothing() -> None:
         assert {name: pytest.approx(values) for name, values in one.items()} == other
 
 
-def test_a_model_without_attention_is_refused() -> None:
-    model = Transformer(ModelConfig.parse(MODEL | {"attention": "none"}), 13)
-    ids = tokens(2, 13)
-    with pytest.raises(UsageError, match="no position attends"):
-        attention_saturation(model, ids[:, :-1], ids[:, 1:])
-
-
 def test_a_model_without_blocks_is_refused() -> None:
     model = Transformer(ModelConfig.parse(MODEL | {"num_layers": 0}), 13)
     ids = tokens(2, 13)

@@ -1,38 +1,12 @@
 """Sharpness of softmax rows, by hand and against automatic differentiation."""
 
-import math
-
 import pytest
 import torch
 
 from vitral.attention import scales, steps
 from vitral.core.streams import torch_stream
 from vitral.inspection.random_scores import statistics_of_rows
-from vitral.inspection.softmax import entropy_share, jacobian_norm, mutual_information, saturated
-
-
-def test_jacobian_norm_is_that_of_the_matrix() -> None:
-    weights = torch.softmax(3 * torch.randn(5, 11, dtype=torch.float64, generator=torch_stream(1, "w")), dim=-1)
-    matrices = torch.diag_embed(weights) - weights[:, :, None] * weights[:, None, :]
-    expected = torch.linalg.matrix_norm(matrices)
-    torch.testing.assert_close(jacobian_norm(weights), expected)
-
-
-def test_jacobian_norm_of_uniform_and_one_hot() -> None:
-    uniform, one_hot = torch.full((7,), 1 / 7, dtype=torch.float64), torch.eye(7, dtype=torch.float64)[2]
-    assert jacobian_norm(uniform).item() == pytest.approx(math.sqrt(6) / 7)
-    assert jacobian_norm(one_hot).item() == 0
-
-
-def test_entropy_counts_visible_keys_only() -> None:
-    weights = torch.tensor([[0.5, 0.5, 0, 0], [0.25, 0.25, 0.25, 0.25], [1, 0, 0, 0]])
-    visible = torch.tensor([2.0, 4.0, 3.0])
-    assert entropy_share(weights, visible).tolist() == pytest.approx([1, 1, 0])
-
-
-def test_saturated_is_above_the_line() -> None:
-    weights = torch.tensor([[0.995, 0.005], [0.985, 0.015]])
-    assert saturated(weights).tolist() == [True, False]
+from vitral.inspection.softmax import mutual_information
 
 
 @pytest.mark.parametrize("scale", ["none", "sqrt", "linear", "adaptive"])

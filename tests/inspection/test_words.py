@@ -254,11 +254,6 @@ def test_scores_of_pairs_count_a_tie_as_a_half_and_leave_out_what_was_not_scored
     assert subject_scores(pairs) == [1.0, 0.5]
 
 
-def test_separations_are_within_less_across_at_every_place() -> None:
-    found = separations([{"within": [1.0, 0.75], "across": [1.0, 0.25]}, {"within": [0.5, 0.5], "across": [0.0, 1.0]}])
-    assert found == [[0.0, 0.5], [0.5, -0.5]]
-
-
 def test_the_passage_before_a_sentence_ends_a_line() -> None:
     tokenizer = BPETokenizer(())
     tokens = np.frombuffer(b"a\nbcd\nef\n\ngh", dtype=np.uint8).astype(np.uint16)

@@ -1,6 +1,7 @@
 """The parts that other models have: each against its formula, and all together in every execution."""
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -51,15 +52,15 @@ def test_every_execution_gives_the_same_logits_and_the_future_changes_nothing(ch
     model, ids = made(ModelConfig.parse(chosen)), tokens()
     with torch.inference_mode():
         fused = model(ids)
-        torch.testing.assert_close(model(ids, tap=Recorder()), fused, rtol=0, atol=1e-10)
+        near = partial(torch.testing.assert_close, rtol=0, atol=1e-12 * max(100.0, float(fused.abs().max())))
+        near(model(ids, tap=Recorder()), fused)
         cache, other = model.new_cache(2), model.new_cache(2)
-        pieces = [model(piece, cache=cache) for piece in ids.split([5, 1, 3, 2], dim=1)]
-        torch.testing.assert_close(torch.cat(pieces, dim=1), fused, rtol=0, atol=1e-10)
+        near(torch.cat([model(piece, cache=cache) for piece in ids.split([5, 1, 3, 2], dim=1)], dim=1), fused)
         assert can_decode_step(model, 2)
         step = DecodeStep(model)
         model(ids[:, :7], cache=other)
         for place in range(7, TIME):
-            torch.testing.assert_close(step(ids[:, place], other), fused[:, place], rtol=0, atol=1e-10)
+            near(step(ids[:, place], other), fused[:, place])
         changed = ids.clone()
         changed[:, 6] = (changed[:, 6] + 1) % VOCAB
         assert torch.equal(model(changed)[:, :6], fused[:, :6])

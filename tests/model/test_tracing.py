@@ -84,17 +84,6 @@ def test_norms_projections_and_rotation_by_name(norm: str, feed_forward: str) ->
             assert torch.equal(at["mlp.hidden"], functional.silu(at["mlp.gate"]) * at["mlp.pre"])
 
 
-def test_shapes_by_the_axis_legend() -> None:
-    kept = lively(num_kv_heads=1).trace(tokens(2, 5))
-    stream, square = (2, 5, 12), (2, 3, 5, 5)
-    shapes = {"q": (2, 3, 5, 4), "k": (2, 1, 5, 4), "v": (2, 1, 5, 4), "z": (2, 3, 5, 4), "out": stream}
-    for step in ("scores", "scaled", "masked", "weights"):
-        shapes[step] = square
-    expected = {f"blocks.1.attn.{step}": shape for step, shape in shapes.items()}
-    expected |= {"blocks.1.mlp.hidden": (2, 5, 11), "blocks.1.mlp.out": stream, "embed": stream, "logits": (2, 5, 13)}
-    assert {name: tuple(kept[name].shape) for name in expected} == expected
-
-
 def test_names_mean_what_they_say() -> None:
     model, ids = lively(), tokens(2, 5)
     kept = model.trace(ids)

@@ -1,6 +1,8 @@
 """The page's n-gram probabilities are those of the run's baselines."""
 
+import base64
 import json
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -73,6 +75,28 @@ def test_probabilities_are_those_of_the_baselines(most: int, monkeypatch: pytest
         assert following[::13][: len(each)] == pytest.approx(each, rel=1e-12, abs=0)
         assert following == pytest.approx(model.following(np.array(ids, dtype=np.int64)).tolist(), rel=1e-12, abs=0)
         assert guesses == np.argsort(-np.array(following), kind="stable")[:3].tolist()
+
+
+def numbers(data: str) -> list[int]:
+    """Whole numbers in groups of seven bits, the lowest first; the eighth bit says that another group follows."""
+    found, value, shift = [], 0, 0
+    for byte in zlib.decompress(base64.b64decode(data)):
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            found.append(value)
+            value = shift = 0
+    return found
+
+
+def test_the_carried_counts_are_those_of_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counts, "MOST_ORDER", 1)
+    train = drawn_split(3, 2000, 1, 700, 30)
+    occurrences = np.bincount(train.tokens)
+    kinds, *rest = numbers(made(train, drawn_split(4, 50))[0]["data"])
+    steps, less = rest[:kinds], rest[kinds:]
+    assert np.cumsum(steps).tolist() == np.flatnonzero(occurrences).tolist()
+    assert [each + 1 for each in less] == occurrences[occurrences > 0].tolist()
 
 
 def test_the_highest_order_that_fits_is_carried(monkeypatch: pytest.MonkeyPatch) -> None:

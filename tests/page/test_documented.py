@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 import vitral
 from vitral.cli import app
 from vitral.lab.pages import Bundle
-from vitral.page import content, counts, passages
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [DOCS / "page.md", DOCS / "pt" / "page.md"]
@@ -37,10 +36,3 @@ def test_its_commands_and_its_line_of_python_run(page: Path, monkeypatch: pytest
     assert [given[1][2]["checkpoint"], given[2][2]["corpus"], given[3][2]["ablations"]] == ["last", "my.txt", True]
     assert "vitral.bundle(" in text
     assert callable(vitral.bundle)
-
-
-def test_its_numbers_are_those_of_the_code() -> None:
-    text = PAGES[0].read_text(encoding="utf-8")
-    assert f"{counts.MOST_LETTERS:,} letters" in text
-    assert f"{passages.LONGEST} characters" in text
-    assert f"{content.MOST_BYTES // 10**6} MB" in text

@@ -269,12 +269,6 @@ def test_the_printed_lines_give_the_number_that_is_shown(
     assert f"{abs(float(value)):.3f}" in capsys.readouterr().out
 
 
-def test_a_page_without_a_token_says_where_it_is(address: str, windows) -> None:
-    page = windows()
-    page.goto(address.partition("#")[0])
-    page.get_by_text("Open the address that vitral open printed").first.wait_for()
-
-
 def test_a_run_that_is_deleted_or_trained_on_while_it_is_open_is_said(several, windows) -> None:
     address, folder, _ = several
     page = windows()

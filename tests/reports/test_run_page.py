@@ -1,6 +1,7 @@
 """The page of a run: the text it wrote comes first; its curve is right however many evaluations there are."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from html import unescape
@@ -64,11 +65,13 @@ def test_the_page_begins_with_the_text_of_the_best_checkpoint(
     assert places == sorted(places)
     assert places[0] < page.index("<svg")
     assert "Earlier texts" in page
+    said = re.findall(r"\d\.\d{3}", page.split('class="callout"')[1].split("</p>")[0])
+    assert said[:2] == ["2.125", "2.375"]  # the test losses of the best checkpoint and of the last step
 
 
 def _measured(trainer: Any, loss: float) -> dict[str, float]:
     trainer.count_baselines()
-    return {"validation_loss": loss, "test_loss": loss}
+    return {"validation_loss": loss, "test_loss": loss + 0.125}
 
 
 def test_a_run_without_samples_and_of_many_evaluations_has_a_curve_and_no_text(trained: Trained) -> None:
