@@ -11,7 +11,7 @@ LONG = (
     *("pre", "rmsnorm", "lstm", "swiglu", "bidirectional", "window", "prefix", "adaptive", "rotary"),
     "relative, both ways",
 )
-"""Variants that are tried as wide as `made_wide` too: with whole vectors and a rest, and more positions than a block."""
+"""Variants that are tried as wide as `made_wide` too: whole vectors and a rest, and more positions than a block."""
 
 
 @pytest.fixture(scope="session")
