@@ -9,7 +9,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from vitral.attention import Bidirectional, Causal, Explicit, Mask, Padding, Prefix, Window, attend, attend_traced
+from vitral.attention import (
+    Bidirectional,
+    Causal,
+    Explicit,
+    Mask,
+    Padding,
+    Prefix,
+    Window,
+    attend,
+    attend_traced,
+    executions,
+)
 from vitral.attention.steps import attend_one, normalise
 from vitral.core.streams import torch_stream
 from vitral.core.taps import Editor, Recorder
@@ -252,7 +263,7 @@ BAD: dict[str, tuple[dict, str]] = {
 
 
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("execution", [attend, attend_traced])
+@pytest.mark.parametrize("execution", [executions.attend, executions.attend_traced])
 @pytest.mark.parametrize("name", BAD)
 def test_what_does_not_fit_is_refused_in_one_line(name: str, execution: Callable[..., object]) -> None:
     changes, complaint = BAD[name]

@@ -46,6 +46,12 @@ MISTAKES = [
     ("train sample --set model.dmodel=3", "did you mean 'd_model'"),
     ("train sample --set model.norm=per", "did you mean 'pre'"),
     ("train sample --set model", "KEY=VALUE"),
+    (f"train sample --set a={'[' * 5000}", "--set a"),
+    (f"train sample --set {'.'.join('a' * 3000)}=1", "KEY=VALUE"),
+    ("train sample --layers 4", "--set model.num_layers=4"),
+    ("count fast --learning-rate=0.1", "--set training.optimizer.learning_rate=0.1"),
+    ("generate RUN --layers 4", "--layers"),
+    ("list texts --times", "--times"),
     ("train sample --set model.attention.mask=bidirectional", "already sees its next token"),
     ("train sample --set training.optimizer.learning_rate=nan", "finite"),
     ("train sample --device tpu", "tpu"),
@@ -65,20 +71,23 @@ MISTAKES = [
     ("study no-attention --budget huge", "not one of quick, standard, full"),
     ("study none.toml", "none.toml: cannot be read"),
     ("evaluate taken", "not a run"),
+    ("generate ABOVE", "tiny"),
+    ("import RUN --out new", "is a run"),
     ("resume missing", "not a run"),
     ("evaluate short.txt", "vitral train short.txt"),
     ("resume short.txt", "vitral train short.txt"),
     ("generate sample", "vitral train sample"),
-    ("generate RUN --temperature -1", "temperature"),
+    ("generate RUN --temperature -1", "--temperature"),
     ("generate RUN --temperature nan", "temperature"),
-    ("generate RUN --top-k 0", "top_k"),
+    ("generate RUN --top-k 0", "--top-k"),
     ("generate RUN --top-k 69", "68"),
-    ("generate RUN --top-p 1.5", "top_p"),
+    ("generate RUN --top-p 1.5", "--top-p"),
     ("generate RUN --prompt é", "U+00E9"),
     ("generate RUN --prompt aaaaaaaaaaaaaaaaaaaaaaaaaa", "26 tokens"),
-    ("generate RUN --beams 0", "num_beams"),
-    ("generate RUN --max-tokens -5", "max_tokens"),
-    ("generate RUN --samples 0", "num_samples"),
+    ("generate RUN --beams 0", "--beams"),
+    ("generate RUN --max-tokens -5", "--max-tokens"),
+    ("generate RUN --samples 0", "--samples"),
+    ("generate RUN --samples 3 --beams 2", "--beams 2"),
     ("inspect RUN", "--text"),
     ("inspect RUN --text é", "U+00E9"),
     ("inspect RUN --text aaaaaaaaaaaa", "12 tokens"),
@@ -143,7 +152,8 @@ def test_a_mistake_is_one_line_and_changes_nothing(
     vitral, folder: Path, trained: Path, command: str, told: str
 ) -> None:
     before = {path: path.read_bytes() for path in [*folder.rglob("*"), *trained.rglob("*")] if path.is_file()}
-    outcome = vitral(*(str(trained) if word == "RUN" else word for word in command.split()))
+    paths = {"RUN": str(trained), "ABOVE": str(trained.parents[1])}
+    outcome = vitral(*(paths.get(word, word) for word in command.split()))
     assert outcome.code == 2, outcome
     assert outcome.err.count("\n") == 1
     assert outcome.err.startswith("vitral: ")

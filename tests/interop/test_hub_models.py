@@ -70,6 +70,11 @@ HUB: dict[str, dict[str, Any]] = {
         **{"num_hidden_layers": 22, "intermediate_size": 5632, "vocab_size": 32000, "max_position_embeddings": 2048},
         **{"rms_norm_eps": 1e-5, "tie_word_embeddings": False},
     },
+    "Qwen/Qwen2.5-0.5B": {
+        **{"model_type": "qwen2", "hidden_size": 896, "num_attention_heads": 14, "num_key_value_heads": 2},
+        **{"num_hidden_layers": 24, "intermediate_size": 4864, "vocab_size": 151936, "max_position_embeddings": 32768},
+        **{"rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "tie_word_embeddings": True, "use_sliding_window": False},
+    },
     "facebook/opt-350m": {
         **{"model_type": "opt", "hidden_size": 1024, "word_embed_proj_dim": 512, "num_attention_heads": 16},
         **{"num_hidden_layers": 24, "ffn_dim": 4096, "vocab_size": 50272, "max_position_embeddings": 2048},

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.reliability.conftest import STEPS, Tally, last_bytes, measured, scaled
+from vitral.core import files
 from vitral.core.errors import StorageError
 from vitral.core.files import replace_durably
 from vitral.data import prepare
@@ -82,13 +83,13 @@ def _resumed_within(path: Path, size: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def failing(patch: pytest.MonkeyPatch, call: str, number: int, code: int) -> Callable[[], bool]:
-    """Let call number `number` of os.`call` fail once; gives whether it came to that."""
+def failing(patch: pytest.MonkeyPatch, call: str, number: int, code: int, times: int = 1) -> Callable[[], bool]:
+    """Let os.`call` fail some times from call number `number` on; gives whether it came to that."""
     original, seen = getattr(os, call), [0]
 
     def wrapped(*given: Any, **options: Any) -> Any:
         seen[0] += 1
-        if seen[0] == number:
+        if number <= seen[0] < number + times:
             raise OSError(code, os.strerror(code))
         return original(*given, **options)
 
@@ -124,6 +125,42 @@ def test_every_call_of_a_checkpoint_may_fail(
         number += 1
     tally(f"calls of a resume that failed once ({call}: {name})", number - 1)
     assert number > 1 or call == "mkdir"
+
+
+@pytest.mark.parametrize("call", ["rename", "replace", "unlink", "rmdir"])
+def test_a_change_of_names_may_be_refused_twice(
+    call: str, straight: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tally: Tally
+) -> None:
+    number, waited = 1, list[float]()
+    monkeypatch.setattr(files, "sleep", waited.append)
+    while True:
+        folder = copy_of(straight, tmp_path / f"run-{number}", without_last=True)
+        waited.clear()
+        with pytest.MonkeyPatch.context() as patch:
+            reached = failing(patch, call, number, errno.EACCES, times=2)
+            resume(folder.path)
+            if not reached():
+                break
+        assert waited == [*files.PAUSES[:2]]
+        assert last_bytes(folder) == last_bytes(straight)
+        number += 1
+    tally(f"changes of names that were refused twice ({call})", number - 1)
+    assert number > 1
+
+
+def test_a_change_of_names_that_stays_refused_is_one_line_after_a_second(
+    straight: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, waited = copy_of(straight, tmp_path / "run", without_last=True), list[float]()
+    monkeypatch.setattr(files, "sleep", waited.append)
+    with pytest.MonkeyPatch.context() as patch:
+        failing(patch, "rename", 1, errno.EACCES, times=999)
+        with pytest.raises(StorageError, match=str(folder.path)):
+            resume(folder.path)
+    assert 0 < sum(files.PAUSES) < 1
+    assert waited[: len(files.PAUSES)] == [*files.PAUSES]
+    resume(folder.path)
+    assert last_bytes(folder) == last_bytes(straight)
 
 
 @pytest.mark.parametrize("name", ERRORS)
@@ -189,7 +226,7 @@ def test_too_little_room_is_said_before_anything_is_written(
     folder = copy_of(straight, tmp_path / "run", without_last=True)
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1_000_000))
-    with pytest.raises(StorageError, match=r"needs 0\.0 MB, 1\.0 MB are free") as refused:
+    with pytest.raises(StorageError, match=r"needs 1\.1 MB, 1\.0 MB are free") as refused:
         resume(folder.path)
     assert "intact" in str(refused.value)
     assert checkpoints_of(folder)[-1] == STEPS - 1
