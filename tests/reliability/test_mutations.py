@@ -86,7 +86,7 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
         "",
         CHECKPOINTS,
     ),
-    "the look at the free space": (CHECKPOINT, "if free < needed + SPARE:", "if False:", f"{DISKS} -k too_little_room"),
+    "the look at the free space": (CHECKPOINT, "if free < needed:", "if False:", f"{DISKS} -k too_little_room"),
     "the sealed best, not the pointer": (
         FOLDER,
         'best = None if newest is None else newest.state.get("best_step")\n        told',

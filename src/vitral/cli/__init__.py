@@ -40,9 +40,11 @@ from vitral.cli import list as list_command
 from vitral.cli import open as open_command
 from vitral.cli.complaints import complain, complain_of, show_traceback
 from vitral.cli.help import Command, Group, LanguageOption, refusal, speaking, with_language
+from vitral.cli.options import setting_meant
 from vitral.cli.parts import with_parts
 from vitral.cli.ranks import be_silent, leave
 from vitral.cli.streams import OutputLost, guard, settle
+from vitral.core import interrupts
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import _, retold
 from vitral.core.launching import launched
@@ -59,7 +61,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     add_completion=True,
-    context_settings={"max_content_width": 100},
+    context_settings={"max_content_width": 100, "help_option_names": ["-h", "--help"]},
 )
 
 
@@ -154,6 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     gc.set_threshold(ALLOCATIONS)
     guard()
+    interrupts.watch(complain)
     threading.excepthook = _thread_failed
     _ignore_matplotlib_settings()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it reads about every installed package
@@ -229,5 +232,9 @@ def _complain_of_usage(error: Any) -> int:
     """Say in one line what the argument parser refuses, and return the exit code."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "vitral"
-    complain(_("{message} (see {command} --help)", message=refusal(error.format_message()), command=command))
+    setting = setting_meant(error, session.given())
+    message = refusal(error.message if setting else error.format_message())
+    if setting:
+        message = _("{message}; did you mean {setting}?", message=message, setting=setting)
+    complain(_("{message} (see {command} --help)", message=message, command=command))
     return int(getattr(error, "exit_code", 2))

@@ -2,21 +2,22 @@
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+from vitral.core.interrupts import Interruption
 
 
 class StopAsked(Exception):
     """A stop was requested during work that can be repeated after a resume."""
 
 
-class StopRequest:
+class StopRequest(Interruption):
     """A possible request to stop; a second Ctrl-C stops without waiting for the end of the step."""
 
-    def __init__(self) -> None:
-        """Start without a request."""
-        self.asked = False
+    asked, waits = False, True
 
     def check(self) -> None:
         """Raise if a stop was requested.
@@ -29,6 +30,7 @@ class StopRequest:
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
         """Handle a signal."""
+        self.handled, self.waits = time.monotonic(), False
         if self.asked and signum == signal.SIGINT:
             raise KeyboardInterrupt
         self.asked = True
