@@ -162,7 +162,7 @@ FileOption = Annotated[Path | None, typer.Option(help="File to write the walkthr
 
 def setting_meant(error: Any, given: Sequence[str]) -> str | None:
     """The --set that an unknown option stands for, with its value; None if no key of the configuration has its name."""
-    option = getattr(error, "option_name", "")
+    option = error.option_name if type(error).__name__ == "NoSuchOption" else ""
     name = option.lstrip("-").replace("-", "_")
     is_like_another = error.format_message().replace("-", "_").count(name) > 1
     if not name or is_like_another or all(one.name != "settings" for one in error.ctx.command.params):

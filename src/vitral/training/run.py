@@ -96,20 +96,11 @@ def train(
             require_inherited(dataset, source)
             config = inherited_config(config, dataset.tokenizer)
         require_same_parts(config, "config")
-        length = config.model.context_length
-        for name in SPLITS if source is None else SPLITS[:1]:  # a model that is tuned keeps its context
-            split = dataset.splits[name]
-            if not count_windows(split, length).any():
-                raise UsageError(too_short(split, length))
-        if dataset.num_characters <= MOST_REPORTED:
-            text = dataset.load_text().text
-            report = corpus_report(dataset, text, context_length=length, batch_size=config.training.batch_size)
-            dataset = replace(dataset, problems=report.loss_problems)
+        dataset = _judged(dataset, config, SPLITS if source is None else SPLITS[:1])  # a tuned model keeps its context
         is_measured = config.training.threads is None and given_threads(config.training) is None
         resolved = resolved_plan(config, dataset, deadline)
-        said = dataset.problems if config.training.watch else ()
-        problems = [N_("problem: {text}").format(text=problem) for problem in said]
-        for line in (*dataset.remarks, *problems, *resolved.notes):
+        problems = [N_("problem: {text}").format(text=each) for each in dataset.problems]
+        for line in (*dataset.remarks, *problems[: None if config.training.watch else 0], *resolved.notes):
             callback({"event": "note", "text": line})
         require_training_memory(resolved.config, dataset.tokenizer.vocab_size, "config")
         config = complete(resolved.config)
@@ -122,6 +113,19 @@ def train(
                 keep(deadline, trainer, resolved.seconds, measured_threads=measured)
             parent = None if source is None else source.sealed.as_parent(source.checkpoint)
             return begin(trainer, resolved.notes, minutes, parent)
+
+
+def _judged(dataset: Dataset, config: RunConfig, splits: Sequence[str]) -> Dataset:
+    """The dataset with its problems for a loss; refused if one of the splits has no window of the context's length."""
+    length = config.model.context_length
+    for split in (dataset.splits[name] for name in splits):
+        if not count_windows(split, length).any():
+            raise UsageError(too_short(split, length))
+    if dataset.num_characters > MOST_REPORTED:
+        return dataset
+    text, batch_size = dataset.load_text().text, config.training.batch_size
+    report = corpus_report(dataset, text, context_length=length, batch_size=batch_size)
+    return replace(dataset, problems=report.loss_problems)
 
 
 def _new_trainer(
