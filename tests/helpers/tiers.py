@@ -8,4 +8,5 @@ import pytest
 
 def few(names: Iterable[Any], step: int = 6) -> list[Any]:
     """Every `step`-th of the parameters is in the quick tier, the others are in the merge tier."""
-    return [name if not n % step else pytest.param(name, marks=pytest.mark.merge) for n, name in enumerate(names)]
+    rows = ((n, name if isinstance(name, tuple) else (name,)) for n, name in enumerate(names))
+    return [pytest.param(*row, marks=() if n % step == 0 else pytest.mark.merge) for n, row in rows]
