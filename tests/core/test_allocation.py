@@ -52,6 +52,7 @@ def printed(*parts: str) -> list[str]:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
 
+@pytest.mark.merge
 def test_training_uses_all_freed_memory_again_in_large_pages() -> None:
     """A capture, which keeps less, does not undo it."""
     sizes = REPEATED.replace("SIZES", str([SMALL, LARGE]))

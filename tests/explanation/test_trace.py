@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from tiers import few
 
 from vitral.core.errors import UsageError
 from vitral.core.streams import torch_stream
@@ -234,7 +235,7 @@ def test_all_layers_and_heads_and_the_ending_are_told_when_asked_for() -> None:
     assert ending == ["final_norm", "logits", "probabilities", "greedy", *distributions, "beam", "beam_probability"]
 
 
-@pytest.mark.parametrize("layers", [None, (0,), (1,)])
+@pytest.mark.parametrize("layers", few([(None,), ((0,),), ((1,),)], 3))
 @pytest.mark.parametrize("block", [False, True])
 def test_no_name_has_two_values(layers: tuple[int, ...] | None, block: bool) -> None:
     walk = walk_run(model(), tokenizer(), TEXT, RunView(layers, Choice(), block=block, ending=True))

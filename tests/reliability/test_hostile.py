@@ -242,7 +242,7 @@ def through(door: str, run: Path) -> tuple[str | None, list[str]]:
     return answer, [*said, *heard.getvalue().splitlines()]
 
 
-@trials(40, 200, 2000)
+@trials(13, 200, 2000)
 def test_refused_or_answered_rightly(
     trials: int, alone: Path, draw: random.Random, tmp_path: Path, tally: Tally
 ) -> None:
@@ -310,7 +310,7 @@ def _harmless(path: str, run: Path, door: str) -> bool:
     return own or text or python or "site-packages" in path
 
 
-@trials(100, 400, 20_000)
+@trials(50, 400, 20_000)
 def test_fuzzed_files(trials: int, alone: Path, draw: random.Random, tmp_path: Path, tally: Tally) -> None:
     """Bytes changed, cut out and repeated, with a manifest that agrees: refused, a warning, or the same meaning."""
     run, noticed = Path(shutil.copytree(alone, tmp_path / "run")), 0

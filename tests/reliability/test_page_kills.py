@@ -52,7 +52,7 @@ def of_a_text(name: str, tmp_path: Path) -> Making:
     return survey(str(text), split="tail").write
 
 
-@trials(23, 7, 1)
+@trials(53, 7, 1)
 @pytest.mark.parametrize("what", ["the report on a text", "a page", "the report of a run"])
 def test_a_page_is_old_or_new(what: str, trials: int, straight: RunFolder, tmp_path: Path, tally: Tally) -> None:
     """Dying at every so-manyth call, each file is whole; afterwards the same call makes everything new."""

@@ -95,7 +95,7 @@ def written(out: Path) -> dict[str, bytes]:
     return {str(path.relative_to(out)): path.read_bytes() for path in files}
 
 
-@instants("study.html", MEASURE, "MANIFEST.json", "study.csv", "study.md")
+@instants("", "study.html", MEASURE, "MANIFEST.json", "study.csv", "study.md")
 def test_the_page_of_two_is_that_of_one(
     instant: str, trained: Path, straight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
