@@ -127,11 +127,6 @@ CHANGES: dict[str, tuple[str, dict[str, Any], Callable[[dict[str, Any]], Any]]] 
     ),
     "neox, older keys": ("GPTNeoX", {"max_position_embeddings": 64}, old_rotary),
     "neox without biases": ("GPTNeoX", {"max_position_embeddings": 64, "attention_bias": False}, change_nothing),
-    "opt, another inner width": (
-        "OPT",
-        {"max_position_embeddings": 64, "ffn_dim": 8, "word_embed_proj_dim": 8, "do_layer_norm_before": False},
-        change_nothing,
-    ),
 }
 
 
