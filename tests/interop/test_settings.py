@@ -160,11 +160,6 @@ CHANGES: dict[str, tuple[str, dict[str, Any], Callable[[dict[str, Any]], Any]]] 
     "qwen2": ("Qwen2", {"max_position_embeddings": 64, "num_key_value_heads": 1}, change_nothing),
     "qwen2, older keys": ("Qwen2", {"max_position_embeddings": 64, "num_key_value_heads": 1}, older_qwen2),
     "neox without biases": ("GPTNeoX", {"max_position_embeddings": 64, "attention_bias": False}, change_nothing),
-    "opt, another inner width": (
-        "OPT",
-        {"max_position_embeddings": 64, "ffn_dim": 8, "word_embed_proj_dim": 8, "do_layer_norm_before": False},
-        change_nothing,
-    ),
 }
 
 
