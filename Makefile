@@ -118,7 +118,7 @@ SMALL_DEMO := $(addprefix --set ,model.d_model=12 model.num_layers=1 model.num_h
 	training.steps=4 training.evaluate_every=2 training.sample_every=1 training.sample_tokens=20 training.batch_size=5)
 COMPILERS := '^(.*-)?(cc|c[89]9|c\+\+|gcc|g\+\+|cpp|clang|clang\+\+|clang-cpp|icx|icpx|tcc)(-[0-9.]+)?$$'
 GENERATING := tests/native tests/decoding tests/cli/test_commands.py $(addprefix tests/lab/test_,doctor.py face.py library.py) \
-	$(addprefix tests/page/test_,choice.py carried.py server.py)
+	$(addprefix tests/page/test_,content.py server.py)
 HIDDEN := build/no-compiler
 no-compiler: $(VENV)/.installed-dev
 	rm -rf $(HIDDEN) && mkdir -p $(HIDDEN)/bin
