@@ -310,7 +310,8 @@ def test_everything_with_a_name_is_listed(vitral, monkeypatch: pytest.MonkeyPatc
     assert all(name in shown for entries in names.values() for name in entries)
     assert json.loads(vitral("list", "texts", "--format", "json").out) == {"texts": listed["texts"]}
     assert vitral("list", "examples").out in shown
-    assert "no-attention" in vitral("study", "list").out
+    for command in ("study", "list"), ("list", "studies"):
+        assert "no-attention" in vitral(*command).out
 
 
 def test_runs_are_listed_in_every_form(vitral, trained: Path, tmp_path: Path) -> None:

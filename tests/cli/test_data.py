@@ -150,6 +150,7 @@ def test_a_study_is_planned_trained_printed_and_written(vitral) -> None:
     watched = json.loads(vitral("study", "work", "shared", "--watch", "--format", "json").out)
     assert difference(SHAPES["study work"], watched) == ""
     assert {job["state"] for job in watched["jobs"]} == {"finished"}
+    assert json.loads(vitral("study", "work", "shared", "--format", "json").out) == watched
     report = Path(found["html"]).parent
     results = json.loads((report / "results.json").read_text())
     assert difference(RESULTS, results) == ""

@@ -51,7 +51,7 @@ def test_the_terminal_has_a_row_for_every_head_sublayer_position_and_point(vitra
 
 @pytest.mark.parametrize(("form", "begin"), [("html", "<!doctype html>"), ("json", '{"run":'), ("text", "'WREN'")])
 def test_out_takes_its_form_from_the_name(vitral, trained: Path, tmp_path: Path, form: str, begin: str) -> None:
-    line, name = ("inspect", str(trained), "--text", "WREN"), f"a.{form.replace('text', 'txt')}"
+    line, name = ("inspect", str(trained), "--text", "WREN", "--windows", "2"), f"a.{form.replace('text', 'txt')}"
     assert vitral(*line, "--out", name).code == 0
     written = (tmp_path / name).read_text(encoding="utf-8")
     assert written.lower().startswith(begin.lower())

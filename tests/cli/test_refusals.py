@@ -41,6 +41,7 @@ MISTAKES = [
     ("train sample --out taken", "exists already"),
     ("corpus sample --tokenizer chars", "did you mean 'char'"),
     ("count sample --vocabulary 0", "--vocabulary"),
+    ("count fast --set model.norm_type={}", "model.norm_type"),
     ("study no-attenton", "did you mean 'no-attention'"),
     ("study work taken --slurm 2 --workers 1", "--workers"),
     ("study work taken --slurm 2 --watch", "--watch"),

@@ -147,14 +147,6 @@ def test_what_a_run_records(tmp_path, text):
     assert any("instead of 5,000" in note for note in described["notes"])
 
 
-def test_a_short_text_is_refused_before_anything_is_stored(tmp_path, cache):
-    write_text(tmp_path / "my.txt", 14_999)
-    with pytest.raises(UsageError, match="needs at least 15,000"):
-        prepare(config(tmp_path))
-    assert not cache.exists()
-    assert prepare(config(tmp_path, split="tail")).num_characters == 14_999
-
-
 KILLED = """
 import os, sys
 from vitral.data import CorpusConfig, dataset, prepare, texts, token_store

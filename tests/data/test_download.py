@@ -1,7 +1,7 @@
 import pytest
 
 from vitral.core.errors import StorageError, UsageError
-from vitral.data import SOURCES, CorpusConfig, Source, cache_folder, load_corpus
+from vitral.data import CorpusConfig, Source, cache_folder, load_corpus
 
 TEXT = b"\xef\xbb\xbfLicence\r\n*** START OF THE EBOOK ***\r\nSing, goddess\r\n*** END OF THE EBOOK ***\r\n"
 HOLDS = ("*** START OF TH", "*** END OF TH")
@@ -84,9 +84,3 @@ def test_the_cache_folder_is_the_one_given_then_the_one_chosen(cache, tmp_path, 
     assert cache_folder() == cache
     monkeypatch.delenv("VITRAL_CACHE")
     assert "vitral" in str(cache_folder())
-
-
-def test_known_texts_come_over_https_and_are_recognized():
-    for source in SOURCES.values():
-        assert source.url.startswith("https://")
-        assert len(source.phrases) == 2

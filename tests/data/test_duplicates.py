@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from vitral.data import Blocks
 from vitral.data import duplicates as module
-from vitral.data.duplicates import duplicates_across, window_hashes
+from vitral.data.duplicates import duplicates_across
 
 
 def spans(*blocks):
@@ -35,11 +35,6 @@ def test_share_and_example_are_those_of_brute_force(text, length, chunk):
         found = duplicates_across(text, blocks, length)
     assert found.share == pytest.approx(share)
     assert found.example == example
-
-
-def test_a_text_shorter_than_a_window_has_none():
-    assert window_hashes("abc", 5).size == 0
-    assert duplicates_across("abcabc", {"train": spans((0, 3)), "test": spans((3, 6))}, 5).share == 0.0
 
 
 def test_the_share_of_chosen_windows_is_near_that_of_all(monkeypatch):

@@ -88,6 +88,7 @@ def family() -> dict[str, Engine]:
         "replaced by an expression": decoders.Sequence([decoders.Replace(Regex("[▁_x]+"), " "), decoders.Fuse()]),
         "replaced after joining": decoders.Sequence([decoders.Fuse(), decoders.Replace("▁", " ")]),
         "stripped": decoders.Sequence([*replaced, decoders.Strip(" ", 1, 0)]),
+        "each stripped": decoders.Sequence([decoders.Strip("x", 1, 0), decoders.Fuse()]),
         "stripped at both ends": decoders.Sequence([*replaced, decoders.Strip("x", 1, 1)]),
         "bytes": decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]),
         "pieces of words": decoders.WordPiece("##", cleanup=False),

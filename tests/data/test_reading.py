@@ -33,10 +33,6 @@ def test_policy(raw, text):
     assert decode_document(raw, "here").text == text
 
 
-def test_newlines_are_kept_on_request():
-    assert decode_document(b"a\r\nb\rc\n", "here", Reading("keep")).text == "a\r\nb\rc\n"
-
-
 @pytest.mark.parametrize(
     ("raw", "message"),
     [

@@ -50,7 +50,7 @@ def tensors(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     safetensors.torch.save_file(held, folder / WEIGHTS)
 
 
-FIRST = "transformer.h.0.ln_1.weight"
+FIRST, MATRIX = "transformer.h.0.ln_1.weight", "transformer.h.0.mlp.c_fc.weight"
 DAMAGES: dict[str, Callable[[Path], Any]] = {
     "truncated": truncate,
     "lying header": lie,
@@ -60,6 +60,7 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
     "a tensor missing": lambda folder: tensors(folder, lambda held: held.pop(FIRST)),
     "a tensor too many": lambda folder: tensors(folder, lambda held: held.update(extra=torch.ones(2))),
     "a wrong shape": lambda folder: tensors(folder, lambda held: held.update({FIRST: torch.ones(3)})),
+    "a matrix of three axes": lambda folder: tensors(folder, lambda held: held.update({MATRIX: held[MATRIX][None]})),
     "whole numbers": lambda folder: tensors(folder, lambda held: held.update({FIRST: held[FIRST].int()})),
     "not finite": lambda folder: tensors(folder, lambda held: held[FIRST].fill_(torch.nan)),
     "another head than the embedding": lambda folder: tensors(
@@ -67,6 +68,7 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
     ),
     "no configuration": lambda folder: (folder / "config.json").unlink(),
     "no JSON": lambda folder: (folder / "config.json").write_text("{"),
+    "a list": lambda folder: (folder / "config.json").write_text("[]"),
     "an unknown type": lambda folder: change_config(folder, model_type="bert"),
     "another architecture": lambda folder: change_config(folder, architectures=["GPT2ForSequenceClassification"]),
     "an unknown activation": lambda folder: change_config(folder, activation_function="mish"),

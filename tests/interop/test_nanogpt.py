@@ -172,6 +172,7 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
     "text": lambda path: path.write_text("no checkpoint"),
     "a bare pickle": lambda path: path.write_bytes(pickle.dumps({"model": 1})),
     "compressed": compressed,
+    "a list": lambda path: torch.save([1, 2], path),
     "no model": damaged(lambda held: held.pop("model")),
     "no arguments": damaged(lambda held: held.update(model_args=3)),
     "an argument missing": damaged(lambda held: held["model_args"].pop("n_head")),

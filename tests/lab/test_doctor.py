@@ -195,7 +195,7 @@ def _several(run: Path) -> None:
 HARMS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a configuration that was edited": ("config.toml", _edit),
     "a configuration that cannot be read": ("config.toml", _write("config.toml", b"\xff[")),
-    "no run.json": ("run.json", _lose("run.json")),
+    "a damaged run.json": ("run.json", _write("run.json", b"{")),
     "a log damaged at its beginning": ("metrics.jsonl", _damage_log(0)),
     "half a log": ("metrics.jsonl", _cut_log),
     "no log": ("metrics.jsonl", _lose("metrics.jsonl")),

@@ -286,6 +286,15 @@ def test_runs_whose_text_is_unknown_are_like_no_other(folder: Path, monkeypatch:
         assert (one.same_test, one.same_tokens, one.comparable, one.difference) == (False, False, "nothing", None)
 
 
+def test_a_difference_that_is_not_finite_has_its_reason(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vitral.lab import side_by_side
+
+    monkeypatch.setattr(side_by_side, "block_differences", lambda *losses, same_tokens: np.array([math.inf, 0.0]))
+    (one,) = compared(folder, "base", "wider").relations
+    assert one.difference is None
+    assert one.why in one.text
+
+
 def test_the_best_of_many_runs_are_drawn(folder: Path) -> None:
     found = compared(folder, "base", "wider", losses=False)
     worse, better = sorted(found.runs, key=lambda run: -(run.summary.test_loss or math.nan))

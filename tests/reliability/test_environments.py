@@ -72,8 +72,6 @@ QUICK = [
 MERGE = [
     Case("explain nosuch", MUTE, codes=(2,)),
     Case(TRAIN, LOGIN, cut="step 1", terminal=True),
-    Case(RESUME, FULL),
-    Case("count TOML", CLOSED, codes=(4,)),
     Case("list texts", f"{SHELL} | head -1", silent=True),
     Case("doctor RUN", f"{SHELL} >&- 2>&-", codes=(4,)),
     Case(f"{INSPECT} --format json", settings=PLAIN_C, silent=True),
@@ -81,11 +79,12 @@ MERGE = [
     Case("list texts", f'mkdir gone; cd gone; rmdir "$PWD"; {SHELL}', codes=(2,)),
 ]
 NIGHT = [
+    *(Case(RESUME, shell) for shell in (FULL, CLOSED)),
+    Case("count TOML", CLOSED, codes=(4,)),
     *(Case(TRAIN, shell) for shell in (CLOSED, FULL, MUTE)),
     *(Case(TRAIN, cut=word) for word in ("parameters", "done")),
     Case(TRAIN, cut="", terminal=True),
     *(Case(RESUME, cut="sample", terminal=terminal) for terminal in (False, True)),
-    Case(RESUME, CLOSED),
     Case(STUDY, LOGIN, cut="step 1", terminal=True),
     *(Case(STUDY, shell) for shell in (FULL, f"{SHELL} >&- 2>&-")),
     *(Case(command, shell, codes=(4,)) for command in PRINTING for shell in (FULL, CLOSED)),

@@ -212,7 +212,7 @@ def judged(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple
     return Judged(Tree(base / "run"), base), Tree(base / "other")
 
 
-@trials(9, 60, 17_000)
+@trials(9, 40, 17_000)
 def test_no_damage_of_a_run_is_silent(
     trials: int, judged: tuple[Judged, Tree], draw: random.Random, tally: Tally
 ) -> None:
@@ -226,6 +226,16 @@ def test_no_damage_of_a_run_is_silent(
         assert all(one.startswith("report/") for one in written), (trial, how, name)
         run.tree.restore()
     tally("edits and flips of a run's files, none silent", trials)
+
+
+def test_a_checkpoint_of_another_run_is_named(judged: tuple[Judged, Tree]) -> None:
+    run, other = judged
+    step = min(name.rpartition("/")[0] for name in run.tree.whole if "steps/" in name)
+    run.tree.write({name: other.whole[name] for name in run.tree.whole if name.startswith(f"{step}/")})
+    assert [one.what for one in examine_run(run.path, replay=False).findings if one.mark == "wrong"] == [
+        Path(step).name
+    ]
+    run.tree.restore()
 
 
 class JudgedStudy:
@@ -284,7 +294,7 @@ def study(config: RunConfig, whole_study: Path, tmp_path_factory: pytest.TempPat
     return JudgedStudy(config, tree), Tree(base / "other")
 
 
-@trials(5, 24, 3000)
+@trials(5, 12, 3000)
 def test_no_damage_of_a_study_is_silent(
     trials: int, study: tuple[JudgedStudy, Tree], draw: random.Random, tally: Tally
 ) -> None:
@@ -294,3 +304,17 @@ def test_no_damage_of_a_study_is_silent(
         assert one.judge(name, again=trial == 0 or draw.random() < AGAIN) == [], (trial, how, name)
         one.tree.restore()
     tally("edits and flips of a study's files, none silent", trials)
+
+
+@pytest.mark.parametrize("place", ["study.json", "measures/gradients/pre-seed-3.json", "report/MANIFEST.json"])
+def test_what_was_changed_in_a_study_is_named(place: str, whole_study: Path, tmp_path: Path) -> None:
+    out = Path(shutil.copytree(whole_study, tmp_path / "study"))
+    (out / "arms/pre/seed-3/best").unlink()  # for people, and missed by nobody
+    raw = (out / place).read_bytes()
+    (out / place).unlink()
+    if "MANIFEST" not in place:
+        middle = len(raw) // 2
+        (out / place).write_bytes(raw[:middle] + bytes([raw[middle] ^ 1]) + raw[middle + 1 :])
+    told = [one for one in examine_study(out).findings if one.mark != "ok"]
+    assert any(Path(place).stem in one.what + one.found for one in told)
+    assert all(is_one_line(one.found) and "arms/" not in one.what for one in told)

@@ -242,7 +242,7 @@ def through(door: str, run: Path) -> tuple[str | None, list[str]]:
     return answer, [*said, *heard.getvalue().splitlines()]
 
 
-@trials(13, 200, 2000)
+@trials(13, 100, 2000)
 def test_refused_or_answered_rightly(
     trials: int, alone: Path, draw: random.Random, tmp_path: Path, tally: Tally
 ) -> None:
@@ -308,6 +308,12 @@ def _harmless(path: str, run: Path, door: str) -> bool:
     text = door in ("resume", "doctor") and (path.endswith("words.txt") or "cache" in path)
     python = path.startswith((sys.prefix, sys.base_prefix)) or path.endswith((".py", ".pyc", ".so"))
     return own or text or python or "site-packages" in path
+
+
+def test_the_doctor_names_what_is_not_finite(alone: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(alone, tmp_path / "run"))
+    not_finite(run)
+    assert any("not finite" in one.found for one in examine_run(run).findings if one.mark == "wrong")
 
 
 @trials(50, 400, 20_000)

@@ -263,8 +263,13 @@ def slower(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple
     return folder / "run.toml", train(RunConfig.parse(plain), folder / "straight")
 
 
-@trials(0, 1, 10)
-@pytest.mark.parametrize("name", SIGNALS)
+@pytest.mark.parametrize(
+    ("name", "trials"),
+    [
+        *(pytest.param(name, 1, marks=pytest.mark.merge) for name in ("SIGKILL", "SIGTERM")),
+        *(pytest.param(name, 10, marks=pytest.mark.full) for name in SIGNALS),
+    ],
+)
 def test_through_the_command_line(
     name: str, trials: int, slower: tuple[Path, RunFolder], draw: random.Random, tmp_path: Path, tally: Tally
 ) -> None:

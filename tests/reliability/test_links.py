@@ -164,7 +164,7 @@ def untimed(found: tuple[int, str, str]) -> tuple[int, str, str]:
     return code, "\n".join(lines), err
 
 
-@trials(2, 8, 400)
+@trials(2, 5, 400)
 @pytest.mark.parametrize("what", ["run", "study"])
 def test_no_link_is_followed(
     what: str, trials: int, scenes: dict[str, Scene], draw: random.Random, tmp_path: Path, tally: Tally

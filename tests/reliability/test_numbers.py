@@ -45,7 +45,7 @@ def inject(patch: pytest.MonkeyPatch, place: str, step: int, value: float, which
     patch.setattr(loop, "loss_of", bad_loss)
 
 
-@trials(1, 9, 90)
+@trials(1, 3, 90)
 @pytest.mark.parametrize("place", PLACES)
 def test_training_stops_before_the_step(
     place: str, trials: int, config: RunConfig, straight: RunFolder, tmp_path: Path, tally: Tally

@@ -52,7 +52,7 @@ def of_a_text(name: str, tmp_path: Path) -> Making:
     return survey(str(text), split="tail").write
 
 
-@trials(53, 7, 1)
+@trials(53, 13, 1)
 @pytest.mark.parametrize("what", ["the report on a text", "a page", "the report of a run"])
 def test_a_page_is_old_or_new(what: str, trials: int, straight: RunFolder, tmp_path: Path, tally: Tally) -> None:
     """Dying at every so-manyth call, each file is whole; afterwards the same call makes everything new."""
@@ -69,7 +69,7 @@ def test_a_page_is_old_or_new(what: str, trials: int, straight: RunFolder, tmp_p
     shutil.rmtree(path)
     old, new = states
     count = 0
-    for path, died in deaths(fresh, work, tmp_path, trials):
+    for path, died in deaths(fresh, work, tmp_path, 1 if what == "a page" else trials):
         left = contents(path)
         assert set(old) <= set(left)
         for name, content in left.items():
@@ -88,8 +88,14 @@ def demonstrate(config: RunConfig, out: Path) -> None:
     planned.write(planned.finish(planned.train(lambda event: None)))
 
 
-@trials(0, 2, 100)
-@pytest.mark.parametrize("what", ["study", "demonstration"])
+@pytest.mark.parametrize(
+    ("what", "trials"),
+    [
+        pytest.param("study", 2, marks=pytest.mark.merge),
+        pytest.param("study", 100, marks=pytest.mark.full),
+        pytest.param("demonstration", 50, marks=pytest.mark.full),
+    ],
+)
 def test_killed_at_random_instants(
     what: str, trials: int, config: RunConfig, draw: random.Random, tmp_path: Path, tally: Tally
 ) -> None:
