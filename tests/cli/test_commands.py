@@ -16,6 +16,7 @@ import torch
 import vitral as library
 from tests.cli.conftest import SETTINGS
 from vitral import __version__
+from vitral.cli.screen import runnable
 from vitral.core.names import ATTENTION_STEPS
 from vitral.explanation import LANGUAGES, check, parse_example, phrases
 from vitral.lab import study_cost
@@ -100,7 +101,7 @@ def test_the_surface_of_the_command_line(vitral) -> None:
         "study work": "--workers --page --slurm --slurm-option --watch --format",
         "bundle": "--out --checkpoint --corpus --ablations --format",
         "open": "--checkpoint --corpus --port --no-browser",
-        "list": "--sort --text --out --format",
+        "list": "--sort --text --out --times --format",
         "compare": "--prompt --seed --max-tokens --losses --corpus --out --format",
         "doctor": "--repair --format",
     }
@@ -310,8 +311,21 @@ def test_everything_with_a_name_is_listed(vitral, monkeypatch: pytest.MonkeyPatc
     assert all(name in shown for entries in names.values() for name in entries)
     assert json.loads(vitral("list", "texts", "--format", "json").out) == {"texts": listed["texts"]}
     assert vitral("list", "examples").out in shown
-    for command in ("study", "list"), ("list", "studies"):
-        assert "no-attention" in vitral(*command).out
+    studies = vitral("list", "studies", "--times").out
+    assert all(name in studies for name in names["studies"])
+    assert studies != vitral("list", "studies").out == vitral("study", "list").out
+    assert {vitral(*command.split(), "-h").code for command in ("", "train", "study work")} == {0}
+
+
+@pytest.mark.parametrize("on_path", [None, "/usr/bin/vitral"])
+def test_printed_commands_can_be_typed_where_the_user_stands(
+    on_path: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: on_path)
+    monkeypatch.setattr("sys.argv", ["my venv/bin/vitral", "demo"])
+    line = "next:   vitral train vitral.txt    vitral doctor x"
+    ours = "next:   'my venv/bin/vitral' train vitral.txt    'my venv/bin/vitral' doctor x"
+    assert runnable(line) == (line if on_path else ours)
 
 
 def test_runs_are_listed_in_every_form(vitral, trained: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Whatever cannot be is refused in one line with exit code 2, and nothing is written or lost."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,16 @@ MISTAKES = [
     ("train sample --set model.num_heads=3", "do not divide d_model"),
     ("train sample --set model.norm=per", "did you mean 'pre'"),
     ("train sample --set model", "KEY=VALUE"),
+    (f"train sample --set a={'[' * 5000}", "--set a"),
+    (f"train sample --set {'.'.join('a' * 3000)}=1", "KEY=VALUE"),
+    ("train sample --layers 4", "--set model.num_layers=4"),
+    ("count fast --learning-rate=0.1", "--set training.optimizer.learning_rate=0.1"),
+    ("generate RUN --layers 4", "--layers"),
+    ("train sample --steps", "--set training.steps=…"),
+    ("train sample --minutes", "--minutes"),
+    ("train sample --minutes=x", "--minutes"),
+    ("--layers 4", "--layers"),
+    ("list texts --times", "--times"),
     ("train sample --set model.attention.mask=bidirectional", "already sees its next token"),
     ("train sample --set training.optimizer.learning_rate=nan", "finite"),
     ("train sample --device tpu", "tpu"),
@@ -50,13 +61,24 @@ MISTAKES = [
     ("forecast fast --study taken --measure", "is not the folder of a finished study"),
     ("study no-attention --seeds a", "whole numbers"),
     ("study no-attention --budget huge", "not one of quick, standard, full"),
+    ("study none.toml", "none.toml: cannot be read"),
+    ("evaluate taken", "not a run"),
+    ("generate ABOVE", "tiny"),
+    ("import RUN --out new", "is a run"),
     ("resume missing", "not a run"),
     ("resume short.txt", "vitral train short.txt"),
     ("generate sample", "vitral train sample"),
+    ("generate RUN --temperature -1", "--temperature"),
+    ("generate RUN --temperature nan", "temperature"),
+    ("generate RUN --top-k 0", "--top-k"),
     ("generate RUN --top-k 69", "68"),
+    ("generate RUN --top-p 1.5", "--top-p"),
     ("generate RUN --prompt é", "U+00E9"),
     ("generate RUN --prompt aaaaaaaaaaaaaaaaaaaaaaaaaa", "26 tokens"),
-    ("generate RUN --samples 0", "num_samples"),
+    ("generate RUN --beams 0", "--beams"),
+    ("generate RUN --max-tokens -5", "--max-tokens"),
+    ("generate RUN --samples 0", "--samples"),
+    ("generate RUN --samples 3 --beams 2", "--beams 2"),
     ("inspect RUN", "--text"),
     ("inspect RUN --text aaaaaaaaaaaa", "12 tokens"),
     ("inspect RUN --text To --windows 0", "--windows"),
@@ -107,10 +129,12 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(("command", "told"), MISTAKES)
 def test_a_mistake_is_one_line_and_changes_nothing(
-    vitral, folder: Path, trained: Path, command: str, told: str
+    vitral, folder: Path, trained: Path, tmp_path: Path, command: str, told: str
 ) -> None:
+    above = shutil.copytree(trained, tmp_path / "above" / "runs" / "tiny").parents[1] if "ABOVE" in command else ""
     before = {path: path.read_bytes() for path in [*folder.rglob("*"), *trained.rglob("*")] if path.is_file()}
-    outcome = vitral(*(str(trained) if word == "RUN" else word for word in command.split()))
+    paths = {"RUN": str(trained), "ABOVE": str(above)}
+    outcome = vitral(*(paths.get(word, word) for word in command.split()))
     assert outcome.code == 2, outcome
     assert outcome.err.count("\n") == 1
     assert outcome.err.startswith("vitral: ")

@@ -163,9 +163,9 @@ FAILURES = [
     (OSError(errno.EMFILE, "Too many open files", "some/file"), 4),
     (OSError("a socket"), 4),
     (BrokenPipeError(errno.EPIPE, "Broken pipe"), 4),
-    (ValueError("two\nlines \x1b[31m"), 2),
-    (UnicodeEncodeError("ascii", "é", 0, 1, "no"), 2),
-    (RecursionError("maximum recursion depth exceeded"), 2),
+    (ValueError("two\nlines \x1b[31m"), 70),
+    (UnicodeEncodeError("ascii", "é", 0, 1, "no"), 70),
+    (RecursionError("maximum recursion depth exceeded"), 70),
     (MemoryError(), 2),
     (RuntimeError(ALLOCATION), 2),
     (RuntimeError("another"), 70),
@@ -179,10 +179,10 @@ FAILURES = [
 
 @pytest.mark.parametrize(("error", "code"), FAILURES, ids=lambda value: type(value).__name__)
 def test_any_error_is_one_line(vitral, error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(kind: object) -> None:
+    def fail(kind: object, **options: object) -> None:
         raise error
 
-    monkeypatch.setattr("vitral.cli.list._entries", fail)
+    monkeypatch.setattr("vitral.cli.list._names", fail)
     for wanted in ("", "1"):
         monkeypatch.setenv("VITRAL_TRACEBACK", wanted)
         outcome = vitral("list", "texts")

@@ -5,7 +5,8 @@ import torch
 
 from vitral.core.devices import precision, resolve_device, weight_dtype
 from vitral.core.errors import UsageError
-from vitral.core.taps import SILENT, Editor, Recorder
+from vitral.core.taps import SILENT, Editor, InTurn, Recorder, Tap
+from vitral.model import ModelConfig, Transformer
 
 ONE = torch.ones(1)
 
@@ -37,6 +38,25 @@ def test_an_editor_replaces_what_it_names() -> None:
     assert editor("x", ONE) is ONE
     assert editor.within("a").wants_any(["y", "x"])
     assert not editor.wants_any(["x"])
+
+
+MISSPELT = ["blocks.0.attn.wieghts", "blocks.2.attn.z", "blocks.0.attn.q_pre", "attn.z", ""]
+
+
+@pytest.mark.parametrize("name", MISSPELT)
+@pytest.mark.parametrize("silent", [Tap(), Recorder()])
+def test_a_model_refuses_a_tap_for_an_activation_that_it_does_not_have(name: str, silent: Tap) -> None:
+    model, tokens = (
+        Transformer(ModelConfig(context_length=5, d_model=6, num_heads=3, num_layers=2), 7),
+        ONE[None].long(),
+    )
+    for tap in (Editor({name: torch.zeros_like}), Recorder(["embed", name])):
+        for called in (model, model.trace):
+            with pytest.raises(UsageError) as refused:
+                called(tokens, tap=InTurn(silent, tap))
+            assert repr(name) in str(refused.value)
+    edited = model.trace(tokens, ["logits"], tap=Editor({"logits": torch.zeros_like}))["logits"]
+    assert not edited.any()
 
 
 def test_devices_and_precision() -> None:

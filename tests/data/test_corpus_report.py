@@ -4,6 +4,7 @@ import pytest
 
 from vitral.core.streams import numpy_stream
 from vitral.data import CorpusConfig, CorpusReport, corpus_report, load_corpus, prepare, split_text
+from vitral.reports.text import text_facts
 
 
 def report_on(tmp_path, text: str, context_length: int = 7, batch_size: int = 2, **options: object) -> CorpusReport:
@@ -45,10 +46,12 @@ def test_a_clean_text_has_no_problems(tmp_path):
 @pytest.mark.parametrize(
     ("addition", "fact"),
     [
-        ("é" * 9, "1 character with fewer than 10 occurrences each (“é” U+00E9: 9)."),
+        ("é" * 9, "fewer than 10 occurrences each: 1 (“é” U+00E9: 9)."),
         ("\x1b" * 20, "control or invisible characters (“\\x1b” U+001B: 20)."),
         ("\x00" * 20, "control or invisible characters (“\\x00” U+0000: 20)."),
         ("\u200b" * 20, "control or invisible characters (“\\u200b” U+200B: 20)."),
+        ("\xad\u2028" * 20, "control or invisible characters (“\\xad” U+00AD: 20, “\\u2028” U+2028: 20)."),
+        ("a\ufeff" * 20, "control or invisible characters (“\\ufeff” U+FEFF: 20)."),
         ("\ufffd" * 20, "U+FFFD occurs 20 times"),
         ("Ã©" * 20, "In 20 places the text looks like UTF-8"),
         ("one\xa0two" * 20, "unusual spaces (“\\xa0” U+00A0: 20)."),
@@ -56,12 +59,41 @@ def test_a_clean_text_has_no_problems(tmp_path):
         ("é" * 20 + "e\u0301" * 30, "20 accented letters as one character, 30 as a letter and a combining accent."),
         ("e\u0301" * 30, "30 accented letters are written as a letter and a combining accent (NFD)."),
     ],
-    ids=["rare", "escape", "nul", "zero width", "lost", "mangled", "spaces", "long line", "both forms", "decomposed"],
+    ids=[
+        "rare",
+        "escape",
+        "nul",
+        "zero width",
+        "hyphens",
+        "marks",
+        "lost",
+        "mangled",
+        "spaces",
+        "long line",
+        "both forms",
+        "decomposed",
+    ],
 )
 def test_a_problem_is_found_and_named(tmp_path, addition, fact):
     report = report_on(tmp_path, with_training_text(addition))
     assert any(fact in problem for problem in report.problems)
     assert all(problem.isprintable() and problem.endswith(".") for problem in report.problems)
+
+
+@pytest.mark.parametrize("needed", ["می\u200cروم ", "क्\u200dष ", "👩\u200d👧❤\ufe0f ", "א\u200f! ", "س\u061c\u06dd٧ "])
+def test_joiners_and_marks_that_a_script_needs_are_no_problem(tmp_path, needed):
+    report = report_on(tmp_path, with_training_text(needed * 20))
+    assert report.problems == ()
+    assert all(entry.label.isprintable() and entry.label != "\ufe0f" for entry in report.alphabet)
+
+
+@pytest.mark.parametrize("tokenizer", ["char", "byte"])
+def test_special_tokens_that_are_spelled_are_offered(tmp_path, tokenizer):
+    text = "".join(f"<|startoftext|>{words(97)}<|endoftext|>\n" for _ in range(200))
+    notes = " ".join(report_on(tmp_path, text, tokenizer=tokenizer).notes)
+    assert "--special '<|startoftext|>' --special '<|endoftext|>'" in notes
+    specials = ["<|startoftext|>", "<|endoftext|>"]
+    assert "--special" not in " ".join(report_on(tmp_path, text, tokenizer=tokenizer, specials=specials).notes)
 
 
 def test_an_ideographic_space_is_usual(tmp_path):
@@ -75,7 +107,7 @@ def test_ten_are_not_rare(tmp_path):
 def test_a_character_that_training_never_sees_is_named(tmp_path):
     report = report_on(tmp_path, CLEAN + "é" * 20, split="tail")
     assert [entry.code_point for entry in report.unlearnable] == ["U+00E9"]
-    assert any(problem.startswith("The training split lacks 1 character") for problem in report.problems)
+    assert any("lacks: 1 (“é” U+00E9: 20)" in problem for problem in report.problems)
 
 
 def test_mixed_line_ends_are_a_problem_only_if_kept(tmp_path):
@@ -112,6 +144,7 @@ def test_a_text_without_one_window_is_reported_not_refused(tmp_path):
 def test_one_character_is_a_problem_and_thousands_are_none(tmp_path):
     alone = report_on(tmp_path, "x" * 20_000)
     assert any("a single character" in problem for problem in alone.problems)
+    assert dict(text_facts(alone))["alphabet"].startswith("1 distinct character,")
     many = report_on(tmp_path, "".join(chr(0x4E00 + index % 1_500) for index in range(60_000)))
     assert len(many.alphabet) == 1_500
     assert not any("tokenizer" in problem for problem in many.problems)  # measured: docs/experiments.md

@@ -125,6 +125,7 @@ def test_another_process_may_have_stored_the_same(tmp_path, text, monkeypatch):
     for module in (dataset_module, token_store):
         monkeypatch.setattr(module, "stored", not_yet)
     monkeypatch.setattr("os.replace", taken)
+    monkeypatch.setattr("vitral.core.files.sleep", lambda seconds: None)
     assert prepare(config(tmp_path)).describe() == expected
     asked.clear()
     with pytest.raises(StorageError, match="in use"):

@@ -1,9 +1,10 @@
 """A text in any encoding is read with `corpus.encoding`; without it, it is refused with a remedy, and never guessed."""
 
+import unicodedata
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
@@ -18,6 +19,7 @@ KOREAN = "비가 오는 아침에 소녀는 역으로 걸어갔다. 우산은 �
 RUSSIAN = "Утром шёл дождь, и девочка медленно шла к станции. Зонт был красный, а туфли старые. Там никого не было.\n"
 PORTUGUESE = "A manhã chuvosa começou e a menina não saiu da estação; o relógio é antigo e ninguém está lá.\n"
 ENGLISH = "In the morning it rained, and the girl walked to the station.\n"
+PLAY = "DUKE. I don’t know you, sir.\nMAID. “Nor I,” said he — ‘tis the Duke’s own word… Enter all.\n"
 
 KINDS = [
     ("shift_jis", JAPANESE),
@@ -34,6 +36,27 @@ KINDS = [
     ("utf-16", RUSSIAN),
     ("utf-32", ENGLISH),
 ]
+LANGUAGES = {
+    "cp1252 mac_roman": PLAY,
+    "cp1252 mac_roman cp850 iso8859_15": PORTUGUESE,
+    "latin_1 mac_roman cp850": "Où étaient-ils ? L'été, l'élève rêvait à la fête.\nÇa, c'était près du château.\n",
+    "cp1252 mac_roman cp850": "Ayer llovió y la niña caminó a la estación. ¿Quién está ahí? Nadie más, señor.\n",
+    "cp1252 cp850 iso8859_15": "Am Morgen regnete es, und das Mädchen ging über die Straße. Später hörte es auf.\n",
+    "cp1250 iso8859_2": "Rano padał deszcz, więc dziewczyna szła powoli na stację. Źle, że nikogo tam już nie było.\n",
+    "cp1250 iso8859_2 ": "Ráno pršelo a dívka šla pomalu k nádraží. Deštník byl červený, ale střevíce měla staré.\n",
+    "cp1250": "Dimineaţa ploua şi fata mergea încet spre gară. Umbrela era roşie, dar nimeni nu-i făcea semn.\n",
+    "cp1250 iso8859_2  ": "Reggel esett az eső, és a lány lassan ment az állomásra. Piros volt az esernyője.\n",
+    "cp1254": "Sabah yağmur yağdı ve kız yavaşça istasyona yürüdü. Şemsiyesi kırmızıydı, ama kimse yoktu.\n",
+    "koi8_r cp1251 cp866": RUSSIAN,
+    "cp1251": "Вранці йшов дощ, і дівчина повільно йшла до станції. Її парасоля була червона, а черевики старі.\n",
+    "cp1253 iso8859_7": "Το πρωί έβρεχε και το κορίτσι περπατούσε αργά προς τον σταθμό. Η ομπρέλα ήταν κόκκινη.\n",
+    "cp1255": "בבוקר ירד גשם והילדה הלכה לאט אל התחנה. המטריה הייתה אדומה והנעליים היו ישנות.\n",
+    "cp1256": "في الصباح نزل المطر ومشت الفتاة ببطء إلى المحطة. كانت المظلة حمراء والحذاء قديما.\n",
+    "shift_jis euc_jp utf-16-le utf-16-be": JAPANESE,
+    "gb18030 utf-16-le": CHINESE,
+    "big5 utf-16-be": TAIWANESE,
+    "euc_kr utf-16-le": KOREAN,
+}
 
 
 def refusal(raw: bytes, encoding: str | None = None) -> str:
@@ -52,6 +75,51 @@ def test_an_encoding_is_named_and_reads_the_text(encoding: str, text: str) -> No
     assert text * 3 in [decode_document(raw, "my.txt", Reading(encoding=codec_name(name))).text for name in named]
 
 
+def named(raw: bytes) -> list[str]:
+    return refusal(raw).partition("--encoding ")[2].split(" or ")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"), [(each, text) for names, text in LANGUAGES.items() for each in names.split()]
+)
+def test_the_first_encoding_named_reads_the_text(encoding: str, text: str) -> None:
+    raw = (text * 2).encode(encoding)
+    assert decode_document(raw, "my.txt", Reading(encoding=codec_name(named(raw)[0]))).text == text * 2
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "mac_roman"])
+@pytest.mark.parametrize("size", [37, 300, 701, 2003])
+def test_an_english_play_with_curly_quotes_has_one_encoding(encoding: str, size: int) -> None:
+    assert named((PLAY * 23)[:size].encode(encoding)) == [encoding]
+
+
+@pytest.mark.parametrize("tail", ["cp1252", "mac_roman", "cp850"])
+def test_no_encoding_is_given_for_a_text_in_two(tail: str) -> None:
+    for raw in (
+        PORTUGUESE.encode() * 7 + PORTUGUESE.encode(tail) * 9,
+        PORTUGUESE.encode(tail) * 9 + PORTUGUESE.encode() * 7,
+    ):
+        message = refusal(raw)
+        assert "UTF-8" in message
+        assert "--encoding" not in message
+
+
+def test_where_two_encodings_fit_both_are_named() -> None:
+    assert {"euc_jp", "gb18030"} <= set(named(JAPANESE.encode("euc_jp")))
+
+
+@given(st.binary(min_size=1, max_size=60), st.sampled_from([PLAY.encode("cp1252"), b"", RUSSIAN.encode("koi8_r")]))
+def test_no_control_character_is_guessed(raw: bytes, before: bytes) -> None:
+    try:
+        decode_document(before + raw, "my.txt", Reading(refuses_formats=False))
+    except UsageError as error:
+        for name in filter(None, str(error).partition("--encoding ")[2].split(" or ")):
+            if name != "NAME":
+                text = (before + raw).decode(name, "ignore")
+                assert not any(unicodedata.category(each) == "Cc" for each in text if each > "\x7f")
+
+
+@settings(max_examples=30)
 @given(st.sampled_from(KINDS), st.data())
 def test_what_is_encoded_comes_back(kind: tuple[str, str], data: st.DataObject) -> None:
     encoding, text = kind

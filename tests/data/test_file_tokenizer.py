@@ -1,6 +1,8 @@
 """Tokenizers of other libraries: the file decides the ids, and a text comes back from them."""
 
+import base64
 import json
+import os
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from tokenizers import Tokenizer as Engine
 from vitral.core.errors import UsageError
 from vitral.data import FileTokenizer, UnseenCharacter, tokenizer_from_plain
 from vitral.data.byte_pairs import byte_letters
+from vitral.data.spelling import of_package
 
 TEXT = "the cat<|end|> sat\n on é\t the mat"
 
@@ -65,7 +68,7 @@ def test_a_text_without_tokens_is_refused() -> None:
         letters.encode("b")
     assert (refused.value.character, refused.value.position) == ("b", 0)
     words = FileTokenizer(Engine(models.WordLevel({"a": 0, "the": 1}, "?")).to_str(), 2, 0)
-    with pytest.raises(UsageError, match="encode"):
+    with pytest.raises(UsageError, match="UNK"):
         words.encode("b")
 
 
@@ -135,3 +138,59 @@ def test_a_decoder_whose_tokens_have_no_bytes_is_refused(decoder: Any) -> None:
     engine.decoder = decoder
     with pytest.raises(UsageError):
         FileTokenizer(engine.to_str(), engine.get_vocab_size(), 0)
+
+
+LONG = "b" * 1000
+HOSTILE: dict[str, dict[str, Any]] = {
+    "a long replacement": {"normalizer": normalizers.Replace("a", LONG)},
+    "a long replacement of an expression": {"normalizer": normalizers.Replace(Regex("[a-z]"), LONG)},
+    "a long prefix": {"normalizer": normalizers.Prepend(LONG)},
+    "many steps": {"normalizer": normalizers.Sequence([normalizers.Replace("a", "aaa")] * 9)},
+    "sequences in one another": {
+        "normalizer": normalizers.Sequence([normalizers.Sequence([normalizers.Replace("a", "a" * 20)] * 2)] * 2)
+    },
+    "a decoder of long texts": {"decoder": decoders.Replace("a", LONG)},
+    "an endless decoder": {"decoder": decoders.Strip(" ", 10**9, 0)},
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_file_that_makes_texts_too_long_is_refused(name: str) -> None:
+    engine = byte_level()
+    for part, value in HOSTILE[name].items():
+        setattr(engine, part, value)
+    with pytest.raises(UsageError, match="256"):
+        FileTokenizer(engine.to_str(), engine.get_vocab_size(), 0)
+
+
+def test_a_table_of_long_replacements_is_refused() -> None:
+    raw = (4).to_bytes(4, "little") + bytes(4) + LONG.encode() + b"\0"
+    table = {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(raw).decode()}
+    document = json.dumps(json.loads(byte_level().to_str()) | {"normalizer": table})
+    with pytest.raises(UsageError, match="256"):
+        FileTokenizer(document, 259, 0)
+
+
+def test_usual_normalisers_are_read() -> None:
+    steps = [normalizers.Replace("``", '"'), normalizers.NFKD(), normalizers.Lowercase(), normalizers.Prepend("▁")]
+    engine = byte_level()
+    engine.normalizer = normalizers.Sequence([*steps, normalizers.Replace(Regex(" {2,}"), "▁")])
+    assert FileTokenizer(engine.to_str(), 259, 0).encode("a").size > 0
+
+
+def test_a_fault_of_the_package_is_one_line_and_nothing_else_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    class PanicException(BaseException):
+        """As that of the package."""
+
+    def panic() -> None:
+        os.write(2, b"thread panicked\nat a line\n")
+        raise PanicException("retry-limit\nover")
+
+    with pytest.raises(UsageError) as refused:
+        of_package(panic)
+    assert "retry-limit over" in str(refused.value)
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(KeyboardInterrupt):
+        of_package(lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+    os.write(2, b"shown")
+    assert capfd.readouterr().err == "shown"

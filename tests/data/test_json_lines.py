@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, load_corpus, prepare, texts
+from vitral.data.records import text_fields
 from vitral.data.texts import Reading, decode_document
 
 TEXT = Reading("keep", field="text", separator="<|>")
@@ -29,6 +30,15 @@ def test_what_is_written_as_json_lines_comes_back(values: list[str], ascii: bool
 def test_a_key_inside_an_object() -> None:
     raw = b'{"message": {"content": "one"}}\n{"message.content": "two", "message": {"content": "other"}}\n'
     assert decode_document(raw, "x", Reading(field="message.content")).text == "one\n\ntwo"
+
+
+def test_each_item_of_a_list_is_a_text() -> None:
+    chat = {"messages": [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]}
+    raw = "\n".join(map(json.dumps, (chat, {"messages": []}, {"messages": [{"content": "three"}]}))).encode()
+    document = decode_document(raw, "x.jsonl", Reading(field="messages.content"))
+    assert (document.text, document.num_texts) == ("one\n\ntwo\n\nthree", 3)
+    assert decode_document(b'{"a": ["one", "two"]}', "x", Reading(field="a")).text == "one\n\ntwo"
+    assert text_fields(json.dumps(chat)) == ["messages.role", "messages.content"]
 
 
 def test_newlines_inside_a_text_are_changed_and_the_licence_is_kept() -> None:
@@ -59,7 +69,9 @@ DEEP = "[" * 100_000 + "]" * 100_000
         (f'{{"text": {"9" * 5000}}}', "a number, not a string"),
         ('{"text": null}', "null, not a string"),
         ('{"text": true}', "true or false, not a string"),
-        ('{"text": ["a"]}', "a list, not a string"),
+        ('{"text": ["a", 1]}', "a number, not a string"),
+        ('{"text": [["a"]]}', "a list, not a string"),
+        ('{"text": [{"by": "me"}]}', "texts: 'text.by'"),
         ('{"text": {"en": "a"}}', "texts: 'text.en'"),
         ('{"text": "a", "text": "b"}', "twice"),
         ('{"text": "\\ud800"}', "surrogate"),

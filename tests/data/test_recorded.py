@@ -16,7 +16,6 @@ from vitral.data import (
     Dataset,
     RecordedText,
     corpora,
-    folders,
     prepare,
     prepare_recorded,
     sources,
@@ -178,11 +177,10 @@ def test_the_same_text_read_in_another_way_is_refused_before_anything_is_stored(
     assert sorted(cache.rglob("*")) == before
 
 
-def folder_of_texts(root: Path, *, skipped: bool = True) -> Path:
+def folder_of_texts(root: Path) -> Path:
     for number, name in enumerate(("one.txt", "deep/two.md", "three.py")):
         write(root / name, number, 7_001)
-    if skipped:
-        (root / "picture.png").write_bytes(b"\x89PNG\xff" * 101)
+    (root / "picture.png").write_bytes(b"\x89PNG\xff" * 101)
     return root
 
 
@@ -193,18 +191,6 @@ def test_a_folder_is_found_again(tmp_path: Path, run: Path) -> None:
     (tmp_path / "books").rename(tmp_path / "moved")
     refused(trained, run)
     again(trained, run, corpus=tmp_path / "moved")
-
-
-@pytest.mark.parametrize("skipped", [False, True])
-def test_a_folder_of_a_run_that_recorded_no_path(tmp_path: Path, run: Path, skipped: bool) -> None:
-    trained = train_on(folder_of_texts(tmp_path / "books", skipped=skipped))
-    for key in ("path", "folder"):
-        del trained[2][key]
-    if skipped:  # its size cannot be known without reading it
-        refused(trained, run)
-    else:
-        again(trained, run)
-    again(trained, run, corpus=tmp_path / "books")
 
 
 def test_a_folder_of_a_changed_file_is_refused_and_one_of_other_files_not_read(
@@ -247,11 +233,11 @@ def test_a_named_text_is_found_in_the_cache(run: Path, cache: Path, monkeypatch:
     assert "alice" in refused(trained, run)
 
 
-@pytest.mark.parametrize("missing", [(), ("bytes", "path")])
+@pytest.mark.parametrize("missing", [(), ("path",)])
 def test_further_texts_are_found_in_the_same_way(tmp_path: Path, run: Path, missing: tuple[str, ...]) -> None:
     more = [str(write(tmp_path / f"more-{number}.txt", number)) for number in (3, 4)]
     trained = train_on(write(tmp_path / "my.txt"), also=more, share=0.5)
-    for key in missing:  # as runs were recorded before
+    for key in missing:
         for other in trained[2]["trained_on"]["also"]:
             del other[key]
     again(trained, run)
@@ -371,24 +357,14 @@ def test_a_folder_of_a_pattern_is_found_again_beside_other_files(tmp_path: Path,
 def test_a_text_that_is_refused_today_is_still_that_of_an_old_run(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Earlier versions read RTF, UTF-16 without a mark, and the files of a run as text."""
+    """Earlier versions read RTF and UTF-16 without a mark as text."""
     (tmp_path / "my.rtf").write_bytes(b"{\\rtf1 told }" * 2000)
-    write(tmp_path / "books" / "a.txt")
-    write(tmp_path / "books" / "config.toml", 8)
-    write(tmp_path / "books" / "metrics.jsonl", 9)
-    (tmp_path / "books" / "b.rtf").write_bytes(b"{\\rtf1 told }" * 2000)
-    refused_now = texts._refuse_other_formats
     with monkeypatch.context() as earlier:
         earlier.setattr(texts, "_refuse_other_formats", lambda *_: None)
-        earlier.setattr(folders, "own_kind", lambda *_: "")
-        trained = [train_on(tmp_path / name) for name in ("my.rtf", "books")]
-    assert texts._refuse_other_formats is refused_now
-    for one in trained:
-        with pytest.raises(UsageError):
-            prepare(one[0])
-        again(one, run)
-    shutil.move(tmp_path / "books", tmp_path / "elsewhere")
-    again(trained[1], run, corpus=tmp_path / "elsewhere")
+        trained = train_on(tmp_path / "my.rtf")
+    with pytest.raises(UsageError):
+        prepare(trained[0])
+    again(trained, run)
 
 
 def test_a_published_record_names_files_without_their_folders() -> None:

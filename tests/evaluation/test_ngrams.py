@@ -81,6 +81,14 @@ def test_by_hand() -> None:
     )
 
 
+def test_a_text_of_one_character_has_no_entropy_and_no_loss() -> None:
+    split = part([0] * 11)
+    lines = ngram_baselines(split, split, 1)
+    numbers = [*lines.orders.values(), lines.test_bigram_entropy, entropy_by_place(split, 3)]
+    assert [str(number) for number in numbers] == ["0.0"] * 8
+    assert rank_among_baselines(0.0, lines) == "equal to the unigram baseline"
+
+
 def test_the_bigram_entropy_is_that_of_the_pairs() -> None:
     # Pairs 0 1, 0 1, 0 2, 1 0, 1 0: after 0 the entropy is H(2/3, 1/3) for 3 of 5, after 1 none for 2 of 5.
     expected = 3 / 5 * -(2 / 3 * math.log(2 / 3) + 1 / 3 * math.log(1 / 3))
@@ -104,7 +112,7 @@ LINES = NgramBaselines({1: 3.264, 2: 2.520, 3: 1.949, 4: 1.595, 5: 1.420, 6: 1.3
     [
         (4.6, "above the unigram baseline"),
         (3.2, "between the unigram and the bigram"),
-        (1.595, "between the trigram and the 4-gram"),
+        (1.595, "equal to the 4-gram baseline"),
         (1.4, "between the 5-gram and the 6-gram"),
         (1.3, "below the 6-gram baseline"),
     ],

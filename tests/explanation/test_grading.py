@@ -158,13 +158,13 @@ def test_sheets_that_are_none_are_refused_in_one_line() -> None:
 
 def test_pseudonyms_stay_and_new_ones_are_added(tmp_path: Path) -> None:
     path = tmp_path / "who.csv"
-    names = ["ana.toml", 'b,"o.toml', "=a.toml", "'=a.toml", "'quoted.toml", "-b", "\t.md"]
+    names = ["ana.toml", 'b,"o.toml', "=a.toml", "'=a.toml", "'quoted.toml", "-b", "\t.md", "\r=1.toml", "c\rd.toml"]
     first = with_pseudonyms(read_pseudonyms(path), names)
     path.write_bytes(written_pseudonyms(first))
     assert read_pseudonyms(path) == first
     second = with_pseudonyms(first, ["ana.toml", "eva.toml"])
     assert {name: second[name] for name in first} == first
-    assert len(set(second.values())) == 8
+    assert len(set(second.values())) == 10
     assert b",=" not in path.read_bytes()
     for text in ("", "a,b\n1,2\n", "pseudonym,file\nA\n", "pseudonym,file\nA,x\nA,y\n", "\x00"):
         path.write_text(text)

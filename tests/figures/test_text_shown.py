@@ -17,6 +17,18 @@ from vitral.figures.text import drawable, visible
         ("a\u202eb\u200bc\ufeff", "a⟨U+202E⟩b⟨U+200B⟩c⟨U+FEFF⟩"),
         ("\ud800", "⟨U+D800⟩"),
         ("\u2028", "⟨U+2028⟩"),
+        ("\xad\u2066\U000e0001", "⟨U+00AD⟩⟨U+2066⟩⟨U+E0001⟩"),
+        *(
+            (text, text)
+            for text in (
+                "می\u200cروم",
+                "क्\u200dष",
+                "👩\u200d👧❤\ufe0f",
+                "א\u200f!",
+                "\u06dd٧",
+                "🏴\U000e0067\U000e007f",
+            )
+        ),
     ],
 )
 def test_hidden_characters_are_written_out(text: str, shown: str) -> None:

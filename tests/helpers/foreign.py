@@ -27,6 +27,12 @@ OF_FORM: dict[str, dict[str, Any]] = {
     "gpt2": {"feed_forward": "gelu_tanh", "tie_head": True},
     "llama": {**ROTARY, "num_kv_heads": 1, "norm_epsilon": 1e-6, "d_head": 6},
     "mistral": {**ROTARY, "num_kv_heads": 2, "attention": {"mask": {"name": "window", "size": 5}}},
+    "qwen2": {
+        **ROTARY,
+        "num_kv_heads": 1,
+        "tie_head": True,
+        "bias": {"qkv": True, "output": False, "feed_forward": False},
+    },
     "gpt-neox": {"positions": {"name": "rotary", "fraction": 0.25}, "parallel": True},
     "opt": {"norm": "post", "feed_forward": "relu", "tie_head": True},
     "gpt-neo": {

@@ -15,6 +15,7 @@ from foreign import of_form, write_source
 
 from vitral.core.errors import UsageError
 from vitral.interop import export_run, import_model
+from vitral.interop.foreign import MOST_TENSORS
 from vitral.runs import load_run
 
 WEIGHTS = "model.safetensors"
@@ -70,7 +71,9 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
     "no JSON": lambda folder: (folder / "config.json").write_text("{"),
     "a list": lambda folder: (folder / "config.json").write_text("[]"),
     "an unknown type": lambda folder: change_config(folder, model_type="bert"),
-    "another architecture": lambda folder: change_config(folder, architectures=["GPT2ForSequenceClassification"]),
+    "no type": lambda folder: change_config(folder, model_type=None),
+    "another head": lambda folder: tensors(folder, lambda held: held.update({"score.weight": torch.ones(2, 16)})),
+    "an unknown key": lambda folder: change_config(folder, secret_scale=2.0),
     "an unknown activation": lambda folder: change_config(folder, activation_function="mish"),
     "a scale by layer": lambda folder: change_config(folder, scale_attn_by_inverse_layer_idx=True),
     "a text as width": lambda folder: change_config(folder, n_embd="16"),
@@ -100,6 +103,22 @@ def test_a_damaged_folder_is_refused_in_one_line_and_leaves_nothing(damage: str,
     assert "\n" not in str(refused.value)
     assert not out.exists()
     assert not out.parent.exists() or not list(out.parent.iterdir())
+
+
+def test_more_tensors_than_a_model_has_are_refused_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_source(tmp_path / "source", "gpt2", of_form("gpt2"))
+    one = {"dtype": "F32", "shape": [], "data_offsets": [0, 4]}
+    header = json.dumps({str(number): one for number in range(MOST_TENSORS + 1)}).encode()
+    (tmp_path / "source" / WEIGHTS).write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+
+    def never(_raw: bytes) -> None:
+        raise AssertionError("they were read")
+
+    monkeypatch.setattr(safetensors.torch, "load", never)
+    with pytest.raises(UsageError, match="65,536"):
+        import_model(tmp_path / "source", tmp_path / "run")
 
 
 @pytest.mark.parametrize("source", ["nowhere", "hf:", "hf:a/b/c", "hf:/name"])
@@ -182,13 +201,19 @@ def test_a_model_of_the_hub_is_read_at_a_revision_that_the_run_records(tmp_path:
     assert (origin["hub"], origin["revision"]) == ("someone/something", "0123456789" * 4)
 
 
-def test_a_hub_that_fails_says_so_in_one_line(tmp_path: Path) -> None:
+class ConnectTimeout(Exception):
+    """As of the hub's HTTP library."""
+
+
+@pytest.mark.parametrize("kind", [OSError, ConnectionError, ConnectTimeout])
+def test_a_hub_that_fails_says_so_in_one_line(kind: type[Exception], tmp_path: Path) -> None:
     class Offline:
         def model_info(self, name: str, revision: str | None) -> Any:
-            raise OSError("no network\nat all")
+            raise kind("no network\nat all")
 
-    with pytest.raises(UsageError, match=r"no network$"):
+    with pytest.raises(UsageError, match=r"no network\)?$") as refused:
         import_model("hf:someone/something", tmp_path / "run", hub=Offline())
+    assert ("cannot be reached" in str(refused.value)) == (kind is not OSError)
 
 
 def test_a_failed_export_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

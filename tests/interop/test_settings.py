@@ -22,6 +22,7 @@ CLASSES = {
     "gpt2": "GPT2Config",
     "llama": "LlamaConfig",
     "mistral": "MistralConfig",
+    "qwen2": "Qwen2Config",
     "gpt-neox": "GPTNeoXConfig",
     "opt": "OPTConfig",
     "gpt-neo": "GPTNeoConfig",
@@ -91,6 +92,8 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "pad below": ("gpt2", {"pad_token_id": -5}),
     "opt tied by a text": ("opt", {"tie_word_embeddings": "yes"}),
     "opt, another inner width": ("opt", {"word_embed_proj_dim": 8}),
+    "qwen2 slides": ("qwen2", {"use_sliding_window": True}),
+    "qwen2 slides in a layer": ("qwen2", {"layer_types": ["full_attention", "sliding_attention"]}),
     "mpt scale by name": ("mpt", {"attn_config": {"softmax_scale": "linear"}}),
     "mpt scale 0": ("mpt", {"attn_config": {"softmax_scale": 0}}),
 }
@@ -114,6 +117,22 @@ def old_rotary(said: dict[str, Any]) -> None:
     said |= {"rotary_pct": 0.25, "rotary_emb_base": 100}
 
 
+def published_mpt(said: dict[str, Any]) -> None:
+    for key in ("max_position_embeddings", "intermediate_size"):
+        del said[key]
+    said |= {"architectures": ["MPTForCausalLM"], "init_device": "cpu", "verbose": 0, "attn_config": {"alibi": True}}
+
+
+def galactica(said: dict[str, Any]) -> None:
+    del said["intermediate_size"]
+    said |= {"scale_embeddings": False, "learned_embeddings": True, "embed_dim": 16}
+
+
+def older_qwen2(said: dict[str, Any]) -> None:
+    del said["rope_parameters"]
+    said |= {"rope_theta": 10000.0, "layer_types": None, "sliding_window": 64, "max_window_layers": 1}
+
+
 CHANGES: dict[str, tuple[str, dict[str, Any], Callable[[dict[str, Any]], Any]]] = {
     "mistral without its window": (
         "Mistral",
@@ -126,6 +145,20 @@ CHANGES: dict[str, tuple[str, dict[str, Any], Callable[[dict[str, Any]], Any]]] 
         lambda said: said.pop("num_key_value_heads"),
     ),
     "neox, older keys": ("GPTNeoX", {"max_position_embeddings": 64}, old_rotary),
+    "neox, older keys of dropout": (
+        "GPTNeoX",
+        {"max_position_embeddings": 64},
+        lambda said: said.update(attention_probs_dropout_prob=0.1, hidden_dropout_prob=0.1),
+    ),
+    "llama without padding": (
+        "Llama",
+        {"max_position_embeddings": 64},
+        lambda said: said.update(pad_token_id=-1, type_vocab_size=16),
+    ),
+    "mpt, published": ("Mpt", {"max_position_embeddings": 64}, published_mpt),
+    "opt, galactica": ("OPT", {"max_position_embeddings": 64, "ffn_dim": 24, "word_embed_proj_dim": 16}, galactica),
+    "qwen2": ("Qwen2", {"max_position_embeddings": 64, "num_key_value_heads": 1}, change_nothing),
+    "qwen2, older keys": ("Qwen2", {"max_position_embeddings": 64, "num_key_value_heads": 1}, older_qwen2),
     "neox without biases": ("GPTNeoX", {"max_position_embeddings": 64, "attention_bias": False}, change_nothing),
 }
 

@@ -79,7 +79,7 @@ def test_threads_are_timed_only_where_other_bases_leave_them_open(monkeypatch: p
 
 
 @pytest.mark.merge
-def test_costs_grow_with_the_budget_and_tell_where_there_are_no_verdicts(timed: list[RunConfig]) -> None:
+def test_costs_grow_with_the_budget(timed: list[RunConfig]) -> None:
     costs = study_costs()
     for name in study_names():
         flops = [cost.flops for cost in costs if cost.name == name]
@@ -88,9 +88,6 @@ def test_costs_grow_with_the_budget_and_tell_where_there_are_no_verdicts(timed: 
         assert flops[0] > 0
     assert all(cost.minutes > 0 for cost in costs)
     assert len(timed) < len(costs) * 3
-    verdicts = {(cost.name, cost.budget): cost.verdicts for cost in costs}
-    assert verdicts["attention-sinks", "quick"] is False  # three contrasts from three seeds
-    assert verdicts["attention-sinks", "standard"] is verdicts["attention-sinks", "full"] is True
 
 
 def test_a_model_too_large_to_be_timed_is_scaled(timed: list[RunConfig]) -> None:

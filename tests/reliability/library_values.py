@@ -2,8 +2,7 @@
 
     python library_values.py SEED COUNT FOLDER
 
-The table has valid calls of the face and of each room; tests/core/test_checked.py finds functions that are not checked
-in this way. A trial replaces one or two of its arguments by values of a shared
+The table has one valid call of each public function. A trial replaces one or two of its arguments by values of a shared
 pool, leaves one out, or adds an unknown one. The last line printed is a JSON object: the number of calls, of refusals,
 and the failures.
 """
@@ -27,29 +26,24 @@ import numpy as np
 import torch
 
 import vitral
-from vitral import attention, data, decoding, evaluation, explanation, inspection, model, runs, training
-from vitral.core import streams
-from vitral.core.edits import edits_of
+from vitral import attention, data, decoding, explanation, model, training
 from vitral.core.errors import VitralError
-from vitral.lab import plan_study
 from vitral.lab.examples import gallery
 
 COURSE = Path(__file__).parents[2] / "docs" / "gallery"
 MOST_SECONDS = 10.0
 LONGEST_LINE = 1000
+UNTRIED = ("compare", "import_", "resume", "study")
+"""Cases whose call is refused even without a wrong value: a valid one would take long."""
 WORDS = ("the", "cat", "saw", "a", "bird", "and", "sang", "to", "me", "dog", "of")
 
 
 class Case(NamedTuple):
-    """One valid call: the callable, its arguments by name."""
+    """One valid call: a name for reports, the callable, its arguments by name."""
 
+    name: str
     function: Callable[..., Any]
     valid: dict[str, Any]
-
-    @property
-    def name(self) -> str:
-        """For reports."""
-        return getattr(self.function, "__qualname__", type(self.function).__name__)
 
 
 def own_norm(d_model: int) -> torch.nn.Module:
@@ -71,14 +65,37 @@ def scalars(folder: Path) -> list[Any]:
 
 
 def arrays() -> list[Any]:
-    shapes = [(), (0,), (3,), (2, 3), (1, 2, 3), (1, 2, 3, 4), (2, 0), (0, 3), (1, 2, 4, 8), (1, 2, 4, 6)]
     return [
-        *map(torch.zeros, shapes),
-        *(torch.full((2, 5), value) for value in (math.nan, math.inf, -1, 10**9)),
-        *(torch.zeros(2, 5, dtype=kind) for kind in (torch.int64, torch.bool, torch.float64, torch.complex64)),
-        torch.zeros(1, 500, dtype=torch.int64),
-        *map(np.array, (1, ["x"], [5, 2], [[5, 2]], [[0.5]])),
-        np.zeros((0, 2)),
+        *(
+            torch.zeros(()),
+            torch.zeros(0),
+            torch.zeros(3),
+            torch.zeros(2, 3),
+            torch.zeros(1, 2, 3),
+            torch.ones(1, 2, 3, 4),
+        ),
+        *(
+            torch.zeros(2, 0),
+            torch.zeros(0, 3),
+            torch.zeros(2, 3, dtype=torch.int64),
+            torch.ones(1, 4, dtype=torch.bool),
+        ),
+        *(
+            torch.full((1, 3), -1),
+            torch.full((1, 3), 10**9),
+            torch.full((2, 5), math.nan),
+            torch.full((2, 5), math.inf),
+        ),
+        *(torch.zeros(1, 500, dtype=torch.int64), torch.zeros(2, 5, dtype=torch.float64), torch.zeros(1, 2, 4, 8)),
+        *(torch.zeros(2, 5, dtype=torch.complex64), torch.zeros(1, 4, dtype=torch.uint8), torch.zeros(1, 2, 4, 6)),
+        *(
+            np.zeros(3),
+            np.zeros((2, 2), dtype=np.int64),
+            np.array([[5, 2]]),
+            np.array(["x"]),
+            np.array(1),
+            np.zeros((0, 2)),
+        ),
     ]
 
 
@@ -88,96 +105,105 @@ def world(folder: Path) -> list[Case]:
     source = folder / "words.txt"
     source.write_text(text, encoding="utf-8", newline="\n")
     (folder / "file.txt").write_text("x", encoding="utf-8")
-    corpus = {"source": str(source), "tokenizer": "char", "split": "tail"}
-    sizes = {"context_length": 11, "d_model": 6, "num_heads": 3, "num_layers": 1}
-    steps = {"steps": 1, "batch_size": 3, "sample_every": 9, "device": "cpu"}
-    config = training.RunConfig.parse({"corpus": corpus, "model": sizes, "training": steps})
-    run = vitral.load(training.train(config, folder / "run").path)
-    dataset, tokenizer, transformer = run.dataset(), run.tokenizer, run.model
-    splits, causal = dataset.splits, attention.Causal()
-    tokens, q, logits = torch.tensor([[1, 2, 3, 4]]), torch.randn(1, 2, 4, 8), torch.randn(2, 5)
-    scored = inspection.window_targets(transformer, splits["test"], 3)
-    example, walkthrough = vitral.exercise(), vitral.explain("the-cat-sat")
-    of_model: dict[str, Any] = {"model": transformer, "tokenizer": tokenizer}
-    bpe = data.BPETokenizer(((116, 104), (256, 101)))
+    tables: dict[str, Any] = {
+        "corpus": {"source": str(source), "tokenizer": "char", "split": "tail"},
+        "model": {"context_length": 11, "d_model": 6, "num_heads": 3, "num_layers": 1},
+        "training": {"steps": 1, "batch_size": 3, "sample_every": 9, "device": "cpu"},
+    }
+    config = training.RunConfig.parse({**tables, "seed": 1})
+    run_folder = training.train(config, folder / "run")
+    run = vitral.load(run_folder.path)
+    q = torch.randn(1, 2, 4, 8)
     masks = {"mask": "causal", "scale": "sqrt", "bias": torch.zeros(4, 4), "dropout": 0.0}
-    heads = {"d_model": 8, "num_heads": 2, "num_kv_heads": 1, "mask": causal, "scale": "sqrt", "dropout": 0.1}
-    windows = {"split": splits["train"], "context_length": 5, "batch_size": 2}
-    how = {"max_tokens": 3, "sampling": decoding.Sampling(), "seed": 1, "stop": ["x"]}
-    beams = {"max_tokens": 3, "num_beams": 2, "length_penalty": 1.0, "n_best": 1, "stop": ["x"]}
-    parts = {"train": splits["train"], "test": splits["test"], "vocab_size": tokenizer.vocab_size}
-    edits = edits_of([{"at": "embed", "do": "zero"}])
-    view = explanation.RunView()
-    doctor = lambda run: vitral.doctor("x" if run is None else run)  # noqa: E731  a machine takes long
     return [
-        Case(vitral.Run, {"path": run.path, "which": "best", "device": "cpu", "dtype": "float32"}),
-        Case(run.generate, {"prompt": "the", "max_tokens": 3, "seed": 1, "stop": ["x"], "top_k": 2}),
-        Case(run.samples, {"prompts": ["the"], "max_tokens": 3, "num_beams": 2, "temperature": 0.5}),
-        Case(run.stream, {"prompt": "the", "max_tokens": 3, "min_p": 0.1, "use_cache": True}),
-        Case(run.beam, {"prompt": "the", "max_tokens": 3, "num_beams": 2, "n_best": 1}),
-        Case(run.measure, {"copying": False}),
-        Case(run.trace, {"text": "the", "names": ["embed"]}),
-        Case(run.explain, {"text": "the", "view": view}),
-        Case(run.metrics, {"event": "step"}),
-        Case(vitral.attend_traced, {"q": q, "k": q, "v": q, **masks}),
-        Case(vitral.evaluate, {"run": run, "copying": False, "checkpoint": "last", "dtype": "float32"}),
-        Case(vitral.generate, {"run": run.path, "prompt": "the", "max_tokens": 3, "greedy": True}),
-        Case(vitral.inspect, {"run": run, "text": "the", "windows": 2, "top": 2, "device": "cpu"}),
-        Case(vitral.explain, {"what": run, "text": "the", "layer": 0, "head": [0, 1], "query": 1, "block": True}),
-        Case(vitral.explain, {"what": "the-cat-sat", "head": "all", "query": 2, "column": 1}),
-        Case(doctor, {"run": run.path}),
-        Case(vitral.continue_, {"run": run, "out": folder / "out", "steps": 1, "threads": 1}),
-        Case(vitral.list_runs, {"folder": run.path, "order": "time", "text": "words"}),
-        Case(vitral.check, {"example": next(iter(gallery())), "fix": False}),
-        Case(vitral.configure, {"start": "fast", "corpus": None, "minutes": 1.0, "overrides": [{"model": sizes}]}),
-        Case(vitral.count, {"start": "fast", "vocabulary": 50, "model": {"d_model": 64}}),
-        Case(vitral.exercise, {"positions": 2, "d_model": 2, "seed": 3, "mask": "causal", "scale": "sqrt"}),
-        Case(vitral.grade, {"folder": COURSE / "class", "key": COURSE / "class-key.toml", "total": 10.0}),
-        Case(vitral.load, {"path": run.path, "which": "last", "device": "cpu"}),
-        Case(vitral.register, {"kind": "norm", "name": "own-identity", "factory": own_norm}),
-        Case(vitral.survey, {"source": str(source), "tokenizer": "char", "split": "tail", "share": 0.5}),
-        # One step: without a start, the default would be two minutes.
-        Case(vitral.train, {"start": str(run.path / "config.toml"), "out": folder / "out", "training": steps}),
-        Case(plan_study, {"name": "no-attention", "start": "fast", "budget": "quick", "seeds": [1]}),
-        Case(causal.allowed, {"time": 2, "source": 4, "device": torch.device("cpu")}),
-        Case(attention.MultiHeadAttention, {**heads, "bias": True}),
-        Case(attention.MultiHeadAttention(**heads), {"x": torch.zeros(1, 4, 8), "bias": torch.zeros(4, 4)}),
-        Case(model.ModelConfig, {"d_model": 8, "num_heads": 2, "norm": "pre", "positions": "rotary"}),
-        Case(model.Transformer, {"config": config.model, "vocab_size": 5, "seed": 1}),
-        Case(transformer, {"tokens": tokens, "cache": None}),
-        Case(transformer.new_cache, {"batch": 1, "length": 5}),
-        Case(model.cost, {"config": config.model, "vocab_size": 5, "batch_size": 2}),
-        Case(model.next_token_loss, {"logits": torch.randn(1, 4, 5), "targets": tokens, "mask": causal}),
-        Case(data.CharTokenizer("abc").encode, {"text": "abc", "replacement": "a"}),
-        Case(bpe.decode, {"ids": [1, 2]}),
-        Case(bpe.label, {"token": 1}),
-        Case(data.Split, {"tokens": np.arange(50), "segments": np.array([[0, 20], [20, 50]])}),
-        Case(data.Batches(**windows, seed=1).batch, {"step": 1, "micro": 0}),
-        Case(data.windows, windows),
-        Case(data.CorpusConfig, {"source": "sample", "tokenizer": "char", "split": "tail", "share": 0.5}),
-        Case(data.prepare, {"config": config.corpus, "tokenizer": tokenizer}),
-        Case(data.split_text, {"num_characters": 50_000, "method": "blocks"}),
-        Case(data.tokenizer_from_plain, {"plain": tokenizer.plain()}),
-        Case(evaluation.ngram_baselines, {**parts, "orders": 2}),
-        Case(evaluation.evaluate_split, {**of_model, "split": splits["test"], "batch_tokens": 64}),
-        Case(evaluation.novel_share, {"sample": "the cat", "training_text": "a cat", "n": 2}),
-        Case(decoding.generate, {**of_model, "prompts": ["the"], **how}),
-        Case(decoding.beam_search, {**of_model, "prompt": "the", **beams}),
-        Case(decoding.Sampling, {"temperature": 1.0, "top_k": 2, "top_p": 0.5, "min_p": 0.1}),
-        Case(decoding.choose, {"probabilities": logits.softmax(-1), "numbers": torch.tensor([0.1, 0.9])}),
-        Case(decoding.keep_top_p, {"logits": logits, "p": 0.5}),
-        Case(inspection.ablations, {"model": transformer, "scored": scored}),
-        Case(inspection.effect_of_edits, {**of_model, "text": "the", "edits": edits}),
-        Case(inspection.inspect_text, {**of_model, "text": "the", "part": splits["test"], "windows": 2, "top": 2}),
+        Case("Run", vitral.Run, {"path": run.path, "which": "best", "device": "cpu", "dtype": "float32"}),
+        Case("Run.generate", run.generate, {"prompt": "the", "max_tokens": 3, "seed": 1, "stop": ["x"], "top_k": 2}),
+        Case("Run.samples", run.samples, {"prompts": ["the"], "max_tokens": 3, "num_beams": 2, "temperature": 0.5}),
+        Case("Run.stream", run.stream, {"prompt": "the", "max_tokens": 3, "min_p": 0.1, "use_cache": True}),
+        Case("Run.beam", run.beam, {"prompt": "the", "max_tokens": 3, "num_beams": 2, "n_best": 1, "stop": ["x"]}),
+        Case("Run.evaluate", run.evaluate, {}),
+        Case("Run.measure", run.measure, {"copying": False}),
+        Case("Run.encode", run.encode, {"text": "the"}),
+        Case("Run.trace", run.trace, {"text": "the", "names": ["embed"]}),
+        Case("Run.explain", run.explain, {"text": "the", "view": explanation.RunView()}),
+        Case("Run.inspect", run.inspect, {"text": "the", "windows": 2, "top": 2}),
+        Case("Run.metrics", run.metrics, {"event": "step"}),
+        *(Case(f"Run.{method.__name__}", method, {}) for method in (run.dataset, run.ngram_baselines, run.parameters)),
+        Case("attend", vitral.attend, {"q": q, "k": q, "v": q, **masks}),
+        Case("attend_traced", vitral.attend_traced, {"q": q, "k": q, "v": q, **masks}),
+        *(Case(f"Run.{method.__name__}", method, {"event": "step"}) for method in (run.records, run.to_pandas)),
+        Case("evaluate", vitral.evaluate, {"run": run, "copying": False, "checkpoint": "last", "dtype": "float32"}),
+        Case("face.generate", vitral.generate, {"run": run.path, "prompt": "the", "max_tokens": 3, "greedy": True}),
+        Case("inspect", vitral.inspect, {"run": run, "text": "the", "windows": 2, "top": 2, "device": "cpu"}),
         Case(
-            inspection.loss_by_position,
-            {"model": transformer, "split": splits["test"], "most_tokens": 99, "multiple": 3},
+            "explain",
+            vitral.explain,
+            {"what": run, "text": "the", "layer": 0, "head": [0, 1], "query": 1, "key": 0, "column": 1, "block": True},
         ),
-        Case(explanation.check, {"example": example}),
-        Case(explanation.to_page, {"walkthrough": walkthrough, "digits": 3}),
-        Case(explanation.walk_run, {**of_model, "text": "the", "view": view, "name": "x"}),
-        Case(runs.load_run, {"path": run.path, "which": "best"}),
-        Case(streams.numpy_stream, {"seed": 1, "purpose": "x"}),
+        Case("explain an example", vitral.explain, {"what": "the-cat-sat", "head": "all", "query": 2, "column": 1}),
+        # Without a run the machine would be examined, which takes long.
+        Case("doctor", lambda run: vitral.doctor("x" if run is None else run), {"run": run.path}),
+        Case("continue_", vitral.continue_, {"run": run, "out": folder / "out", "steps": 1, "threads": 1}),
+        Case("set_language", vitral.set_language, {"name": "en"}),
+        *(
+            Case(f"list_{kind}", function, {})
+            for kind, function in (
+                ("presets", vitral.list_presets),
+                ("texts", vitral.list_texts),
+                ("studies", vitral.list_studies),
+                ("examples", vitral.list_examples),
+            )
+        ),
+        Case("list_runs", vitral.list_runs, {"folder": run.path, "order": "time", "text": "words"}),
+        Case(
+            "compare",
+            lambda one, two, **options: vitral.compare(one, two, **options),
+            {"one": run, "two": run.path, "prompt": "the", "seed": 1, "max_tokens": 3, "losses": True},
+        ),
+        Case("check", vitral.check, {"example": next(iter(gallery())), "fix": False}),
+        Case(
+            "configure",
+            vitral.configure,
+            {"start": "fast", "corpus": None, "minutes": 1.0, "overrides": [{"model": {"d_model": 64}}]},
+        ),
+        Case("count", vitral.count, {"start": "fast", "vocabulary": 50, "model": {"d_model": 64}}),
+        Case("exercise", vitral.exercise, {"positions": 2, "d_model": 2, "seed": 3, "mask": "causal", "scale": "sqrt"}),
+        Case("grade", vitral.grade, {"folder": COURSE / "class", "key": COURSE / "class-key.toml", "total": 10.0}),
+        Case("load", vitral.load, {"path": run.path, "which": "last", "device": "cpu"}),
+        Case("presets", vitral.presets, {}),
+        Case("import_", vitral.import_, {"source": folder / "missing", "out": "out", "tokenizer": source}),
+        Case("register", vitral.register, {"kind": "norm", "name": "own-identity", "factory": own_norm}),
+        Case("resume", vitral.resume, {"run": run.path}),
+        Case(
+            "study", vitral.study, {"name": "nowhere", "start": None, "budget": "quick", "corpus": None, "seeds": [1]}
+        ),
+        Case("survey", vitral.survey, {"source": str(source), "tokenizer": "char", "split": "tail", "share": 0.5}),
+        Case(
+            "train",
+            vitral.train,
+            # One step: without a start, the default would be two minutes.
+            {
+                "start": str(run.path / "config.toml"),
+                "out": folder / "out",
+                "training": {"steps": 1, "batch_size": 3},
+            },
+        ),
+        Case("Window", attention.Window, {"size": 3}),
+        Case("Prefix", attention.Prefix, {"length": 3}),
+        Case("AttentionConfig", model.AttentionConfig, {"mask": attention.Causal(), "scale": "sqrt"}),
+        Case("ModelConfig", model.ModelConfig, {"d_model": 8, "num_heads": 2, "norm": "pre", "positions": "rotary"}),
+        Case(
+            "CorpusConfig", data.CorpusConfig, {"source": "sample", "tokenizer": "char", "split": "tail", "share": 0.5}
+        ),
+        Case("BPEConfig", data.BPEConfig, {"vocab_size": 300}),
+        Case("Sampling", decoding.Sampling, {"temperature": 1.0, "top_k": 2, "top_p": 0.5, "min_p": 0.1}),
+        Case("GenerateOptions", decoding.GenerateOptions, {"num_samples": 1, "first_sample": 0, "crop": True}),
+        Case(
+            "RunConfig",
+            training.RunConfig,
+            {"corpus": config.corpus, "model": config.model, "training": config.training},
+        ),
+        Case("TrainingConfig", training.TrainingConfig, {"steps": 1, "batch_size": 2, "device": "cpu"}),
     ]
 
 
@@ -201,10 +227,12 @@ def wrong_call(
     return args, given
 
 
-def complaint(case: Case, args: list[Any], given: dict[str, Any], counts: dict[str, int]) -> str | None:
+def complaint(
+    case: Case, args: list[Any], given: dict[str, Any], counts: dict[str, int], most: float = MOST_SECONDS
+) -> str | None:
     """What this call did wrong; None if it returned, or refused its arguments in one line of ours."""
     started = time.perf_counter()
-    signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, most)
     refused = False
     try:
         result = case.function(*args, **given)
@@ -219,7 +247,7 @@ def complaint(case: Case, args: list[Any], given: dict[str, Any], counts: dict[s
         if text.strip() != text or text.endswith(":"):
             return f"an odd line: {text[:200]!a}"
     except Hang:
-        return f"took longer than {MOST_SECONDS:g} s"
+        return f"took longer than {most:g} s"
     except BaseException as error:
         return f"{type(error).__name__}: {str(error)[:200]!a}"
     finally:
@@ -230,7 +258,7 @@ def complaint(case: Case, args: list[Any], given: dict[str, Any], counts: dict[s
     if refused and left:
         return f"refused, but left {left[:3]}"
     seconds = time.perf_counter() - started
-    return f"{seconds:.1f} s" if seconds > MOST_SECONDS else None
+    return f"{seconds:.1f} s" if seconds > most else None
 
 
 def shown(value: Any) -> str:
@@ -252,13 +280,14 @@ def main(seed: int, count: int, folder: Path) -> dict[str, Any]:
     (folder / "work").mkdir()
     os.chdir(folder / "work")
     failures: list[str] = []
-    counts = {"refused": 0}
+    counts = {"calls": 0, "refused": 0}
     for case in cases:
-        before = counts["refused"]
-        found = complaint(case, [], case.valid, counts)
-        if found or counts["refused"] > before:
-            failures.append(f"{case.name}: the valid call: {found or 'refused'}")
-        shutil.rmtree(folder / "out", ignore_errors=True)
+        if case.name not in UNTRIED:
+            before = counts["refused"]
+            found = complaint(case, [], case.valid, counts, most=60)  # it imports what it needs
+            if found or counts["refused"] > before:
+                failures.append(f"{case.name}: the valid call: {found or 'refused'}")
+            shutil.rmtree(folder / "out", ignore_errors=True)
     counts["refused"] = 0
     chance = random.Random(seed)
     order: list[Case] = []
@@ -270,10 +299,11 @@ def main(seed: int, count: int, folder: Path) -> dict[str, Any]:
         found = complaint(case, args, given, counts)
         faulthandler.cancel_dump_traceback_later()
         shutil.rmtree(folder / "out", ignore_errors=True)
+        counts["calls"] += 1
         if found:
             written = [*map(shown, args), *(f"{name}={shown(value)}" for name, value in given.items())]
             failures.append(f"trial {number}: {case.name}({', '.join(written)}): {found}")
-    return {**counts, "failures": failures}
+    return {**counts, "cases": len(cases), "failures": failures}
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import pytest
 
 from tests.reliability.children import ON_LINUX, ended, forked
 from tests.reliability.conftest import STEPS, Tally, last_bytes, measured, trials
+from vitral.core import files
 from vitral.core.errors import StorageError
 from vitral.core.files import replace_durably
 from vitral.data import prepare
@@ -82,13 +83,13 @@ def _resumed_within(path: Path, size: int) -> int:
     return ended(forked(child))
 
 
-def failing(patch: pytest.MonkeyPatch, call: str, number: int, error: OSError) -> Callable[[], bool]:
-    """Let call number `number` of os.`call` fail once; gives whether it came to that."""
+def failing(patch: pytest.MonkeyPatch, call: str, number: int, error: OSError, times: int = 1) -> Callable[[], bool]:
+    """Let os.`call` fail some times from call number `number` on; gives whether it came to that."""
     original, seen = getattr(os, call), [0]
 
     def wrapped(*given: Any, **options: Any) -> Any:
         seen[0] += 1
-        if seen[0] == number:
+        if number <= seen[0] < number + times:
             raise error
         return original(*given, **options)
 
@@ -123,6 +124,49 @@ def test_every_call_of_a_checkpoint_may_fail(
         if kept[-1] != STEPS:
             resume(folder.path)
         assert checkpoints_of(folder)[-1] == STEPS
+
+
+REFUSED = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+@pytest.mark.parametrize("call", ["rename", "replace", "unlink", "rmdir"])
+def test_a_change_of_names_may_be_refused_twice(
+    call: str,
+    straight: RunFolder,
+    before_the_end: Callable[[], RunFolder],
+    monkeypatch: pytest.MonkeyPatch,
+    tally: Tally,
+) -> None:
+    number, waited = 1, list[float]()
+    monkeypatch.setattr(files, "sleep", waited.append)
+    while True:
+        folder = before_the_end()
+        waited.clear()
+        with pytest.MonkeyPatch.context() as patch:
+            reached = failing(patch, call, number, REFUSED, times=2)
+            resume(folder.path)
+            if not reached():
+                break
+        assert waited == [*files.PAUSES[:2]]
+        assert last_bytes(folder) == last_bytes(straight)
+        number += 1
+    tally(f"changes of names that were refused twice ({call})", number - 1)
+    assert number > 1
+
+
+def test_a_change_of_names_that_stays_refused_is_one_line_after_a_second(
+    straight: RunFolder, before_the_end: Callable[[], RunFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, waited = before_the_end(), list[float]()
+    monkeypatch.setattr(files, "sleep", waited.append)
+    with pytest.MonkeyPatch.context() as patch:
+        failing(patch, "rename", 1, REFUSED, times=999)
+        with pytest.raises(StorageError, match=str(folder.path)):
+            resume(folder.path)
+    assert 0 < sum(files.PAUSES) < 1
+    assert waited[: len(files.PAUSES)] == [*files.PAUSES]
+    resume(folder.path)
+    assert last_bytes(folder) == last_bytes(straight)
 
 
 @EACH
@@ -184,7 +228,7 @@ def test_too_little_room_is_said_before_anything_is_written(
 ) -> None:
     folder, usage = before_the_end(), shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1_000_000))
-    with pytest.raises(StorageError, match=r"needs 0\.0 MB, 1\.0 MB are free.* intact"):
+    with pytest.raises(StorageError, match=r"needs 1\.1 MB, 1\.0 MB are free.* intact"):
         resume(folder.path)
     assert checkpoints_of(folder)[-1] == STEPS - 1
 

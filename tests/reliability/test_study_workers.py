@@ -191,7 +191,7 @@ def test_a_crash_is_tried_again_and_then_named(short: RunConfig, tmp_path: Path,
     monkeypatch.setattr(work, "train", broken)
     with pytest.raises(JobFailed, match="no luck") as refused:
         run_study(FEW, short, out, budget="quick")
-    assert refused.value.exit_code == 4
+    assert refused.value.exit_code == 70
     assert len(tries) == 2 * work.MOST_TRIES
     with pytest.raises(JobFailed):
         complete(Worker(planned_in(out), lambda event: None), lambda result: result, waits=True)

@@ -1,6 +1,9 @@
 """Each measured choice is made once and written into the run: threads, precision, compilation, and steps for a time."""
 
+from functools import partial
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training.conftest import Bench, Configured, build
+from vitral.core import machine
 from vitral.core.errors import UsageError
 from vitral.core.process import MOST_THREADS
-from vitral.model import cost, count_parameters
+from vitral.model import Transformer, cost, count_parameters
 from vitral.runs.environment import DISPATCH
-from vitral.training import Event, RunConfig, plans, train
+from vitral.training import Event, RunConfig, plans, train, trials
 from vitral.training.objectives import Loss, loss_function
 from vitral.training.plans import compiled, resolve_plan
 from vitral.training.sizes import LADDER, MOST_PER_TOKEN, sizes_for
@@ -120,7 +124,7 @@ def test_a_written_precision_that_is_slow_here_is_said(
     bench.plans({FLOAT: 1.0, BRAIN: bfloat16})
     monkeypatch.setattr(plans, "multiplies_bfloat16", lambda: False)
     config = bench.configured(training={"dtype": "bfloat16", "threads": 1})
-    found = resolve_plan(config, build, 10**6, judged=True)
+    found = resolve_plan(config, build, 10**6)
     assert (found.config, len(found.notes)) == (config, lines)
 
 
@@ -135,20 +139,68 @@ def test_a_written_precision_with_instructions_of_its_own_is_not_timed(
     if variable is not None:
         monkeypatch.setenv(variable, "AVX2")
     config = bench.configured(training={"dtype": "bfloat16", "threads": 1})
-    found = resolve_plan(config, build, 10**6, judged=True)
+    found = resolve_plan(config, build, 10**6)
     assert bool(bench.asked) == bool(found.notes) == (variable is not None)
 
 
-def test_steps_are_really_timed_and_stopped_at_their_limit(configured: Configured) -> None:
-    """Forwards or backwards, between two layers."""
-    before = torch.get_rng_state()
-    found = time_steps(configured(), build, FLOAT)
-    assert 0 < found.steady < 60
-    assert 0 < found.first < 60
-    assert torch.equal(torch.get_rng_state(), before)
-    with pytest.raises(TooSlow) as stopped:
+@pytest.mark.parametrize(("most", "rows", "length"), [(0.0, 1, 5), (99.0, 3, 11)])
+def test_a_step_is_estimated_from_a_part_of_it(
+    most: float, rows: int, length: int, configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock that counts its calls, the passes of any batch take one second, and the optimizer one."""
+    monkeypatch.setattr(trials, "time", SimpleNamespace(perf_counter=partial(next, count(0.0))))
+    monkeypatch.setattr(trials, "SMALL", 0.0)
+    monkeypatch.setattr(trials, "FEWEST", 7)
+    shapes: list[tuple[int, ...]] = []
+
+    def watched(config: RunConfig) -> Transformer:
+        model = build(config)
+        model.register_forward_pre_hook(lambda module, given: shapes.append(tuple(given[0].shape)))
+        return model
+
+    config = configured()
+    found = time_steps(config, watched, FLOAT, least=most, most=most)
+    work = {n: n * cost(config.model.model_copy(update={"context_length": n}), 7).forward_flops for n in (5, 11)}
+    passes = config.training.accumulation * 3 * work[11] / (rows * work[length])
+    assert (set(shapes[:2]), set(shapes[2:])) == ({(1, 5)}, {(rows, length)})
+    assert (found.first, found.steady) == (2.0, pytest.approx(passes + 1.0))
+
+
+@pytest.mark.parametrize("context", [400, 10**5])
+def test_a_context_without_a_window_in_a_part_is_refused_before_anything_is_timed(
+    context: int, configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The twentieth of the text that validates has 391 tokens."""
+    monkeypatch.setattr(plans, "time_steps", lambda *given, **how: pytest.fail("steps were timed"))
+    with pytest.raises(UsageError, match=f"context_length = {context:,}"):
+        train(configured(model={"context_length": context}, training={"minutes": 1}), tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tuned_model_keeps_its_context_where_only_the_training_part_has_a_window(
+    configured: Configured, text: Path, tmp_path: Path
+) -> None:
+    longer = tmp_path / "longer.txt"
+    longer.write_text(2 * text.read_text(encoding="utf-8"), encoding="utf-8")
+    first = {"model": {"context_length": 401, "positions": "rotary"}, "training": {"steps": 1, "threads": 1}}
+    source = train(configured(**first, corpus={"source": str(longer)}), tmp_path / "source")
+    tuned = train(configured(**first), tmp_path / "tuned", init_from=source.path)
+    assert tuned.metrics("end")[0]["finished"]
+
+
+def test_the_memory_of_a_fitted_size_is_judged_before_it_is_timed(
+    configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configured(training={"minutes": 1, "plan": "fit", "threads": 1})
+    monkeypatch.setattr(machine, "memory_limit", lambda: 10**6)
+    monkeypatch.setattr(Transformer, "__init__", lambda *given, **named: pytest.fail("a model was made"))
+    with pytest.raises(UsageError, match=r"1\.0 MB"):
+        train(config, tmp_path / "run")
+
+
+def test_a_first_step_over_its_limit_is_the_last(configured: Configured) -> None:
+    with pytest.raises(TooSlow):
         time_steps(configured(), build, FLOAT, limit=0.0)
-    assert stopped.value.seconds > 0
 
 
 def test_float64_stays(bench: Bench) -> None:

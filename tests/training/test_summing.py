@@ -16,7 +16,7 @@ from vitral.data import prepare
 from vitral.runs import RunFolder
 from vitral.training import resume, train
 from vitral.training.loop import one_step
-from vitral.training.optimizers import SGD, AdamW, build_optimizer
+from vitral.training.optimizers import SGD, AdamW, build_optimizer, optimizer_of
 from vitral.training.run import build_model
 from vitral.training.summing import CanonicalSum, StepSum
 from vitral.training.trainer import Trainer
@@ -81,6 +81,32 @@ def test_several_batches_are_canonical_and_one_needs_no_order(configured: Config
     assert several.config["training"]["reduction"] == "canonical"
     one = train(configured(training=short | {"accumulation": 1}), tmp_path / "one")
     assert "reduction" not in one.config["training"]
+
+
+@pytest.mark.parametrize(("batches", "size"), [(3, 4), (4, 3)])
+def test_several_batches_are_one_of_the_same_windows(
+    batches: int, size: int, configured: Configured, tmp_path: Path
+) -> None:
+    """In passes over the text the windows of a step follow one another, however they are cut into batches."""
+    after = []
+    for number, each in ((1, 12), (batches, size)):
+        config = configured(
+            model={"dropout": 0.0},
+            training={"windows": "shuffled", "dtype": "float64", "accumulation": number, "batch_size": each},
+        )
+        dataset = prepare(config.corpus)
+        model = build_model(config, dataset.tokenizer.vocab_size)
+        trainer = Trainer(
+            config, dataset, model, optimizer_of(model, config.training), RunFolder(tmp_path), lambda event: None
+        )
+        numbers = []
+        for _ in range(5):
+            numbers += one_step(trainer)
+            trainer.state.step += 1
+        gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+        tensors = [*gradients, *model.parameters()]
+        after.append(torch.cat([torch.tensor(numbers), *(one.detach().flatten() for one in tensors)]))
+    torch.testing.assert_close(after[0], after[1], rtol=1e-9, atol=1e-12)
 
 
 def test_without_the_key_gradients_are_added_one_after_another(configured: Configured, tmp_path: Path) -> None:

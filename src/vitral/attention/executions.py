@@ -10,7 +10,6 @@ from torch.nn import functional
 
 from vitral.attention import masks, scales, steps
 from vitral.attention.masks import Mask
-from vitral.core.checked import checked
 from vitral.core.dropout import drop_out
 from vitral.core.errors import UsageError
 from vitral.core.graphs import is_tracing
@@ -46,7 +45,6 @@ class Steps:
     z: Tensor
 
 
-@checked
 def attend(
     q: Float[Tensor, "*batch time d_head"],
     k: Float[Tensor, "*kv_batch source d_head"],
@@ -126,7 +124,6 @@ def _fused(
         return drop_out(torch.softmax(scores, dim=-1), dropout_p) @ v
 
 
-@checked
 def attend_traced(
     q: Float[Tensor, "*batch time d_head"],
     k: Float[Tensor, "*kv_batch source d_head"],

@@ -19,7 +19,6 @@ from jaxtyping import Bool
 from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, TypeAdapter, ValidationError
 from torch import Tensor
 
-from vitral.core.checked import checked
 from vitral.core.config import Config, nearest
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import _
@@ -76,7 +75,6 @@ def _positions(time: int, source: int, device: torch.device | None) -> tuple[Ten
     return queries[:, None], torch.arange(source, device=device)[None, :]
 
 
-@checked
 class Causal(Config, Mask):
     """Each position sees itself and all earlier positions."""
 
@@ -90,7 +88,6 @@ class Causal(Config, Mask):
         return key <= query
 
 
-@checked
 class Bidirectional(Config, Mask):
     """Every position sees every position (BERT, Devlin et al. 2019)."""
 
@@ -111,7 +108,6 @@ class Bidirectional(Config, Mask):
         return None
 
 
-@checked
 class Prefix(Config, Mask):
     """Prefix LM: the first `length` positions see each other, the rest is causal (Raffel et al. 2020)."""
 
@@ -134,7 +130,6 @@ class Prefix(Config, Mask):
         return self.length - 1
 
 
-@checked
 class Window(Config, Mask):
     """A causal sliding window: each position sees itself and the `size` - 1 before it (Beltagy et al. 2020)."""
 
@@ -149,7 +144,6 @@ class Window(Config, Mask):
         return (key <= query) & (key > query - self.size)
 
 
-@checked
 @dataclass(frozen=True)
 class Padding(Mask):
     """Padding keys are hidden from every query.
@@ -179,7 +173,6 @@ class Padding(Mask):
         return None
 
 
-@checked
 @dataclass(frozen=True)
 class Explicit(Mask):
     """Any boolean tensor that broadcasts to [batch, heads, time, source]; True means allowed."""

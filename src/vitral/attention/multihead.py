@@ -12,7 +12,6 @@ from vitral.attention.masks import Mask, OwnMask
 from vitral.attention.scales import ScaleConfig, build_scale
 from vitral.core.checked import Count, Share, checked
 from vitral.core.errors import UsageError
-from vitral.core.modules import CheckedModule
 from vitral.core.taps import SILENT, Tap
 
 Past = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -25,7 +24,7 @@ INNER_STEPS = ("scores", "scaled", "masked", "weights")
 
 
 @checked(first=["__init__"])
-class MultiHeadAttention(CheckedModule):
+class MultiHeadAttention(nn.Module):
     """MultiHead(x) = Concat(head_1, …, head_h) W_O (Vaswani et al. 2017, §3.2.2).
 
     One matrix, `in_proj`, contains the projections of all heads: rows of queries, then keys, then values, head by

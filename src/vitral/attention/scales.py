@@ -99,7 +99,7 @@ def factor_of(
                 wanted=(*q.shape[:-1], 1),
             )
         return scale.to(q.dtype)
-    if isinstance(scale, int | float):
+    if not isinstance(scale, str):
         if not math.isfinite(scale):
             raise UsageError("scale: {scale} is not finite", scale=scale)
         return float(scale)

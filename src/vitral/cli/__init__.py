@@ -40,9 +40,11 @@ from vitral.cli import list as list_command
 from vitral.cli import open as open_command
 from vitral.cli.complaints import complain, complain_of, show_traceback
 from vitral.cli.help import Command, Group, LanguageOption, refusal, speaking, with_language
+from vitral.cli.options import setting_meant
 from vitral.cli.parts import with_parts
 from vitral.cli.ranks import be_silent, leave
 from vitral.cli.streams import OutputLost, guard, settle
+from vitral.core import interrupts
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import _, retold
 from vitral.core.launching import launched
@@ -59,7 +61,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     add_completion=True,
-    context_settings={"max_content_width": 100},
+    context_settings={"max_content_width": 100, "help_option_names": ["-h", "--help"]},
 )
 
 
@@ -159,6 +161,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it reads about every installed package
     if launched():
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else PyTorch tells the user of lost connections too
+    else:  # ranks end together, by their launcher
+        interrupts.watch(complain)
     given = sys.argv[1:] if arguments is None else [*arguments]
     with speaking(given):
         code = _run(given)
@@ -229,5 +233,9 @@ def _complain_of_usage(error: Any) -> int:
     """Say in one line what the argument parser refuses, and return the exit code."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "vitral"
-    complain(_("{message} (see {command} --help)", message=refusal(error.format_message()), command=command))
+    setting = setting_meant(error, session.given())
+    message = refusal(error.message if setting else error.format_message())
+    if setting:
+        message = _("{message}; did you mean {setting}?", message=message, setting=setting)
+    complain(_("{message} (see {command} --help)", message=message, command=command))
     return int(getattr(error, "exit_code", 2))

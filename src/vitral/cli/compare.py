@@ -33,7 +33,7 @@ def compare(
     Losses are compared only on the same test text: in nats per token if the tokens are the same, else in bits per
     character.
     """
-    from vitral.cli.screen import print_json, say
+    from vitral.cli.screen import print_form, print_json, say
     from vitral.lab import compare as compare_runs
 
     found = compare_runs(*runs, prompt=prompt, seed=seed, max_tokens=max_tokens, corpus=corpus, losses=losses)
@@ -43,8 +43,7 @@ def compare(
     elif format is TableFormat.text:
         print_comparison(found)
     else:
-        shown = found.data() if format is TableFormat.csv else found.table()
-        say(shown.write(format.value).rstrip("\n"))
+        print_form(found.data() if format is TableFormat.csv else found.table(), format.value)
     if page is not None and format is TableFormat.text:
         say(_("page: {path}", path=page))
 

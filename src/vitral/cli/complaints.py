@@ -16,7 +16,7 @@ NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 
 def complain(message: str, file: TextIO | None = None) -> None:
     """Print one line on stderr (or on the stream given), control characters written out."""
-    print(f"vitral: {printable(' '.join(message.split()))}", file=file or sys.stderr)
+    print(f"vitral: {printable(' '.join(message.split()))}", file=file or sys.stderr, flush=True)
 
 
 def show_traceback(error: BaseException) -> None:
@@ -31,16 +31,10 @@ def complain_of(error: BaseException) -> int:
     told = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if isinstance(error, OSError):
         name = error.filename
-        if error.strerror and isinstance(name, str | bytes):
-            complain(f"{os.fsdecode(name)}: {reason(error)}")
-        else:
-            complain(_("{error}; set VITRAL_TRACEBACK=1 to see where", error=told))
+        complain(f"{os.fsdecode(name)}: {reason(error)}" if isinstance(name, str | bytes) else reason(error))
         return 4
     if isinstance(error, MemoryError) or any(words in text for words in NO_MEMORY):
         complain(_("there is too little memory ({error}); use a smaller model, batch or text", error=told))
-        return 2
-    if isinstance(error, ValueError | RecursionError):
-        complain(_("{error}; set VITRAL_TRACEBACK=1 to see where", error=told))
         return 2
     complain(_("a fault of Vitral ({error}); set VITRAL_TRACEBACK=1 to see where", error=told))
     return 70

@@ -117,7 +117,7 @@ def _refuse(options: dict[str, Any]) -> None:
 
 def _shard(text: str, out: Path, workers: int, corpus: dict[str, Any]) -> None:
     """Tokenize a text into shards, with the progress on standard error."""
-    from vitral.cli.screen import say
+    from vitral.cli.screen import runnable, say
     from vitral.cli.streams import error_stream
     from vitral.lab import shard
 
@@ -141,7 +141,7 @@ def _shard(text: str, out: Path, workers: int, corpus: dict[str, Any]) -> None:
     )
     for note in made.manifest["text"]["notes"]:
         say(_("note: {text}", text=retold(note)))
-    say(_("next:   vitral train {path}    vitral doctor {path}", path=out))
+    say(runnable(_("next:   vitral train {path}    vitral doctor {path}", path=out)))
 
 
 def print_survey(surveyed: "Survey") -> None:

@@ -102,6 +102,7 @@ def _beside(lines: Mapping[str, Sequence[str]], gap: int = 2) -> list[str]:
 
 def _ending(result: "DemonstrationResult", page: Path, carried: Path | None, prompt: str) -> list[str]:
     """The verdicts, the pages, and commands to try, one with a prompt."""
+    from vitral.cli.screen import runnable
     from vitral.studies import loss_claims
 
     inside = _("type a sentence there: this model, computed by the page itself")
@@ -115,9 +116,9 @@ def _ending(result: "DemonstrationResult", page: Path, carried: Path | None, pro
                 _("The page:"): [str(page)],
                 **({_("Inside:"): [str(carried), inside]} if carried else {}),
                 _("Try:"): [
-                    f"vitral generate {result.run} --prompt {prompt}",
-                    f'vitral explain {result.run} --text "{result.sentence}"',
-                    f"vitral train {_('my.txt')} --minutes 2",
+                    runnable(f"vitral generate {result.run} --prompt {prompt}"),
+                    runnable(f'vitral explain {result.run} --text "{result.sentence}"'),
+                    runnable(f"vitral train {_('my.txt')} --minutes 2"),
                 ],
             },
             gap=1,

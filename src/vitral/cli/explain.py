@@ -1,6 +1,7 @@
 """vitral explain: a computation in numbers, step by step."""
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -116,7 +117,7 @@ def explain(
         shown = {"head": head or "all", "query": query, "key": key, "column": column, "digits": digits}
         make_exercise(file, *sizes, **shown, format=format, out=None if exercise else out)
         return
-    is_run = Path(what).is_dir()
+    is_run = os.path.isdir(what)
     if cell is not None and (is_run or not backward):
         raise UsageError("explain: --cell goes with --backward and a worked example")
     first = 0 if is_run else 1

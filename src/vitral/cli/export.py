@@ -16,9 +16,9 @@ def export(
         str,
         typer.Option(
             metavar="NAME",
-            help="A form of transformers (gpt2, llama, mistral, gpt-neox, opt, gpt-neo, mpt; hf takes the first that "
-            "can express the model), torch-nn, onnx, gguf for llama.cpp and Ollama, or graph, every operation as JSON, "
-            "for any model.",
+            help="A form of transformers (gpt2, llama, mistral, qwen2, gpt-neox, opt, gpt-neo, mpt; hf takes the first "
+            "that can express the model), torch-nn, onnx, gguf for llama.cpp and Ollama, or graph, every operation as "
+            "JSON, for any model.",
         ),
     ] = "hf",
     proof: Annotated[

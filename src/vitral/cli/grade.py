@@ -58,6 +58,7 @@ def grade(
     """
     from vitral.cli.screen import print_data, print_json, say
     from vitral.lab import grade as grade_class
+    from vitral.lab.grading import FailedSheet
 
     graded = grade_class(
         folder,
@@ -88,7 +89,7 @@ def grade(
     for sheet in graded.unreadable:
         complain(retold(sheet.error))
     if graded.unreadable:
-        raise typer.Exit(2)
+        raise typer.Exit(70 if any(isinstance(sheet, FailedSheet) for sheet in graded.unreadable) else 2)
 
 
 def _points(given: str | None) -> dict[str, float] | None:

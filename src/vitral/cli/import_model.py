@@ -35,11 +35,11 @@ def import_model(
         ),
     ] = None,
 ) -> None:
-    """Make a run of another library's model: GPT-2, Llama, Mistral, GPT-NeoX, OPT, GPT-Neo, MPT, nanoGPT, torch.nn.
+    """Make a run of a model of GPT-2, Llama, Mistral, Qwen2, GPT-NeoX, OPT, GPT-Neo, MPT, nanoGPT or torch.nn.
 
     Only tensors and plain data are read, and no code that comes with a model is run.
     """
-    from vitral.cli.screen import say
+    from vitral.cli.screen import runnable, say
     from vitral.data import FileTokenizer, tokenizer_from_plain
     from vitral.interop import import_model as make_run
     from vitral.lab.interchange import folder_for
@@ -59,4 +59,4 @@ def import_model(
                 rows=tokens.vocab_size,
             )
         )
-    say(_("continue a text: vitral generate {path} --prompt TEXT", path=run.path))
+    say(runnable(_("continue a text: vitral generate {path} --prompt TEXT", path=run.path)))

@@ -1,10 +1,12 @@
 """vitral open: the page of runs over a server on this machine."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from vitral.cli.complaints import complain
 from vitral.cli.completion import complete_run
 from vitral.cli.options import RecordedCorpusOption, Which, WhichOption
 from vitral.core.language import _
@@ -27,4 +29,8 @@ def open_page(
     def announce(address: str) -> None:
         typer.echo(_("page: {address} (Ctrl+C ends it)", address=address))
 
-    serve(runs, checkpoint=checkpoint.value, corpus=corpus, port=port, browser=not no_browser, announce=announce)
+    try:
+        serve(runs, checkpoint=checkpoint.value, corpus=corpus, port=port, browser=not no_browser, announce=announce)
+    except KeyboardInterrupt:
+        complain(_("interrupted"))
+        os._exit(130)  # a thread that computes for the page would keep the process

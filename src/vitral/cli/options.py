@@ -3,7 +3,7 @@
 import enum
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -158,6 +158,21 @@ SortTermsOption = Annotated[
 ]
 FormOption = Annotated[Form, typer.Option("--format", help="Form of the walkthrough.")]
 FileOption = Annotated[Path | None, typer.Option(help="File to write the walkthrough to.  [default: the screen]")]
+
+
+def setting_meant(error: Any, given: Sequence[str]) -> str | None:
+    """The --set that an unknown option stands for, with its value; None if no key of the configuration has its name."""
+    option = error.option_name if type(error).__name__ == "NoSuchOption" else ""
+    name = option.lstrip("-").replace("-", "_")
+    is_like_another = error.format_message().replace("-", "_").count(name or "_") > 1
+    if not name or is_like_another or all(one.name != "settings" for one in error.ctx.command.params):
+        return None
+    from vitral.core.config import keys_of
+    from vitral.runs.config import RunConfig
+
+    key = next((key for key in keys_of(RunConfig) if f"_{name}_" in f"_{key.rpartition('.')[2]}_"), None)
+    value = " ".join(given).partition(option)[2][1:].partition(" ")[0]
+    return key and f"--set {key}={value or '…'}"
 
 
 def with_option(

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from vitral.cli.complaints import complain, show_traceback
 from vitral.cli.panel import TrainingPanel
-from vitral.cli.screen import console, prints_unicode, say
+from vitral.cli.screen import console, prints_unicode, runnable, say
 from vitral.cli.streams import error_stream, news_of_loss, output_is_optional
 from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
@@ -159,7 +159,7 @@ def _lasting(event: Event, state: TrainingState) -> list[str]:
     """Lines that stay on the screen."""
     if event["event"] == "end" and not event["finished"]:
         where = {"step": event["step"], "run": state.start["out"]}
-        return [_("stopped after step {step:,}, saved; continue with: vitral resume {run}", **where)]
+        return [runnable(_("stopped after step {step:,}, saved; continue with: vitral resume {run}", **where))]
     line = lasting(event)
     return [] if line is None else [line]
 

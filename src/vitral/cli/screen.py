@@ -1,6 +1,10 @@
 """Printing: tables, lines, JSON. Colour and width are left to rich."""
 
 import json
+import os
+import re
+import shlex
+import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -38,6 +42,14 @@ def say(text: str = "") -> None:
     """Print text, control characters made visible."""
     sys.stdout.write(visible(text) + "\n")
     sys.stdout.flush()
+
+
+def runnable(line: str) -> str:
+    """A line of commands as they can be typed in this shell: with the path of this program if it is not on PATH."""
+    program = sys.argv[0]
+    if os.path.basename(program) != "vitral" or shutil.which("vitral"):
+        return line
+    return re.sub(r"\bvitral (?=[a-z])", lambda _found: f"{shlex.quote(program)} ", line)
 
 
 def print_json(data: Any) -> None:

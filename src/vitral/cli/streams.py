@@ -11,7 +11,7 @@ import os
 import select
 import signal
 import sys
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from vitral.cli.complaints import complain
 from vitral.core.errors import VitralError
@@ -36,12 +36,6 @@ class OutputLost(VitralError):
             "standard output cannot be written ({reason}); the result is incomplete", reason=_(_reason(error))
         )
         self.reader_left = isinstance(error, ConnectionError)
-
-
-class _Raw(Protocol):
-    def write(self, data: "ReadableBuffer", /) -> int | None: ...
-    def isatty(self) -> bool: ...
-    def fileno(self) -> int: ...
 
 
 class _Closed:
@@ -75,7 +69,7 @@ class _Sink(io.RawIOBase):
         beneath: the stream that Python made, which closes `raw` when nobody holds it.
     """
 
-    def __init__(self, raw: _Raw, name: str, *, needed: bool) -> None:
+    def __init__(self, raw: Any, name: str, *, needed: bool) -> None:
         self._raw, self.name, self.needed = raw, name, needed
         self._was_terminal = raw.isatty()
         self.lost: Exception | None = None

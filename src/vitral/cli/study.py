@@ -62,12 +62,12 @@ def study(
     The same command continues a study that was stopped.
     vitral study plan and vitral study work share its trainings among processes and machines.
     """
-    from vitral.cli.list import print_studies
+    from vitral.cli.list import Kind, print_names
     from vitral.cli.progress import live_reporter
     from vitral.training import silent
 
     if name == "list":
-        print_studies()
+        print_names(Kind.studies)
         return
     plan = planned(name, start, budget, text, out, seeds, threads, settings)
     # Standard output is for the table alone where it is to be read on.

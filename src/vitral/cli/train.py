@@ -156,16 +156,17 @@ def _planned(plan: StepPlan | None) -> dict[str, Any]:
 
 def finish(run: Path) -> None:
     """Write the page of a finished run and print what to do next; of a stopped run, only how to continue."""
-    from vitral.cli.screen import say
+    from vitral.cli.screen import runnable, say
     from vitral.runs import RunFolder
 
     ended = RunFolder.open(run).metrics("end")
     if ended and not ended[-1]["finished"]:
         step = ended[-1]["step"]
-        say(_("stopped at step {step:,}, saved; continue with: vitral resume {run}", step=step, run=run))
+        say(runnable(_("stopped at step {step:,}, saved; continue with: vitral resume {run}", step=step, run=run)))
         return
     from vitral.reports.run import write_run_report
 
     page = write_run_report(run)
     say(_("report: {path}", path=page))
-    say(_('next:   vitral generate {run}    vitral evaluate {run}    vitral inspect {run} --text "…"', run=run))
+    line = _('next:   vitral generate {run}    vitral evaluate {run}    vitral inspect {run} --text "…"', run=run)
+    say(runnable(line))

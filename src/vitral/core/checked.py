@@ -1,8 +1,7 @@
-"""Checked calls: a public function called with wrong values raises one line of ours, whatever goes wrong inside it.
+"""Checked calls: a public function compares its arguments with its annotations before it begins.
 
-`@checked` costs nothing where a call succeeds. Where it fails, the arguments are compared with the annotations, and the
-first that does not fit is named. `@checked(first=True)` compares before the call, for functions that are not called in
-a loop: they never compute with a value of another kind, and `Annotated` limits such as `Count` are kept.
+`@checked(first=True)` refuses a value of another kind in one line that names the argument, and keeps `Annotated` limits
+such as `Count`. Whatever goes wrong inside a function passes unchanged.
 """
 
 # pyright: standard
@@ -11,10 +10,8 @@ a loop: they never compute with a value of another kind, and `Annotated` limits 
 import inspect
 import os
 import sys
-import sysconfig
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
 from functools import cache, reduce, wraps
 from itertools import islice
 from numbers import Integral, Real
@@ -30,21 +27,18 @@ from typing import (
     get_args,
     get_origin,
     get_type_hints,
-    overload,
 )
 
 from jaxtyping import jaxtyped
 
 from vitral.core.config import nearest, shown
-from vitral.core.errors import StorageError, UsageError, VitralError, reason
+from vitral.core.errors import UsageError
 from vitral.core.language import N_, _, language
 
 T = TypeVar("T", bound=Callable[..., Any])
 
 MOST_ELEMENTS = 1000
 """Elements of a list that are compared with its annotation."""
-FOREIGN = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
-"""Exceptions that become ours; others, such as a failed assertion, are not about values."""
 
 
 class Within(NamedTuple):
@@ -78,135 +72,38 @@ Digits = Annotated[int, Within(0, 17)]
 """Digits after the decimal point."""
 
 
-@overload
-def checked(target: T) -> T: ...
-@overload
-def checked(*, first: bool | Collection[str]) -> Callable[[T], T]: ...
-def checked(target: Any = None, *, first: bool | Collection[str] = False) -> Any:
-    """Turn the exceptions of a public function, or of a class and its public methods, into errors of ours.
-
-    Errors of ours pass, and so do exceptions raised in the caller's own code (a callback, a tap). The error names the
-    function and the argument that does not fit its annotation; otherwise it repeats the first line of the original
-    exception, which is its cause.
+def checked(*, first: bool | Collection[str]) -> Callable[[T], T]:
+    """Compare the arguments of a public function, or of a class's public methods, before each call.
 
     Args:
-        target: a function, or a class; the `forward` of a class is left alone (see `CheckedModule`).
-        first: whether to compare the arguments with the annotations before each call; of a class, the names of the
-            methods to do it for, or True for all.
+        first: True; of a class, also the names of the methods to do it for. The `forward` of a class is left alone.
     """
-    if target is None:
-        return lambda target: _checked(target, first)
-    return _checked(target, first)
+    return lambda target: _class(target, first) if isinstance(target, type) else _call(target)
 
 
-def _checked(target: Any, first: bool | Collection[str]) -> Any:
-    if not isinstance(target, type):
-        return _call(target, bool(first))
+def _class(target: Any, first: bool | Collection[str]) -> Any:
     for name, member in list(vars(target).items()):
         inner = member.__func__ if isinstance(member, classmethod | staticmethod) else member
         public = name == "__init__" or not name.startswith("_")
-        left_out = name == "forward" or getattr(inner, "__isabstractmethod__", False) or hasattr(inner, "__checked__")
-        if not public or left_out or not isinstance(inner, types.FunctionType):
+        chosen = (public and name != "forward") if isinstance(first, bool) else name in first
+        left_out = getattr(inner, "__isabstractmethod__", False) or hasattr(inner, "__checked__")
+        if not chosen or left_out or not isinstance(inner, types.FunctionType):
             continue
-        call = _call(inner, first if isinstance(first, bool) else name in first)
+        call = _call(inner)
         setattr(target, name, type(member)(call) if isinstance(member, classmethod | staticmethod) else call)
     return target
 
 
-def _call(function: Callable[..., Any], first: bool) -> Callable[..., Any]:
+def _call(function: Any) -> Any:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            if first:
-                _require_fitting(function, args, kwargs)
-            return function(*args, **kwargs)
-        except VitralError:
-            raise
-        except Exception as error:
-            ours = translated(error, function, args, kwargs)
-            if ours is error:
-                raise
-            raise ours from ours.__cause__
-
-    @wraps(function)
-    def call_and_iterate(*args: Any, **kwargs: Any) -> Any:
-        result = call(*args, **kwargs)
-        return _pieces(result, function, args, kwargs) if isinstance(result, Iterator) else result
-
-    declared = get_origin(getattr(function, "__annotations__", {}).get("return"))
-    chosen = call_and_iterate if isinstance(declared, type) and issubclass(declared, Iterator) else call
-    chosen.__checked__ = first  # pyright: ignore[reportAttributeAccessIssue]
-    return chosen
-
-
-def _pieces(
-    iterator: Iterator[Any], function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Iterator[Any]:
-    try:
-        yield from iterator
-    except VitralError:
-        raise
-    except Exception as error:
-        ours = translated(error, function, args, kwargs)
-        if ours is error:
-            raise
-        raise ours from ours.__cause__
-
-
-def translated(
-    error: Exception, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Exception:
-    """The error of ours for an exception of this call; the exception itself if the caller's own code raised it."""
-    refused = type(error).__name__ == "TypeCheckError"  # of a type checker that the caller runs us under
-    if not (refused or isinstance(error, FOREIGN)) or _is_of_the_caller(error, function):
-        return error
-    name = called(function)
-    if isinstance(error, MemoryError):
-        return _because(error, UsageError("{name}: these values need more memory than there is", name=name))
-    if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename else ""
-        return _because(error, StorageError(f"{name}: {where}{reason(error)}"))
-    with suppress(Exception):  # what was given may fail wherever it is touched
         complaint = _complaint(function, args, kwargs)
         if complaint is not None:
-            return UsageError(f"{name}: {complaint}")
-    first_line = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    bare = not first_line or isinstance(error, KeyError)
-    message = f"{type(error).__name__} {first_line}".rstrip() if bare else first_line
-    return _because(error, UsageError(f"{name}: {message}"))
+            raise UsageError(f"{function.__qualname__.removesuffix('.__init__')}: {complaint}")
+        return function(*args, **kwargs)
 
-
-def _because(cause: Exception, error: VitralError) -> VitralError:
-    error.__cause__ = cause
-    return error
-
-
-def called(function: Callable[..., Any]) -> str:
-    """The name under which a user calls a function: that of the class for its constructor."""
-    return function.__qualname__.removesuffix(".__init__").removesuffix(".forward")
-
-
-_LIBRARIES = tuple(os.path.join(path, "") for path in {*sysconfig.get_paths().values(), sys.base_prefix, sys.prefix})
-
-
-def _is_of_the_caller(error: Exception, function: Callable[..., Any]) -> bool:
-    """Whether the exception was raised in code that is neither ours, the function's own, nor that of a library."""
-    own = {"vitral", function.__module__.partition(".")[0]}
-    step = error.__traceback__
-    while step is not None:
-        module = step.tb_frame.f_globals
-        name = str(module.get("__name__", "")).partition(".")[0]
-        file = str(module.get("__file__", ""))
-        if name not in own and name not in sys.stdlib_module_names and not file.startswith(_LIBRARIES):
-            return True
-        step = step.tb_next
-    return False
-
-
-def _require_fitting(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    complaint = _complaint(function, args, kwargs)
-    if complaint is not None:
-        raise UsageError(f"{called(function)}: {complaint}")
+    call.__checked__ = True  # pyright: ignore[reportAttributeAccessIssue]
+    return call
 
 
 def _complaint(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
@@ -294,7 +191,7 @@ def _fits_generic(value: Any, origin: Any, args: tuple[Any, ...]) -> bool:
     if not issubclass(origin, Iterable):
         return isinstance(value, origin)
     if _is_array(value):
-        return len(value.shape) > 0
+        return len(value.shape) == 1 and _elements_fit(value, origin, args)
     if isinstance(value, str | bytes):
         return False
     if not isinstance(value, (tuple, list) if issubclass(origin, tuple | list) else origin):

@@ -8,7 +8,7 @@ import difflib
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
@@ -18,6 +18,8 @@ from vitral.core.language import N_, _, retold
 from vitral.core.toml_faults import toml_fault
 
 LONGEST_SHOWN = 60
+MOST_KEYS = 20
+"""Tables inside tables that one `a.b=c` may name."""
 MOST_TOML = 1 << 20
 """Maximum size of a configuration file in bytes."""
 
@@ -87,6 +89,16 @@ class Config(BaseModel, metaclass=_ConfigType):
         return self.model_dump(mode="json", exclude_none=True, by_alias=True)
 
 
+def keys_of(kind: Any, above: str = "") -> Iterator[str]:
+    """Every key that a configuration, or one of several, may have, with its tables, as in `model.d_model`."""
+    for one in get_args(kind):
+        yield from keys_of(one, above)
+    if isinstance(kind, type) and issubclass(kind, Config):
+        for name, field in kind.model_fields.items():
+            yield f"{above}{name}"
+            yield from keys_of(field.annotation, f"{above}{name}.")
+
+
 _COMPLAINTS = (
     N_("input should be a valid integer"),
     N_("input should be a valid integer, got a number with a fractional part"),
@@ -122,7 +134,7 @@ def _first_complaint(error: ValidationError, data: Mapping[str, Any]) -> str:
     path = ".".join(keys)
     context = first.get("ctx", {})
     if "error" in context:
-        message = str(context["error"])
+        message = str(context["error"]).strip()
     elif first["type"] in ("literal_error", "union_tag_invalid"):
         listed = context.get("expected") or context["expected_tags"]
         options = [option.strip(" '") for option in str(listed).replace(" or ", ",").split(",")]
@@ -232,14 +244,16 @@ def assignment(text: str) -> dict[str, Any]:
     {'model': {'norm': 'post'}}
 
     Raises:
-        UsageError: the `=` is missing, or a key is empty.
+        UsageError: the `=` is missing, a key is empty, or the tables or lists are nested too deeply.
     """
     path, equals, literal = text.partition("=")
     keys = [key.strip() for key in path.split(".")]
-    if not equals or not all(keys):
+    if not equals or not all(keys) or len(keys) > MOST_KEYS:
         raise UsageError("--set {text}: expected KEY=VALUE, for example --set model.d_model=64", text=text)
     try:
         value: Any = tomllib.loads(f"value = {literal}")["value"]
+    except RecursionError:
+        raise UsageError("{where}: nested too deeply", where=f"--set {path}") from None
     except tomllib.TOMLDecodeError:
         value = literal.strip()
     for key in reversed(keys):

@@ -21,7 +21,7 @@ from vitral.core.checked import checked
 from vitral.core.config import Config, nearest, shown
 from vitral.core.errors import UsageError, reason
 from vitral.core.files import read_capped
-from vitral.core.language import _
+from vitral.core.language import N_, _
 from vitral.core.taps import Editor
 
 WHERE = "edits"
@@ -33,6 +33,7 @@ NEEDS = {"scale": "factor", "set": "value", "patch": "from"}
 """The key that a kind of edit needs; no other kind takes it."""
 BETWEEN_POSITIONS = ("scores", "scaled", "masked", "weights")
 """Steps of attention whose last axis is positions too."""
+QUERIES, KEYS = (".attn.q", ".attn.q_pre"), (".attn.k", ".attn.k_pre")
 
 
 def _numbers(given: Any, expected: str) -> tuple[int, ...]:
@@ -153,6 +154,18 @@ def _parsed(given: str | bytes, where: str) -> Any:
 def written(edits: Iterable[Edit]) -> list[dict[str, Any]]:
     """Edits as plain data; `edits_of` reads them again."""
     return [edit.plain() for edit in edits]
+
+
+def without_effect(edits: Iterable[Edit], scale: Any) -> list[str]:
+    """A sentence for each edit that the scale of the scores cancels: the adaptive one divides by their spread."""
+    sentence = N_("{at} times {factor:g} changes no weight: the adaptive scale cancels a positive factor of q or k.")
+    return [
+        sentence.format(at=edit.at, factor=edit.factor)
+        for edit in edits
+        if scale == "adaptive" and edit.do == "scale" and cast("float", edit.factor) > 0
+        # A query is a whole row of scores, a key only one of its numbers.
+        if edit.at.endswith(QUERIES) or (edit.at.endswith(KEYS) and edit.positions == "all")
+    ]
 
 
 @checked(first=True)

@@ -9,16 +9,19 @@ import re
 import stat
 import threading
 import zlib
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import cache
 from io import BufferedReader
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 from vitral.core.errors import StorageError, reason
 from vitral.core.language import _
 
+PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
+"""Seconds before each further attempt at a change of names that the system refuses."""
 _TEMPORARY = re.compile(r"\..+\.(?:([0-9a-f]{8})-)?(\d{1,10})(?:-\d{1,20})?\.tmp", re.DOTALL)
 
 
@@ -42,6 +45,31 @@ def storage(path: Path) -> Generator[None]:
             reason=reason(error),
             advice=room if full else _("check the folder"),
         ) from None
+
+
+def insist(change: Callable[..., object], *names: Any, **where: Any) -> None:
+    """Rename or remove; where that is refused, try again for almost a second.
+
+    On Windows a file cannot be renamed or removed while another program reads it: a virus scanner, a search index, a
+    folder that is synchronised. Such a program soon ends.
+
+    Args:
+        change: a function of `os`.
+        names: its arguments.
+        where: its arguments by name.
+
+    Raises:
+        PermissionError: the system refuses to the end.
+        OSError: the change cannot be made, for another reason.
+    """
+    for pause in PAUSES:
+        try:
+            change(*names, **where)
+        except PermissionError:
+            sleep(pause)
+        else:
+            return
+    change(*names, **where)
 
 
 def write_durably(path: Path, content: bytes) -> None:
@@ -98,11 +126,10 @@ def replace_durably(path: Path, content: bytes) -> None:
     with storage(path):
         try:
             write_durably(beside, content)
-            os.replace(beside, path)
+            insist(os.replace, beside, path)
             sync_folder(path.parent)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
+        finally:
+            insist(beside.unlink, missing_ok=True)
 
 
 def create_durably(path: Path, content: bytes) -> None:
@@ -125,7 +152,7 @@ def create_durably(path: Path, content: bytes) -> None:
             exists = not _take_name(beside, path)
             sync_folder(path.parent)
         finally:
-            beside.unlink(missing_ok=True)
+            insist(beside.unlink, missing_ok=True)
     if exists:
         raise FileExistsError(path)
 
@@ -139,7 +166,7 @@ def _take_name(beside: Path, path: Path) -> bool:
     except OSError:  # a file system without hard links
         if os.path.lexists(path):
             return False
-        os.rename(beside, path)
+        insist(os.rename, beside, path)
     return True
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from vitral.core.errors import UsageError
-from vitral.core.files import is_left_behind, storage, temporary_name
+from vitral.core.files import insist, is_left_behind, storage, temporary_name
 from vitral.core.language import N_, _
 
 Kind = Literal["file", "folder", "link", "other"]
@@ -165,18 +165,13 @@ class GuardedFolder:
             NotOurs: a folder on the way is a link.
             StorageError: it cannot be written.
         """
-        with storage(self.path / name), self._beside(name) as (folder, last):
-            head, own = os.path.split(last)
-            beside = os.path.join(head, temporary_name(own))
-            with contextlib.suppress(FileNotFoundError):  # left behind by an ended process with our number
-                os.unlink(beside, dir_fd=folder)
-            try:
-                _write(beside, folder, [content])
-                is_ours = _named_first(beside, last, folder, content)
-                _sync(folder)
-            finally:
-                with contextlib.suppress(OSError):
-                    os.unlink(beside, dir_fd=folder)
+        with (
+            storage(self.path / name),
+            self._beside(name) as (folder, last),
+            _written_beside(last, folder, [content]) as beside,
+        ):
+            is_ours = _named_first(beside, last, folder, content)
+            _sync(folder)
         return is_ours
 
     def append(self, name: str, content: bytes) -> None:
@@ -229,7 +224,7 @@ class GuardedFolder:
             OSError: it cannot be renamed.
         """
         with self._beside(name) as (folder, last), self._beside(to) as (target, target_last):
-            os.rename(last, target_last, src_dir_fd=folder, dst_dir_fd=target)
+            insist(os.rename, last, target_last, src_dir_fd=folder, dst_dir_fd=target)
 
     def remove(self, name: str) -> None:
         """Remove a file, or a link itself, if there is one.
@@ -238,7 +233,7 @@ class GuardedFolder:
             OSError: it cannot be removed.
         """
         with contextlib.suppress(FileNotFoundError), self._beside(name) as (folder, last):
-            os.unlink(last, dir_fd=folder)
+            insist(os.unlink, last, dir_fd=folder)
 
     def remove_folder(self, name: str, ours: Callable[[str], bool]) -> bool:
         """Remove a real folder that contains nothing but files and folders of ours; return whether it is gone.
@@ -253,9 +248,9 @@ class GuardedFolder:
                 return False
             for path, kind in reversed(inside):
                 with self._beside(f"{name}/{path}") as (folder, last):
-                    (os.rmdir if kind == "folder" else os.unlink)(last, dir_fd=folder)
+                    insist(os.rmdir if kind == "folder" else os.unlink, last, dir_fd=folder)
             with self._beside(name) as (folder, last):
-                os.rmdir(last, dir_fd=folder)
+                insist(os.rmdir, last, dir_fd=folder)
         except (OSError, NotOurs):
             return self.kind(name) is None
         return True
@@ -391,18 +386,24 @@ def _pieces(file: BinaryIO, most: int | None) -> Iterator[bytes]:
 
 
 def _replace(name: str, folder: int | None, pieces: Iterable[bytes]) -> None:
+    with _written_beside(name, folder, pieces) as beside:
+        insist(os.replace, beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+        _sync(folder)
+
+
+@contextmanager
+def _written_beside(name: str, folder: int | None, pieces: Iterable[bytes]) -> Generator[str]:
+    """A file with this content under a temporary name beside `name`, gone after the block."""
     head, last = os.path.split(name)
     beside = os.path.join(head, temporary_name(last))
+    with contextlib.suppress(FileNotFoundError):  # left behind by an ended process with our number
+        insist(os.unlink, beside, dir_fd=folder)
     try:
-        with contextlib.suppress(FileNotFoundError):  # left behind by an ended process with our number
-            os.unlink(beside, dir_fd=folder)
         _write(beside, folder, pieces)
-        os.replace(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
-        _sync(folder)
-    except BaseException:
+        yield beside
+    finally:
         with contextlib.suppress(OSError):
-            os.unlink(beside, dir_fd=folder)
-        raise
+            insist(os.unlink, beside, dir_fd=folder)
 
 
 def _named_first(beside: str, name: str, folder: int | None, content: bytes) -> bool:

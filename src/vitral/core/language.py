@@ -39,6 +39,10 @@ _OF_NUMBERS = re.compile(r":[+,.\d]*[,dfg%]")
 """Formats of places that only a number can fill."""
 _LEAST_LETTERS = 7
 """Sentences with fewer letters of their own, such as `{one}, not {other}`, fit too much that is no sentence of ours."""
+NEEDED = re.compile(
+    "[\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200c-\u200f\U000110bd\U000110cd\U000e0020-\U000e007f]"
+)
+"""Invisible characters that scripts and emoji need: joiners, marks of direction, signs, tags."""
 LONGEST_STORED = 1500
 """Characters of a stored sentence; a longer line is none of ours, and stays as it is."""
 _DEEPEST = 4

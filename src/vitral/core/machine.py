@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from vitral.core.errors import UsageError
-from vitral.core.language import N_, _, number
+from vitral.core.language import number
 
 ROOT = Path("/")
-ADVICE = N_("use a smaller model, batch or context")
 STRICT = "2"
 """Of vm.overcommit_memory: the addresses of all programs together may not exceed the memory."""
 LARGEST_READ = 2**20
@@ -58,7 +57,7 @@ def has_address_limit(root: Path = ROOT) -> bool:
     return any(limit is not None for limit in map(_resource_limit, ("RLIMIT_AS", "RLIMIT_DATA")))
 
 
-def require_memory(needed: int, where: str, what: str, *, there: int | None = None, advice: str = ADVICE) -> None:
+def require_memory(needed: int, where: str, what: str, *, there: int | None = None) -> None:
     """Refuse, before it is begun, work that does not fit into memory.
 
     Args:
@@ -66,7 +65,6 @@ def require_memory(needed: int, where: str, what: str, *, there: int | None = No
         where: the file or option that asks for the work.
         what: the work, as the subject of a sentence.
         there: bytes there are; `memory_limit()` if None. Unknown memory refuses nothing.
-        advice: a remedy, a marked sentence.
 
     Raises:
         UsageError: more is needed than there is.
@@ -74,12 +72,11 @@ def require_memory(needed: int, where: str, what: str, *, there: int | None = No
     there = memory_limit() if there is None else there
     if there is not None and needed > there:
         raise UsageError(
-            "{where}: {what} needs {needed}, {there} are there; {advice}",
+            "{where}: {what} needs {needed}, {there} are there; use a smaller model, batch or context",
             where=where,
             what=what,
             needed=_gigabytes(needed),
             there=_gigabytes(there),
-            advice=_(advice),
         )
 
 

@@ -23,19 +23,16 @@ def key(seed: Natural, purpose: str, *index: int | str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big") >> 1
 
 
-@checked
 def numpy_stream(seed: Natural, purpose: str, *index: int | str) -> np.random.Generator:
     """A NumPy generator (Philox) for this key."""
     return np.random.Generator(np.random.Philox(key(seed, purpose, *index)))
 
 
-@checked
 def torch_stream(seed: Natural, purpose: str, *index: int | str) -> torch.Generator:
     """A PyTorch CPU generator for this key."""
     return torch.Generator().manual_seed(key(seed, purpose, *index))
 
 
-@checked
 @contextmanager
 def ambient_stream(seed: Natural, purpose: str, *index: int | str) -> Generator[None]:
     """Seed PyTorch's global generators with this key inside the block, and restore their state afterwards.

@@ -12,6 +12,11 @@ from torch import Tensor
 class Tap:
     """The silent tap: requests no activation and changes none."""
 
+    @property
+    def asked(self) -> frozenset[str]:
+        """The activations that are requested by name; a model refuses one that it does not have."""
+        return frozenset()
+
     def wants_any(self, names: Iterable[str]) -> bool:
         """Whether any of these names is requested; a model uses it to choose an execution that computes them."""
         return False
@@ -36,6 +41,11 @@ class Recorder(Tap):
         self.names = None if names is None else frozenset(names)
         self.kept: dict[str, Tensor] = {}
 
+    @property
+    def asked(self) -> frozenset[str]:
+        """The names, if not all are stored."""
+        return self.names or frozenset()
+
     def wants_any(self, names: Iterable[str]) -> bool:
         """Whether one of `names` is stored."""
         return self.names is None or not self.names.isdisjoint(names)
@@ -58,6 +68,11 @@ class Editor(Tap):
         """Store the edits."""
         self.edits = dict(edits)
 
+    @property
+    def asked(self) -> frozenset[str]:
+        """The names that are edited."""
+        return frozenset(self.edits)
+
     def wants_any(self, names: Iterable[str]) -> bool:
         """Whether one of `names` is edited."""
         return any(name in self.edits for name in names)
@@ -77,6 +92,11 @@ class InTurn(Tap):
     def __init__(self, *taps: Tap) -> None:
         """Store the taps in their order."""
         self.taps = taps
+
+    @property
+    def asked(self) -> frozenset[str]:
+        """The names of all taps."""
+        return frozenset[str]().union(*(tap.asked for tap in self.taps))
 
     def wants_any(self, names: Iterable[str]) -> bool:
         """Whether one of the taps requests one of `names`."""

@@ -1,6 +1,7 @@
 """Characters: code points, counts, safe labels, and the error for a character that cannot be encoded."""
 
 import operator
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import reduce
@@ -18,6 +19,10 @@ PAD = "<PAD>"
 
 _CHUNK = 1 << 20
 _SHORT_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", " ": "␣"}
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Characters that Python prints but nobody sees: variation selectors, fillers, joiners of signs."""
 
 
 @checked(first=["__init__"])
@@ -145,7 +150,7 @@ def label_text(text: str) -> str:
 def _label_character(character: str) -> str:
     if character in _SHORT_ESCAPES:
         return _SHORT_ESCAPES[character]
-    if not character.isprintable():
+    if not character.isprintable() or _UNSEEN.match(character):
         return character.encode("unicode_escape").decode("ascii")
     # A combining accent alone would combine with the character printed before it.
     return f"◌{character}" if unicodedata.combining(character) else character

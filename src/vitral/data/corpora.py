@@ -116,7 +116,7 @@ def load_corpus(config: CorpusConfig, *, sources: Mapping[str, Source] = SOURCES
     """
     corpus = _find(config, sources, cache)
     if not len(corpus.text):
-        raise UsageError("{name}: empty, there is no text to train on", name=corpus.name)
+        raise UsageError("{name}: empty, there is no text in it", name=corpus.name)
     return corpus
 
 
@@ -261,25 +261,22 @@ def python(config: CorpusConfig) -> Corpus:
     return _of_files("python", root, config, listing)
 
 
-def from_folder(path: Path, config: CorpusConfig, *, as_before: bool = False) -> Corpus:
+def from_folder(path: Path, config: CorpusConfig) -> Corpus:
     """The files of a folder that are text and match `config.glob`, joined in the order of their paths.
 
     Args:
         path: the folder.
         config: how it is read.
-        as_before: whether the folders that Vitral wrote, and other formats whose bytes are valid, are read too, as its
-            earlier versions did.
 
     Raises:
         UsageError: the folder or a file cannot be read, none is text, or the folder is Vitral's own, such as a run.
     """
-    listing = user_files(path, config.glob, own=as_before)
+    listing = user_files(path, config.glob)
     refuse_own(path, listing)
     if config.glob is not None and not listing.files:
-        raise no_match(path, config.glob, user_files(path, own=as_before))
+        raise no_match(path, config.glob, user_files(path))
     name = path.resolve().name or shown(path)
-    corpus = _of_files(name, path, config, listing, Reading.of(config, refuses_formats=not as_before))
-    return replace(corpus, path=os.path.abspath(path))
+    return replace(_of_files(name, path, config, listing), path=os.path.abspath(path))
 
 
 def sharded_text(source: str) -> Shards | None:
@@ -328,14 +325,13 @@ def _begins(lengths: Iterable[tuple[str, int]], config: CorpusConfig) -> tuple[t
     return tuple(begins)
 
 
-def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing, reading: Reading | None = None) -> Corpus:
-    reading = reading or Reading.of(config)
+def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing) -> Corpus:
     encoding = config.encoding or "UTF-8"
     documents: list[tuple[str, Document]] = []
     skipped: list[tuple[str, str]] = []
     total = 0
     may_be_long = sum(path.stat().st_size for path in listing.files if path.is_file()) > LONG
-    for relative, size, document in _documents(root, listing.files, reading, on_the_disk=may_be_long):
+    for relative, size, document in _documents(root, listing.files, Reading.of(config), on_the_disk=may_be_long):
         total += size
         if isinstance(document, str) or not document.text:
             skipped.append((relative, document if isinstance(document, str) else ""))

@@ -55,7 +55,6 @@ LEARN_FROM = 1 << 24
 """Characters of a long text from which byte-pair merges are learned, in evenly spaced training blocks."""
 
 
-@checked
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """A tokenized text, with everything a run records about its origin.
@@ -76,6 +75,7 @@ class Dataset:
         blocks: split -> its blocks in the text, before the configuration takes a part of the training split.
         works: where splits are by works, split -> titles of its works.
         remarks: the notes on new, replaced and special tokens, which training says too.
+        problems: see `CorpusReport.loss_problems`; found by training.
         split_by: of a text in shards, how it is split; else empty, since the configuration says so.
     """
 
@@ -94,6 +94,7 @@ class Dataset:
     blocks: Mapping[str, Blocks] = field(default_factory=dict)
     works: Mapping[str, Sequence[str]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
     split_by: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -119,6 +120,7 @@ class Dataset:
             "tokenizer": self.tokenizer.name,
             "vocab_size": self.tokenizer.vocab_size,
             "notes": list(self.notes),
+            **({"problems": list(self.problems)} if self.problems else {}),
             "fingerprint": self.fingerprint,
             "store_sha256": self.store_sha256,
             **({"trained_on": dict(self.trained_on)} if self.trained_on else {}),

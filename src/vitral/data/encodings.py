@@ -1,7 +1,8 @@
 """Encodings: the names that Python knows, and a guess at the encoding of bytes that are not UTF-8.
 
 Nothing is ever decoded by a guess. A guess only completes the message of a refusal, with words of the file as each
-likely encoding reads them, so that the user can see which is right.
+likely encoding reads them, so that the user can see which is right. Likely is the reading that takes the fewest bits in
+the language that suits it best: by Zipf's law, the character of rank r in a language is r times rarer than its first.
 """
 
 import codecs
@@ -9,8 +10,10 @@ import contextlib
 import encodings.aliases
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
-from typing import BinaryIO
+from collections import Counter
+from functools import cache
+from math import log2
+from typing import BinaryIO, NamedTuple
 
 from vitral.core.config import closest, shown
 from vitral.core.language import N_, _
@@ -19,6 +22,20 @@ SAMPLE = 1 << 16
 """Bytes from which an encoding is guessed."""
 
 NAMES = {
+    "cp1252": "windows-1252 (Latin-1)",
+    "iso8859_15": "ISO 8859-15 (Latin-9)",
+    "cp1250": "windows-1250",
+    "iso8859_2": "ISO 8859-2",
+    "cp1254": "windows-1254",
+    "cp1251": "windows-1251",
+    "koi8_r": "KOI8-R",
+    "cp1253": "windows-1253",
+    "iso8859_7": "ISO 8859-7",
+    "cp1255": "windows-1255",
+    "cp1256": "windows-1256",
+    "mac_roman": "Mac Roman",
+    "cp850": N_("DOS Latin-1 (code page 850)"),
+    "cp866": N_("DOS Cyrillic (code page 866)"),
     "shift_jis": "Shift-JIS",
     "cp932": N_("Shift-JIS of Windows"),
     "euc_jp": "EUC-JP",
@@ -27,48 +44,70 @@ NAMES = {
     "big5hkscs": N_("Big5 of Hong Kong"),
     "euc_kr": "EUC-KR",
     "cp949": N_("EUC-KR of Windows"),
-    "cp1251": "windows-1251",
-    "koi8_r": "KOI8-R",
-    "cp1252": "windows-1252 (Latin-1)",
     "utf_16_le": "UTF-16",
     "utf_16_be": "UTF-16 (big-endian)",
-    "cp1250": "windows-1250",
-    "iso8859_2": "ISO 8859-2",
-    "cp1253": "windows-1253",
-    "iso8859_7": "ISO 8859-7",
-    "cp1254": "windows-1254",
-    "cp1255": "windows-1255",
-    "cp1256": "windows-1256",
-    "latin_1": "ISO 8859-1 (Latin-1)",
 }
 """The encodings that are guessed: Python's name -> the usual name. Of two that read a text alike, the first counts."""
 
-_SCRIPTS = {
-    **dict.fromkeys(("shift_jis", "cp932", "euc_jp"), "Japanese"),
-    **dict.fromkeys(("euc_kr", "cp949"), "Korean"),
-    **dict.fromkeys(("gb18030", "big5", "big5hkscs"), "Chinese"),
-    **dict.fromkeys(("cp1251", "koi8_r", "cp1253", "iso8859_7", "cp1255", "cp1256"), "another alphabet"),
-}
-_LETTERS = {
-    "kana": re.compile("[\u3041-\u30ff]"),
-    "narrow": re.compile("[\uff66-\uff9f]"),
-    "hangul": re.compile("[\uac00-\ud7a3]"),
-    "beside Latin": re.compile("[A-Za-z][^\x00-\x7f]|[^\x00-\x7f][A-Za-z]"),
-}
-_DOUBTFUL = 0.2
-_LONGEST_WORDS = 9
-"""Mean number of letters of a word from which a text is not Korean, which has spaces between words."""
-_CLOSE = 0.02
-"""Encodings whose text is less than this more chaotic than the best (charset-normalizer's measure) are likely too."""
-_MOST_LIKELY = 3
+_SIGNS = "’“”—–…‘«»„°€£©§®•·\N{NO-BREAK SPACE}ºª¿¡²³±×÷½¼µ、。，「」：；？！（）・ー\u3000،؟؛"
+_LANGUAGES = (
+    "",
+    "ãáçéíóêõúâàô",
+    "óíáéñúü",
+    "éàèêçîâôûùïœëæü",
+    "üäößé",
+    "èàùòéì",
+    "àéèçíòóúïü",
+    "äöåéü",
+    "øåæéöä",
+    "ðíáþöéúóæý",
+    "ëéïèöüóê",
+    "łąęóżśćńźé",
+    "íáéěšřžčýůúňďťóö",
+    "áíéčšžľýúťňôďäĺŕó",
+    "áéöóőíüúű",
+    "ăâîşţșț",
+    "čšžćđ",
+    "ıüşğçöİâîû",
+    "оеаинтсрвлкмдпуяыьгзбчйхжшюцщэфёъ",
+    "оаинвртеіслкудмпзяьбгйчхцжїшюєщфґ",
+    "аиеотнрсвклдпмзгубчъщжяйхцшюьф",
+    "аоиенјрсутдквмпзблгшчћњцжђхљфџ",
+    "ατοιενσπρλκμςηάίυέόωήγδθχφύβώξζψϊΐϋΰ",
+    "יוהלארתבשמםנחדעקצפגטכסזןךףץ",
+    "اليمونرتبةعدسفهكقأحجشطصخذىغضزئءثظإآؤپچژگک",
+    "のにいはをたとがでてなしかるれっすりさまもらこくうあきつけおだんそどちみめやせよろえわほじごばひびげずふむぶべ"
+    "ンスルトラリイクアロシドタレフジカマコッテムサ人日一大年出本中子見国言上分生手自行者前後時来家私何気方思間彼",
+    "的一是不了在人有我他这个们中来上大为和国地到以说时要就出会可也你对生能而子那得于着下自之年过发后作里用道行所然家"
+    "种事成方多经么去法学如都同现当没动面起看定天分还进好小部其些主样理心她本前开但因只从想实日军者意无力它与长把机十民"
+    "第公此已工使情明性知全三又关点正业外将两高间由问很最重并物手应战向头文体政美相见被利什二等产或新己制身果加西斯月话"
+    "合回特代内信表化老给世位次度门任常先海通教儿原东声提立及比员解水名真论处走义各入几口认条平系气题活",
+    "的一是不了在人有我他這個們中來上大為和國地到以說時要就出會可也你對生能而子那得於著下自之年過發後作裡用道行所然家"
+    "種事成方多經麼去法學如都同現當沒動面起看定天分還進好小部其些主樣理心她本前開但因只從想實日軍者意無力它與長把機十民"
+    "第公此已工使情明性知全三又關點正業外將兩高間由問很最重並物手應戰向頭文體政美相見被利什二等產或新己制身果加西斯月話"
+    "合回特代內信表化老給世位次度門任常先海通教兒原東聲提立及比員解水名真論處走義各入幾口認條平系氣題活",
+    "이다는에의가을를고하은지로사한기도서어아대나라인리자시그해스일만들정것수전부와과게보장제여구주상조있으원비신연공없관우",
+)
+"""For each language its usual letters beyond ASCII, the most frequent first; English has none."""
+_ASCII, _RARE, _CAPITAL, _ODD = 5, 16, 3, 8
+"""Bits of a character of ASCII, and of an unusual one beyond it; what a capital adds to a word, and an odd form."""
+_LIKELY, _PLAUSIBLE = 8, 7.5
+"""Bits that a reading takes more than the best one at most; bits of a byte beyond ASCII at most."""
+_PLAIN = frozenset(map(chr, range(32, 127))) | frozenset("\t\n\r\f")
+_LOST = re.compile("[\udc80-\udcff]+")
+"""Bytes that are not UTF-8, as Python keeps them in a text."""
+_JOINED = re.compile("[\udc80-\udcff][^\0-\x7f\udc80-\udcff]")
+"""Inside a word in two encodings, which no text has."""
+_LETTERS = re.compile(r"[^\W\d_]+")
+_INSIDE = re.compile(r"[^\W\d_][“”„‘«»…¿¡\xa0][^\W\d_]|[A-Za-z][\u0370-\u06ff]|[\u0370-\u06ff][A-Za-z]")
+"""Inside a word what never is there: such punctuation, and letters of two alphabets."""
+_BEYOND = re.compile(r"[^ \t\r\n]{0,11}[^\0-\x7f][^ \t\r\n]{0,4}")
+"""A word with a character beyond ASCII, or a part of a long one."""
 _FEW, _MOST = 0.2, 0.9
 """Shares of small bytes: at most, in the lower half of UTF-16; at least, in the upper half."""
 _NO_TEXT = {"Cc", "Cn", "Co", "Cs"}
 """Unicode categories: control, unassigned, private use, surrogate."""
-_BINARY = 0.05
-"""Share of control characters above which bytes are no text."""
-_TEXT_CONTROLS = b"\t\n\r\f\x1b"
-_WORD = 16
+_CONTROL = re.compile(r"[\0-\x08\x0b\x0e-\x1f]")
 
 
 def codec_name(name: str) -> str | None:
@@ -118,7 +157,7 @@ def unmarked_utf(head: bytes) -> str | None:
             columns = [head[place::width] for place in range(width)]
             low, *rest = columns if name.endswith("le") else columns[::-1]
             if _small(low) < _FEW and all(0 in column and _small(column) > _MOST for column in rest[-width // 2 :]):
-                return name if _is_text(head, name) else None
+                return None if _CONTROL.search(_read(head, name) or "\0") else name
     return None
 
 
@@ -127,13 +166,13 @@ def _small(column: bytes) -> float:
     return sum(column.count(byte) for byte in range(9)) / len(column)
 
 
-def _is_text(head: bytes, name: str) -> bool:
-    """Whether bytes are characters without control characters in this encoding; the last one may be cut."""
+def _read(head: bytes, name: str) -> str:
+    """The text in this encoding, whose last character may be cut; empty if beyond ASCII a character is none."""
     try:
-        found = set(codecs.getincrementaldecoder(name)().decode(head))
+        text = codecs.getincrementaldecoder(name)().decode(head)
     except UnicodeDecodeError:
-        return False
-    return not any(unicodedata.category(character) in _NO_TEXT for character in found - set("\t\n\r\f"))
+        return ""
+    return "" if any(unicodedata.category(one) in _NO_TEXT for one in set(text) if one > "~") else text
 
 
 def sample_around(file: BinaryIO, place: int) -> bytes:
@@ -151,94 +190,80 @@ def guess(sample: bytes) -> str:
     Args:
         sample: bytes of the file, see `sample_around`.
     """
-    lost, kept = _as_utf8(sample)
-    if kept >= 4 * lost:
+    text = sample.decode("utf-8", "surrogateescape")
+    lost = sum(map(len, _LOST.findall(text)))
+    if len(re.findall("[^\0-\x7f]", text)) >= 5 * lost:
         return _(
             "the bytes around are UTF-8, so the file is damaged or cut there: repair it there, or remove the bytes"
         )
-    likely = _likely(sample)
+    readings = _readings(sample)
+    other = "".join(filter(_LOST.search, text.splitlines(True))).encode("utf-8", "surrogateescape")
+    parts = _readings(other)
+    if readings and parts and _is_mixed(text, parts[0].name, readings[0].bits, len(sample)):
+        return _(
+            "a part of it is UTF-8 and another part {name}, so no encoding reads it all: convert that part alone",
+            name=_(NAMES[parts[0].name]),
+        )
+    likely = [one for one in readings if one.plausible and one.bits <= readings[0].bits + _LIKELY][:3]
     if likely:
-        named = _(" or ").join(f"{_(NAMES[name])} (“{word}”)" for name, word in likely)
-        options = _(" or ").join(name for name, _word in likely)
-        if len(likely) == 1:
-            return _("it looks like {names}: give --encoding {encodings}", names=named, encodings=options)
-        return _("it may be {names}: give --encoding {encodings}", names=named, encodings=options)
-    controls = sum(sample.count(byte) for byte in range(32) if byte not in _TEXT_CONTROLS)
-    if controls > _BINARY * len(sample):
+        # A word of each reading: the first one that they read in different ways.
+        words = max(zip(*(_BEYOND.findall(one.text) for one in likely), strict=False), key=lambda same: len(set(same)))
+        named = _(" or ").join(
+            f"{_(NAMES[one.name])} (“{''.join(filter(str.isprintable, word))}”)"
+            for one, word in zip(likely, words, strict=True)
+        )
+        options = _(" or ").join(one.name for one in likely)
+        return _("it looks like {names}: give --encoding {encodings}", names=named, encodings=options)
+    if len(_CONTROL.findall(text)) * 20 > len(sample):
         return _("it looks like binary data; give a text")
     return _("its encoding is not one that Vitral recognises: save it as UTF-8, or give --encoding NAME")
 
 
-def _as_utf8(sample: bytes) -> tuple[int, int]:
-    """How many places of the sample are not UTF-8, and how many characters beyond ASCII are."""
-    text = sample.decode("utf-8", "replace")
-    lost = text.count("\ufffd")
-    return lost, sum(not character.isascii() for character in text) - lost
+class _Reading(NamedTuple):
+    """A text as an encoding reads it: the bits that it takes, and whether it can be one at all."""
+
+    bits: float
+    name: str
+    text: str
+    plausible: bool
 
 
-def _likely(sample: bytes) -> list[tuple[str, str]]:
-    """The likely encodings, best first, each with a word of the sample as it reads it."""
-    from charset_normalizer import from_bytes
+def _readings(sample: bytes) -> list[_Reading]:
+    """What the encodings read, the likeliest first; each text once."""
+    names = {_read(sample, name): name for name in reversed(NAMES)}
+    return sorted(_judged(text, name, len(sample)) for text, name in names.items() if not text.isascii())
 
-    isolated = list(NAMES)
-    matches = list(
-        from_bytes(sample, cp_isolation=isolated) or from_bytes(sample, cp_isolation=isolated, threshold=0.5)
-    )
-    found = [(match, _first_name(match.could_be_from_charset)) for match in matches]
-    doubts = [match.chaos + _doubt(name, sample.decode(name)) for match, name in found]
-    ranked = sorted(
-        (-round(match.coherence, 2), isolated.index(name), sample.decode(name))
-        for (match, name), doubt in zip(found, doubts, strict=True)
-        if doubt <= min(doubts) + _CLOSE
-    )[:_MOST_LIKELY]
-    texts = [text for _coherence, _index, text in ranked]
-    return [
-        (isolated[index], word) for (_coherence, index, _text), word in zip(ranked, _telling_words(texts), strict=True)
-    ]
+
+def _judged(text: str, name: str, size: int) -> _Reading:
+    counts = Counter(text)
+    plain = sum(counts.pop(character, 0) for character in _PLAIN)
+    capitals = [word for word in _LETTERS.findall(text) if not word.isascii() and word != word.lower()]
+    odd = sum(not (word.isupper() or word.istitle()) for word in capitals) + len(_INSIDE.findall(text))
+    bits = _CAPITAL * len(capitals) + _ODD * odd
+    bits += min(sum(count * usual.get(character, _RARE) for character, count in counts.items()) for usual in _usual())
+    place = list(NAMES).index(name)
+    return _Reading(place + _ASCII * plain + bits, name, text, bits <= _PLAUSIBLE * (size - plain))
+
+
+@cache
+def _usual() -> list[dict[str, float]]:
+    """The bits of the usual characters of each language, capital or small."""
+    found: list[dict[str, float]] = []
+    for letters in _LANGUAGES:
+        first = 3 if letters else 1
+        small = {letter: first + log2(1 + rank) for some in (_SIGNS, letters) for rank, letter in enumerate(some)}
+        found.append({letter.upper(): bits for letter, bits in small.items()} | small)
+    return found
+
+
+def _is_mixed(text: str, name: str, best: float, size: int) -> bool:
+    """Whether a text has many fewer bits than at best if only its bytes that are not UTF-8 are read in an encoding."""
+    parts = _LOST.sub(lambda run: run[0].encode("utf-8", "surrogateescape").decode(name, "replace"), text)
+    both = _judged(parts, name, size)
+    return both.plausible and both.bits + _RARE * len(_JOINED.findall(text)) + _LIKELY < best
 
 
 def _whole_lines(sample: bytes) -> bytes:
     r"""The sample without a last line that may be cut inside a character (UTF-16 writes `\n` as two bytes)."""
     end = sample.rfind(b"\n") + 1 or len(sample)
     return sample[: end + 1] if sample[end : end + 1] == b"\0" else sample[:end]
-
-
-def _first_name(names: Collection[str]) -> str:
-    return next(name for name in NAMES if name in names)
-
-
-def _doubt(name: str, text: str) -> float:
-    """How much the script of a text speaks against the language of an encoding, for or against (0 for most)."""
-    if name not in _SCRIPTS:
-        return 0.0
-    counts = {script: len(pattern.findall(text)) for script, pattern in _LETTERS.items()}
-    letters = max(sum(not character.isascii() for character in text), 1)
-    shares = {script: count / letters for script, count in counts.items()}
-    if _SCRIPTS[name] == "Japanese":
-        return _DOUBTFUL if shares["narrow"] > 0.2 else -_DOUBTFUL if shares["kana"] > 0.2 else 0.0
-    if _SCRIPTS[name] == "another alphabet":
-        return _DOUBTFUL if shares["beside Latin"] > 0.3 else 0.0
-    if _SCRIPTS[name] == "Korean":
-        words = len(text.split())
-        return 0.0 if shares["hangul"] > 0.8 and letters < _LONGEST_WORDS * words else _DOUBTFUL
-    return _DOUBTFUL if shares["kana"] > 0.1 else 0.0
-
-
-def _telling_words(texts: Sequence[str]) -> list[str]:
-    """A few characters of each text from one place: where the first two differ, else where ASCII ends."""
-    if not texts:
-        return []
-    same_length = len(texts) > 1 and len(texts[0]) == len(texts[1])
-    pairs = zip(texts[0], texts[1], strict=True) if same_length else ((c, c) for c in texts[0])
-    place = next(
-        (at for at, (one, other) in enumerate(pairs) if (one != other if same_length else not one.isascii())), 0
-    )
-    return [_word(text, min(place, len(text) - 1)) for text in texts]
-
-
-def _word(text: str, place: int) -> str:
-    begin = place
-    while begin > 0 and place - begin < _WORD - 4 and text[begin - 1].isalnum():
-        begin -= 1
-    found = text[begin : begin + _WORD].split()
-    return "".join(character for character in (found[0] if found else "") if character.isprintable())

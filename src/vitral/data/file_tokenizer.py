@@ -1,11 +1,12 @@
 """A tokenizer of another library, from its `tokenizer.json`: the file is kept whole and decides every id."""
 
-import os
-import threading
-from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager, suppress
+import json
+from base64 import b64decode
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.data.alphabet import UnseenCharacter, label_bytes, token_ids, utf8
-from vitral.data.spelling import Spelling, spelling_of
+from vitral.data.spelling import Spelling, of_package, spelling_of
 
 if TYPE_CHECKING:
     import tokenizers
@@ -24,9 +25,10 @@ SPACE = "▁"
 """SentencePiece's letter for a space."""
 TRIAL = "To be\n"
 """A text that shows whether a tokenizer works."""
-ERRORS = 2
-"""The stream of errors of every process."""
-_ONE_AT_A_TIME = threading.Lock()
+MOST_GROWTH = 256
+"""Times that a tokenizer makes a text longer at most; those of the hub do so at most 70 times."""
+_ADDED = ("content", "prepend", "start", "stop")
+"""In the parts of a tokenizer, what they add to a character, or how often they do something to it."""
 
 
 @checked(first=["__init__"])
@@ -132,7 +134,7 @@ class FileTokenizer:
         """
         valid = utf8(text, replacement).decode("utf-8")
         try:
-            return self._encoded(valid)
+            return encoding_of(self._engine, valid)
         except UsageError:
             unseen = self._unseen(valid)
             if not unseen:
@@ -140,21 +142,7 @@ class FileTokenizer:
             if replacement is None or self._unseen(replacement):
                 alphabet = _("the tokenizer's alphabet of {number:,} characters", number=len(self._texts))
                 raise UnseenCharacter(unseen[0], valid.index(unseen[0]), alphabet) from None
-            return self._encoded(valid.translate({ord(character): replacement for character in unseen}))
-
-    def _encoded(self, text: str) -> "tokenizers.Encoding":
-        """The package's tokens of valid text.
-
-        Raises:
-            UsageError: it has none.
-        """
-        try:
-            return self._engine.encode(text, add_special_tokens=False)
-        except BaseException as error:  # the package's own classes
-            if not _of_package(error):
-                raise
-            said = str(error)[:200]
-        raise UsageError("tokenizer: it cannot encode this text ({error})", error=said)
+            return encoding_of(self._engine, valid.translate({ord(character): replacement for character in unseen}))
 
     def _unseen(self, text: str) -> list[str]:
         """The characters of a text that have no token, where every token is a character."""
@@ -163,7 +151,7 @@ class FileTokenizer:
         found = list[str]()
         for character in dict.fromkeys(text):
             try:
-                self._encoded(character)
+                encoding_of(self._engine, character)
             except UsageError:
                 found.append(character)
         return found
@@ -216,44 +204,43 @@ def read_engine(document: str) -> "tokenizers.Tokenizer":
     """The tokenizer of the package; the ids of a text are those of the whole text alone, never cut or filled up.
 
     Raises:
-        UsageError: the document is not a tokenizer.json.
+        UsageError: the document is not a tokenizer.json, or makes texts too long.
     """
     from tokenizers import Tokenizer
 
-    try:
-        with _without_panics():
-            engine = Tokenizer.from_str(document)
-            engine.no_truncation()
-            engine.no_padding()
-            with suppress(Exception):  # some text has no tokens; here a panic counts
-                engine.encode(TRIAL, add_special_tokens=False)
-        return engine
-    except BaseException as error:
-        if not _of_package(error):
-            raise
-        said = " ".join(str(error).split())[:200]
-    raise UsageError("tokenizer: not a tokenizer.json that can be read ({error})", error=said)
+    engine = of_package(lambda: Tokenizer.from_str(document))
+    engine.no_truncation()
+    engine.no_padding()
+    for part in (engine.normalizer, engine.decoder):
+        if part is not None and _growth(json.loads(part.__getstate__())) > MOST_GROWTH:
+            raise UsageError(
+                "tokenizer: its normalizer or decoder can make a text more than {most} times as long; use another file",
+                most=MOST_GROWTH,
+            )
+
+    def try_it() -> None:
+        with suppress(Exception):  # some text has no tokens; here a panic counts
+            engine.encode(TRIAL, add_special_tokens=False)
+
+    of_package(try_it)
+    return engine
 
 
-def _of_package(error: BaseException) -> bool:
-    """Whether an error is the package's; a fault of its own (a panic) is no Exception."""
-    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+def encoding_of(engine: "tokenizers.Tokenizer", text: str) -> "tokenizers.Encoding":
+    """The package's tokens of valid text.
+
+    Raises:
+        UsageError: it has none.
+    """
+    return of_package(lambda: engine.encode(text, add_special_tokens=False))
 
 
-@contextmanager
-def _without_panics() -> Generator[None]:
-    """Keep what the package prints of a fault of its own off the screen; the fault is raised too."""
-    with _ONE_AT_A_TIME:
-        try:
-            kept = os.dup(ERRORS)
-        except OSError:  # there is no such stream
-            yield
-            return
-        try:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, ERRORS)
-            os.close(nowhere)
-            yield
-        finally:
-            os.dup2(kept, ERRORS)
-            os.close(kept)
+def _growth(part: Mapping[str, Any]) -> float:
+    """How many times longer than a text its normaliser or decoder makes it at most, as far as the file says it."""
+    added = [part.get(key) or 0 for key in _ADDED]
+    most = sum(len(one) if isinstance(one, str) else one for one in added)
+    if mapped := b64decode(part.get("precompiled_charsmap") or ""):  # the size of a table, the table, replacements
+        most = max(map(len, mapped[4 + int.from_bytes(mapped[:4], "little") :].split(b"\0")))
+    replaced = (part.get("pattern") or {}).get("String")
+    own = max(1, most / len(replaced)) if replaced else 1 + most
+    return own * prod(map(_growth, part.get("normalizers") or part.get("decoders") or ()))

@@ -30,14 +30,13 @@ class Listing:
     own: dict[Path, str]
 
 
-def user_files(root: Path, glob: Sequence[str] | None = None, most: int | None = None, *, own: bool = False) -> Listing:
+def user_files(root: Path, glob: Sequence[str] | None = None, most: int | None = None) -> Listing:
     """All files under a folder, without hidden ones; links to folders are not followed.
 
     Args:
         root: the folder.
         glob: patterns, see `CorpusConfig`.
         most: maximum number of files and folders to look at.
-        own: whether the folders that Vitral wrote are read too, as its earlier versions did.
 
     Raises:
         UsageError: a folder cannot be read, or there are more than `most` files and folders.
@@ -45,8 +44,7 @@ def user_files(root: Path, glob: Sequence[str] | None = None, most: int | None =
     files: list[Path] = []
     left_out: dict[Path, str] = {}
     for folder, subfolders, names in _walk(root, most):
-        kind = "" if own else own_kind(subfolders, names)
-        if kind:
+        if kind := own_kind(subfolders, names):
             left_out[folder] = kind
             subfolders.clear()
             continue
@@ -179,13 +177,6 @@ _NOTHING_ELSE = {
     "report": N_("{folder}: contains no text, only {own}; open its page in a browser"),
     "shards": N_("{folder}: contains no text, only {own}; vitral train {path} trains on them"),
 }
-_COUNTED = {
-    "run": (N_("{number:,} run"), N_("{number:,} runs")),
-    "study": (N_("{number:,} study"), N_("{number:,} studies")),
-    "demonstration": (N_("{number:,} demonstration"), N_("{number:,} demonstrations")),
-    "report": (N_("{number:,} report"), N_("{number:,} reports")),
-    "shards": (N_("{number:,} text in shards"), N_("{number:,} texts in shards")),
-}
 
 
 def refuse_own(root: Path, listing: Listing) -> None:
@@ -203,8 +194,6 @@ def refuse_own(root: Path, listing: Listing) -> None:
 
 
 def own_named(root: Path, listing: Listing) -> str:
-    """How many folders of each kind are left out, and where the first is."""
-    counts = Counter(listing.own.values())
-    kinds = [_(_COUNTED[kind][count > 1], number=count) for kind, count in counts.items()]
+    """How many of Vitral's own folders are left out, and the first of them."""
     first = shown(next(iter(listing.own)).relative_to(root)) + (", …" if len(listing.own) > 1 else "")
-    return _("{folders} of Vitral ({names})", folders=_(" and ").join(kinds), names=first)
+    return _("{number:,} of Vitral's own folders ({names})", number=len(listing.own), names=first)

@@ -15,7 +15,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError, reason
 from vitral.core.guarded import GuardedFolder
 from vitral.core.language import _
@@ -37,7 +36,7 @@ from vitral.data.corpora import (
     own_folder,
     python,
 )
-from vitral.data.folders import is_surely_text, user_files
+from vitral.data.folders import user_files
 from vitral.data.opening import opened, shown
 from vitral.data.shards import is_sharded
 from vitral.data.sources import SOURCES
@@ -54,10 +53,8 @@ _READ_FROM = re.compile(r"^(Read from ).*[\\/]")
 _MOST_SHOWN = 120
 _MOST_NAME = 300
 _MOST_REASONS = 2
-_SPARE = 1 << 20
 
 
-@checked
 def without_folders(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record of a text for a page that is published: its files without the folders of this machine."""
     return {key: _without_folder(key, value) for key, value in record.items()}
@@ -80,7 +77,7 @@ class RecordedText:
     Attributes:
         source: the source of the configuration: a name, a file or a folder.
         name: see `Corpus.name`.
-        num_bytes: its size; None for further training texts of runs that did not record it.
+        num_bytes: its size.
         num_characters: its length in characters.
         sha256: see `Corpus.sha256`.
         path: a hint: the absolute path it was read from.
@@ -91,7 +88,7 @@ class RecordedText:
 
     source: str
     name: str
-    num_bytes: int | None
+    num_bytes: int
     num_characters: int
     sha256: str
     path: str | None = None
@@ -127,26 +124,12 @@ class RecordedText:
                 others=len(others),
                 sources=len(sources),
             )
-        also = tuple(_parse(other, source, where, False) for other, source in zip(others, sources, strict=True))
-        return replace(_parse(recorded, config.source, where, True), fingerprint=fingerprint, also=also)
-
-    def fits(self, num_bytes: int) -> bool:
-        """Whether a file of this size can be this text."""
-        if self.num_bytes is not None:
-            return num_bytes == self.num_bytes
-        # At most four bytes a character, a dropped carriage return for each, and a licence that was stripped.
-        return num_bytes <= 5 * self.num_characters + _SPARE
+        also = tuple(_parse(other, source, where) for other, source in zip(others, sources, strict=True))
+        return replace(_parse(recorded, config.source, where), fingerprint=fingerprint, also=also)
 
     @property
     def identity(self) -> str:
         """Name, size and the first digits of the SHA-256, for a message."""
-        if self.num_bytes is None:
-            return _(
-                "the text {name!r} ({number:,} characters, SHA-256 {hash}…)",
-                name=_short(self.source),
-                number=self.num_characters,
-                hash=self.sha256[:12],
-            )
         return _(
             "the text {name!r} ({number:,} bytes, SHA-256 {hash}…)",
             name=_short(self.source),
@@ -161,7 +144,7 @@ class RecordedText:
         return [name for name in dict.fromkeys(names) if name not in ("", ".", "..") and "\0" not in name]
 
 
-def _parse(recorded: Mapping[str, Any], source: str, where: str, is_main: bool) -> RecordedText:
+def _parse(recorded: Mapping[str, Any], source: str, where: str) -> RecordedText:
     name, sha256, path, folder = (recorded.get(key) for key in ("name", "sha256", "path", "folder"))
     if not isinstance(name, str):
         raise _malformed(where, "name", name)
@@ -174,7 +157,7 @@ def _parse(recorded: Mapping[str, Any], source: str, where: str, is_main: bool) 
     return RecordedText(
         source,
         name,
-        _count(recorded, "bytes", where) if is_main or "bytes" in recorded else None,
+        _count(recorded, "bytes", where),
         _count(recorded, "characters", where),
         sha256,
         path,
@@ -349,34 +332,15 @@ class Search:
         return from_document(text.name, read_file(file, path, self._reading), path, noted=noted)
 
     def _folder(self, path: Path, text: RecordedText, is_chosen: bool) -> Corpus:
-        """A folder, read as a run of today reads it or, if that is another text, as one of an earlier Vitral did."""
         if is_sharded(path):
             return from_shards(path)
         if text.path is not None and text.folder is None:
             raise _Differs(_("is a folder, and the text is one file"))
-        found: Corpus | None = None
-        for as_before in (False, True):
-            try:
-                if is_chosen or self._may_be(path, text, as_before):
-                    found = from_folder(path, self.config, as_before=as_before)
-            except UsageError:
-                if as_before:
-                    raise
-            if found is not None and found.sha256 == text.sha256:
-                return found
-        if found is None:
-            raise _Differs(_("has files of another number or size"))
-        return found
-
-    def _may_be(self, path: Path, text: RecordedText, as_before: bool) -> bool:
-        """Whether a folder has files of the recorded number and size."""
-        files = user_files(path, self.config.glob, self.most_entries, own=as_before).files
-        sizes = {file: _size(file) for file in files}
-        if text.folder is not None:
-            return text.folder == (len(files), sum(sizes.values()))
-        # A run that recorded only the bytes of the files that are text.
-        surely = sum(size for file, size in sizes.items() if is_surely_text(file))
-        return text.fits(sum(sizes.values())) or text.fits(surely)
+        if not is_chosen:
+            files = user_files(path, self.config.glob, self.most_entries).files
+            if text.folder != (len(files), sum(map(_size, files))):
+                raise _Differs(_("has files of another number or size"))
+        return from_folder(path, self.config)
 
     def _joined(self, name: str, paths: tuple[Path, ...], text: RecordedText) -> Corpus:
         _require_size(sum(_size(path) for path in paths), text)
@@ -416,7 +380,7 @@ def _generated(task: Task, text: RecordedText) -> Corpus:
 
 
 def _require_size(num_bytes: int, text: RecordedText) -> None:
-    if not text.fits(num_bytes):
+    if num_bytes != text.num_bytes:
         raise _Differs(_("has another size"))
 
 

@@ -34,10 +34,11 @@ def field_of_lines(lines: Iterable[str], field: str, where: str) -> Iterator[str
     Args:
         lines: the lines of a file; a byte order mark at their beginning is dropped.
         field: the key, or several joined by dots for objects inside objects. A key that itself has dots is found too.
+            Each item of a list is read.
         where: the file, for error messages.
 
-    >>> list(field_of_lines(['{"a": {"b": "one"}}', "", '{"a": {"b": "two"}}'], "a.b", "here"))
-    ['one', 'two']
+    >>> list(field_of_lines(['{"a": {"b": "one"}}', "", '{"a": [{"b": "two"}, {"b": "three"}]}'], "a.b", "here"))
+    ['one', 'two', 'three']
 
     Raises:
         UsageError: a line is not a JSON object, or has no such string; names the line.
@@ -46,7 +47,7 @@ def field_of_lines(lines: Iterable[str], field: str, where: str) -> Iterator[str
         line = line.removeprefix("\ufeff")  # of each file, where several were put together
         if line.strip():
             place = _("{where}: line {number}", where=where, number=str(number))
-            yield _at(_parsed(line, place, whole_file=number == 1), field, place)
+            yield from _at(_parsed(line, place, whole_file=number == 1), field, place)
 
 
 def text_fields(line: str) -> list[str]:
@@ -64,7 +65,8 @@ def text_fields(line: str) -> list[str]:
 
 
 def _strings(record: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
-    for key, value in record.items():
+    for key, held in record.items():
+        value = held[0] if isinstance(held, list) and held else held
         if isinstance(value, str):
             yield path + key, value
         elif isinstance(value, dict) and not path:
@@ -102,10 +104,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return doubled
 
 
-def _at(record: dict[str, Any], field: str, place: str) -> str:
-    """The string at a field."""
-    path, rest, value = "", field, cast("Any", record)
-    while rest:
+def _at(value: Any, rest: str, place: str, path: str = "") -> Iterator[str]:
+    """The strings at a field, `path` and the `rest` of it; of a list, those of each item."""
+    if rest:
         if not isinstance(value, dict):
             raise UsageError(
                 "{place}: {path} is {kind}, so it has no key {key}",
@@ -123,14 +124,17 @@ def _at(record: dict[str, Any], field: str, place: str) -> str:
             )
         if key in getattr(table, "keys_given_twice", ()):
             raise UsageError("{place}: the key {path} is there twice; keep one", place=place, path=shown(path))
-        value = table[key]
+        found = table[key]
+        for item in found if isinstance(found, list) else [found]:
+            yield from _at(item, rest, place, path)
+        return
     if not isinstance(value, str):
         inside = dict(_strings(cast("dict[str, Any]", value))) if isinstance(value, dict) else {}
-        texts = ", ".join(shown(f"{field}.{key}") for key in list(inside)[:_MOST_NAMED])
+        texts = ", ".join(shown(f"{path}.{key}") for key in list(inside)[:_MOST_NAMED])
         raise UsageError(
             "{place}: {field} is {kind}, not a string{texts}",
             place=place,
-            field=shown(field),
+            field=shown(path),
             kind=_kind(value),
             texts=_("; texts: {names}", names=texts) if texts else "",
         )
@@ -138,9 +142,9 @@ def _at(record: dict[str, Any], field: str, place: str) -> str:
         raise UsageError(
             "{place}: {field} contains half of a surrogate pair (\\ud800 to \\udfff); repair it",
             place=place,
-            field=shown(field),
+            field=shown(path),
         )
-    return value
+    yield value
 
 
 def _suggestion(key: str, table: Mapping[str, Any]) -> str:

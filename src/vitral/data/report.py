@@ -1,5 +1,6 @@
 """A report on a text before training: its numbers, and the problems it will cause."""
 
+import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from vitral.core.checked import Count, checked
-from vitral.core.language import N_, in_language
+from vitral.core.language import N_, NEEDED, in_language
 from vitral.data.alphabet import by_character, code_point, code_points, label_text, summed
 from vitral.data.batches import Split, count_windows, too_short
 from vitral.data.dataset import Dataset
@@ -26,6 +27,9 @@ _LONG_LINE = 5_000
 _FEW_BATCHES = 20
 _FEW_TEST_TOKENS = 10_000
 _DUPLICATE_SHARE = 0.02
+_UNKNOWN_SHARE = 0.001
+"""Each character that no training text has costs about ten nats: a thousandth of them a hundredth of a nat."""
+_SPECIAL = re.compile(r"<\|\w+\|>")
 _MANGLED = (b"\xc3\x82\xc2", b"\xc3\x83\xc2", "â€".encode())
 """In UTF-8, U+0080 to U+00BF are the characters that begin with the byte C2."""
 _FEW_MANGLED = 5
@@ -66,7 +70,7 @@ class CorpusReport:
         num_bytes: bytes read.
         num_characters: characters of the text.
         sha256: see `Corpus.sha256`.
-        notes: changes made to the text.
+        notes: changes made to the text, and special tokens that are spelled in it.
         tokenizer: name of the tokenizer.
         vocab_size: its number of tokens.
         characters: split -> characters.
@@ -99,6 +103,14 @@ class CorpusReport:
     batches_per_pass: float
     problems: tuple[str, ...]
 
+    @property
+    def loss_problems(self) -> tuple[str, ...]:
+        """The problems by which the held-out losses measure something else than what was learned."""
+        held_out = self.characters["validation"] + self.characters["test"]
+        unknown = sum(entry.count for entry in self.unlearnable) >= _UNKNOWN_SHARE * held_out
+        found = _alphabet_problems(self.alphabet, (), self.unlearnable if unknown else ())
+        return (*found, *_duplicate_problems(self.duplicates))
+
     def plain(self) -> dict[str, Any]:
         """The report as JSON-ready data."""
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
@@ -116,7 +128,8 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: Count, batch_
     """
     blocks = dataset.blocks
     counts = text_counts([text])
-    seen = _seen(text, counts, [blocks["validation"], blocks["test"]])
+    validation, test = blocks["validation"], blocks["test"]
+    seen = _seen(text, counts, [test] if test == validation else [validation, test])
     held_out = by_character(seen.held_out)
     alphabet = tuple(_counted(character, count) for character, count in counts.items())
     rare = tuple(sorted((entry for entry in alphabet if entry.count < RARE), key=lambda entry: entry.count))
@@ -141,7 +154,7 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: Count, batch_
         num_bytes=dataset.num_bytes,
         num_characters=len(text),
         sha256=dataset.sha256,
-        notes=dataset.notes,
+        notes=(*dataset.notes, *_special_notes(dataset, text)),
         tokenizer=dataset.tokenizer.name,
         vocab_size=dataset.tokenizer.vocab_size,
         characters={split: blocks[split].num_characters for split in SPLITS},
@@ -155,6 +168,14 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: Count, batch_
         batches_per_pass=batches_per_pass,
         problems=tuple(problems),
     )
+
+
+def _special_notes(dataset: Dataset, text: Text) -> list[str]:
+    """What looks like a special token in the beginning of a text, and has no token of its own."""
+    found, by = [*dict.fromkeys(_SPECIAL.findall(text[:_CHUNK]))][:_NAMED_AT_MOST], dataset.config.replacement
+    given = " ".join(f"--special '{one}'" for one in found if len(dataset.tokenizer.encode(one, replacement=by)) > 1)
+    sentence = N_("Special tokens are spelled letter by letter; {options} makes one token of each.")
+    return [sentence.format(options=given)] if given else []
 
 
 def _nothing_to_train_on(train: Split, context_length: int) -> str:
@@ -272,30 +293,6 @@ def _size_problems(dataset: Dataset, batches: float, context_length: Count, batc
     return problems
 
 
-RARE_CHARACTERS = (
-    N_(
-        "The text contains {number:,} character with fewer than {least} occurrences each ({names}). This is "
-        "too few to learn from, and the char tokenizer spends a row of embedding and head on each: replace "
-        "them in the text, or use the byte or bpe tokenizer."
-    ),
-    N_(
-        "The text contains {number:,} characters with fewer than {least} occurrences each ({names}). This is "
-        "too few to learn from, and the char tokenizer spends a row of embedding and head on each: replace "
-        "them in the text, or use the byte or bpe tokenizer."
-    ),
-)
-UNSEEN_CHARACTERS = (
-    N_(
-        "The training split lacks {number:,} character of the held-out splits ({names}). The model cannot "
-        "predict them, which raises the losses: replace them in the text."
-    ),
-    N_(
-        "The training split lacks {number:,} characters of the held-out splits ({names}). The model cannot "
-        "predict them, which raises the losses: replace them in the text."
-    ),
-)
-
-
 def _alphabet_problems(
     alphabet: tuple[CharacterCount, ...],
     rare: tuple[CharacterCount, ...],
@@ -303,11 +300,20 @@ def _alphabet_problems(
 ) -> list[str]:
     problems = []
     if rare:
-        sentence = RARE_CHARACTERS[len(rare) > 1]
-        problems.append(sentence.format(number=len(rare), least=RARE, names=_named(rare)))
+        problems.append(
+            N_(
+                "Characters with fewer than {least} occurrences each: {number:,} ({names}). This is too few to learn "
+                "from, and the char tokenizer spends a row of embedding and head on each: replace them in the text, or "
+                "use the byte or bpe tokenizer."
+            ).format(number=len(rare), least=RARE, names=_named(rare))
+        )
     if unlearnable:
-        sentence = UNSEEN_CHARACTERS[len(unlearnable) > 1]
-        problems.append(sentence.format(number=len(unlearnable), names=_named(unlearnable)))
+        problems.append(
+            N_(
+                "Characters of the held-out splits that the training split lacks: {number:,} ({names}). The model "
+                "cannot predict them, which raises the losses: replace them in the text."
+            ).format(number=len(unlearnable), names=_named(unlearnable))
+        )
     if len(alphabet) == 1:
         problems.append(N_("The text repeats a single character, so there is nothing to learn: use another text."))
     return problems
@@ -355,12 +361,13 @@ def _mangled(text: str) -> int:
 
 
 def _is_control(character: str) -> bool:
-    return unicodedata.category(character) in {"Cc", "Cf"} and character not in "\n\r\t\u00ad"
+    kinds = {"Cc", "Cf", "Zl", "Zp"}
+    return unicodedata.category(character) in kinds and character not in "\n\r\t" and not NEEDED.match(character)
 
 
 def _is_unusual_space(character: str) -> bool:
     # The ideographic space is the ordinary one of Chinese and Japanese.
-    return character not in " \u3000" and unicodedata.category(character) in {"Zs", "Zl", "Zp"}
+    return character not in " \u3000" and unicodedata.category(character) == "Zs"
 
 
 def _normal_form_problems(num_decomposed: int, counts: dict[str, int]) -> list[str]:

@@ -150,7 +150,6 @@ def shard_name(number: int) -> str:
     return f"shards/{number:06d}.bin"
 
 
-@checked
 class Shards:
     """An open store: its manifest, its tokenizer, and a view of each split.
 

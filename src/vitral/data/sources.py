@@ -8,7 +8,7 @@ from typing import Any
 
 from vitral.core.checked import checked
 from vitral.core.errors import StorageError, UsageError, VitralError, reason
-from vitral.core.files import temporary_name
+from vitral.core.files import insist, temporary_name
 from vitral.core.language import N_
 from vitral.data.opening import read_bytes, shown
 
@@ -106,7 +106,7 @@ def fetch(name: str, source: Source, folder: Path) -> Path:
                 name=name,
                 url=source.url,
             )
-        os.replace(beside, path)
+        insist(os.replace, beside, path)
     except VitralError:
         raise
     except (OSError, ValueError) as error:

@@ -1,7 +1,10 @@
 """How the tokens of a `tokenizer.json` become the bytes of a text: its decoder, step by step."""
 
 import json
+import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +18,8 @@ Bytes = Callable[[str], bytes]
 Step = Callable[[str], str]
 BEFORE = "a"
 """A token before another one: some decoders write the first token of a text in another way."""
+ERRORS = 2
+"""The stream of errors of every process."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +148,7 @@ def _step(part: Mapping[str, Any]) -> Step:
     from tokenizers import Regex, decoders
 
     decoder = decoders.Replace(Regex(pattern["Regex"]), content)  # its expressions are not Python's
-    return lambda text: decoder.decode([text])
+    return lambda text: of_package(lambda: decoder.decode([text]))
 
 
 def _byte(text: str) -> bytes | None:
@@ -154,3 +159,29 @@ def _byte(text: str) -> bytes | None:
         except ValueError:
             return None
     return None
+
+
+def of_package(compute: Callable[[], Any]) -> Any:
+    """What the package computes; in the first thread, what it prints of a fault of its own is kept off the screen.
+
+    Other threads would take the lines of one another away.
+
+    Raises:
+        UsageError: the package fails, perhaps by a fault of its own (a panic), which is no Exception.
+    """
+    kept = None
+    try:
+        if threading.current_thread() is threading.main_thread():
+            with suppress(OSError), open(os.devnull, "wb") as nowhere:  # there may be no such stream
+                kept = os.dup(ERRORS)
+                os.dup2(nowhere.fileno(), ERRORS)
+        return compute()
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        said = " ".join(str(error).split())[:200]
+    finally:
+        if kept is not None:
+            os.dup2(kept, ERRORS)
+            os.close(kept)
+    raise UsageError("tokenizer: its tokenizer.json cannot be used here ({error})", error=said)

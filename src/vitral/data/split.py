@@ -27,7 +27,6 @@ _MIN_BLOCKS = 3
 _MIN_TAIL = 20
 
 
-@checked
 class Blocks(Sequence[tuple[int, int]]):
     """Sorted blocks of a text as (begin, end), stored in one array since a long text has millions."""
 

@@ -458,19 +458,14 @@ def reading_notes(documents: Sequence[Document]) -> tuple[str, ...]:
     fields = next((document.fields for document in documents if document.fields), ())
     encodings = dict.fromkeys(document.encoding for document in documents)
     notes = [N_("Decoded as {encoding}.").format(encoding=name) for name in encodings if name]
-    if num_texts and num_empty:
-        sentence = N_("Texts read from JSON lines: {number:,}; {empty:,} empty ones were left out.")
+    if num_texts:
+        sentence = N_("Texts read from JSON lines: {number:,}; left out as empty: {empty:,}.")
         notes.append(sentence.format(number=num_texts, empty=num_empty))
-    elif num_texts:
-        notes.append(N_("Texts read from JSON lines: {number:,}.").format(number=num_texts))
     if fields:
         sentence = N_("JSON lines are read as they are; --field NAME reads one field of each line as a text ({names}).")
         notes.append(sentence.format(names=", ".join(map(repr, fields))))
-    if num_marks and len(documents) == 1:
-        notes.append(N_("A byte order mark at the beginning was dropped."))
-    elif num_marks:
-        sentence = N_("A byte order mark at the beginning of {files} files was dropped.")
-        notes.append(sentence.format(files=num_marks))
+    if num_marks:
+        notes.append(N_("Byte order marks dropped at the beginning of files: {files:,}.").format(files=num_marks))
     if num_crlf or num_cr:
         sentence = N_("Newlines were changed to \\n: {both:,} \\r\\n and {lone:,} lone \\r.")
         notes.append(sentence.format(both=num_crlf, lone=num_cr))

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from vitral.core.errors import StorageError, UsageError, reason
-from vitral.core.files import is_left_behind, temporary_name
+from vitral.core.files import insist, is_left_behind, temporary_name
 from vitral.core.guarded import GuardedFolder, NotOurs
 from vitral.core.language import N_
 from vitral.data.batches import Split
@@ -232,7 +232,7 @@ def write_atomically(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
                 file.write(chunk)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        insist(os.replace, temporary, path)
     except OSError as error:
         raise _unwritable(path, error) from None
     finally:
@@ -254,7 +254,7 @@ def _unwritable(path: Path, error: OSError) -> StorageError:
 def _remove(path: Path) -> None:
     # The folder may be unreachable; the error that matters is raised elsewhere.
     with contextlib.suppress(OSError):
-        path.unlink(missing_ok=True)
+        insist(path.unlink, missing_ok=True)
 
 
 @contextmanager

@@ -429,7 +429,6 @@ def build_tokenizer(config: CorpusConfig, text: Text, training_blocks: Sequence[
     return with_special_tokens(CharTokenizer("".join(alphabet)), specials)
 
 
-@checked
 def tokenizer_from_plain(plain: Any) -> Tokenizer:
     """The tokenizer from the data returned by its `plain`.
 

@@ -52,7 +52,6 @@ GREEDY = Sampling(temperature=0.0)
 PLAIN = Sampling()
 
 
-@checked
 def distribution(
     logits: Float[Tensor, "batch vocab"],
     sampling: Sampling = PLAIN,
@@ -96,7 +95,6 @@ def distribution(
     return torch.softmax(logits, dim=-1)
 
 
-@checked
 def forbid(logits: Float[Tensor, "batch vocab"], tokens: Sequence[int]) -> Float[Tensor, "batch vocab"]:
     """Exclude these token ids.
 
@@ -121,7 +119,6 @@ def _index(tokens: tuple[int, ...]) -> Int[Tensor, " tokens"]:
         return torch.tensor(tokens)
 
 
-@checked
 def penalise_repetition(
     logits: Float[Tensor, "batch vocab"], history: Int[Tensor, "batch seen"], penalty: float
 ) -> Float[Tensor, "batch vocab"]:
@@ -152,7 +149,6 @@ def penalise_repetition(
     return torch.where(occurred, penalised, logits)
 
 
-@checked
 def apply_temperature(logits: Float[Tensor, "batch vocab"], temperature: float) -> Float[Tensor, "batch vocab"]:
     """Divide by the temperature, after shifting each row's largest logit to 0 (Ackley, Hinton & Sejnowski 1985).
 
@@ -172,7 +168,6 @@ def apply_temperature(logits: Float[Tensor, "batch vocab"], temperature: float) 
     return shifted if temperature == 1 else shifted / temperature
 
 
-@checked
 def keep_top_k(logits: Float[Tensor, "batch vocab"], k: int) -> Float[Tensor, "batch vocab"]:
     """Keep exactly the k most probable tokens (Fan, Lewis & Dauphin 2018, §5.1); ties go to the lower ids.
 
@@ -189,7 +184,6 @@ def keep_top_k(logits: Float[Tensor, "batch vocab"], k: int) -> Float[Tensor, "b
     return logits.masked_fill(~(above | (equal & (equal.cumsum(dim=-1) <= spare))), -math.inf)
 
 
-@checked
 def keep_top_p(logits: Float[Tensor, "batch vocab"], p: float) -> Float[Tensor, "batch vocab"]:
     """Nucleus sampling: keep the smallest set with total probability at least p (Holtzman et al. 2020, §3.1).
 
@@ -208,7 +202,6 @@ def keep_top_p(logits: Float[Tensor, "batch vocab"], p: float) -> Float[Tensor, 
     return _keep(logits, order, before < p * (1 - ROUNDING))
 
 
-@checked
 def keep_min_p(logits: Float[Tensor, "batch vocab"], p: float) -> Float[Tensor, "batch vocab"]:
     """Drop tokens below p times the top probability (min-p, Nguyen et al. 2025, §3).
 
@@ -270,7 +263,6 @@ def uniforms(seed: Natural, sample: Natural) -> np.random.Generator:
     return numpy_stream(seed, "sampling", sample)
 
 
-@checked
 def choose(probabilities: Float[Tensor, "batch vocab"], numbers: Float[Tensor, " batch"]) -> Int[Tensor, " batch"]:
     """The token at which each row's cumulative probability exceeds its number (inverse transform sampling).
 

@@ -9,6 +9,8 @@ from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 
+SAME = 0.0005
+"""Nats per token in which two losses with three decimals may not differ."""
 _NAMES = {1: N_("unigram"), 2: N_("bigram"), 3: N_("trigram")}
 
 
@@ -77,12 +79,15 @@ def rank_among_baselines(loss: float, baselines: NgramBaselines) -> str:
     """
     if math.isnan(loss):
         raise UsageError("n-gram baselines: the loss is not a number")
+    same = next((order for order, other in baselines.orders.items() if abs(loss - other) < SAME), None)
+    if same is not None:
+        return _("equal to the {ngram} baseline", ngram=baseline_name(same))
     above, below = neighbours(loss, baselines.orders)
-    if above is None and below is not None:
+    if below is None:
+        return _("below the {ngram} baseline", ngram=baseline_name(above or 1))
+    if above is None:
         return _("above the {ngram} baseline", ngram=baseline_name(below))
-    if below is None and above is not None:
-        return _("below the {ngram} baseline", ngram=baseline_name(above))
-    return _("between the {above} and the {below}", above=baseline_name(above or 1), below=baseline_name(below or 1))
+    return _("between the {above} and the {below}", above=baseline_name(above), below=baseline_name(below))
 
 
 @checked(first=True)

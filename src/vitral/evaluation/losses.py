@@ -14,6 +14,7 @@ from torch.nn import functional
 from vitral.core.allocation import keep_freed_memory
 from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
+from vitral.core.language import N_
 from vitral.core.streams import numpy_stream
 from vitral.data.batches import Split, window_begins, windows
 from vitral.data.tokenizers import Tokenizer
@@ -67,6 +68,11 @@ class SplitLoss:
             "num_characters": self.num_characters,
             "num_bytes": self.num_bytes,
         }
+
+
+NO_CHARACTER = N_(
+    "nothing to score: the tokens after the first contain no whole character of the text; use a longer text"
+)
 
 
 def no_tick() -> None:
@@ -130,7 +136,7 @@ def evaluate_split(
     places = list(_scored_places(model, split, masking))
     characters, bytes_ = (sum(int(each[some].sum()) for some in places) for each in sizes)
     if not characters:
-        raise _nothing_to_score(split, model.config.context_length)
+        raise UsageError(NO_CHARACTER)
     return replace(found, num_characters=characters, num_bytes=bytes_)
 
 
@@ -216,18 +222,16 @@ def _loss_of(
     """The loss from the summed loss in nats and the number of times each token was a target."""
     characters, size = token_sizes(tokenizer)
     num_targets, num_characters, num_bytes = int(counts.sum()), int(counts @ characters), int(counts @ size)
-    if not num_targets or not num_characters:
-        raise _nothing_to_score(split, context_length)
+    if not num_targets:
+        raise UsageError(
+            "nothing to score: the split's {tokens} tokens contain no target for a context of "
+            "{context_length}; use a longer text",
+            tokens=len(split.tokens),
+            context_length=context_length,
+        )
+    if not num_characters:
+        raise UsageError(NO_CHARACTER)
     return SplitLoss(nats / num_targets, num_targets, num_characters, num_bytes)
-
-
-def _nothing_to_score(split: Split, context_length: int) -> UsageError:
-    return UsageError(
-        "nothing to score: the split's {tokens} tokens contain no target for a context of "
-        "{context_length}; use a longer text",
-        tokens=len(split.tokens),
-        context_length=context_length,
-    )
 
 
 def _pass(

@@ -65,7 +65,7 @@ def counts_by_order(train: Split, vocab_size: Count) -> "Iterator[Counts]":
     Raises:
         UsageError: a token is outside the vocabulary.
     """
-    tokens, depths = _laid_out(train, vocab_size)
+    tokens, depths = laid_out(train, vocab_size)
     contexts, num_contexts = np.zeros_like(tokens), 1
     while True:
         counts, grams = _count(contexts, tokens, num_contexts, vocab_size)
@@ -135,7 +135,7 @@ class WittenBell:
         Raises:
             UsageError: there is no such token, or a token is outside the vocabulary.
         """
-        tokens, depths = _laid_out(split, self.vocab_size)
+        tokens, depths = laid_out(split, self.vocab_size)
         targets = depths > 0
         if not targets.any():
             raise UsageError(
@@ -146,7 +146,7 @@ class WittenBell:
         contexts = np.zeros_like(tokens)
         for row, counts in zip(rows, self._counts, strict=True):
             probabilities, grams = counts.interpolate(contexts, tokens, probabilities, self.vocab_size)
-            row[:] = -np.log(probabilities[targets])
+            row[:] = 0 - np.log(probabilities[targets])  # a certain token has 0, not -0
             contexts = _as_contexts(grams, depths)
         return rows
 
@@ -158,14 +158,14 @@ def bigram_entropy(split: Split, vocab_size: Count) -> float:
     Raises:
         UsageError: the split contains no pair, or a token is outside the vocabulary.
     """
-    tokens, depths = _laid_out(split, vocab_size)
+    tokens, depths = laid_out(split, vocab_size)
     ones, places = _count(np.zeros_like(tokens), tokens, 1, vocab_size)
     counts, _ = _count(_as_contexts(places, depths), tokens, len(ones.keys), vocab_size)
     total = counts.counts.sum()
     if not total:
         raise UsageError("bigram entropy: the split's {tokens} tokens contain no adjacent pair", tokens=len(tokens))
     shares = counts.counts / counts.context_counts[counts.keys // vocab_size]
-    return float(-(counts.counts * np.log(shares)).sum() / total)
+    return float(0 - (counts.counts * np.log(shares)).sum() / total)
 
 
 @checked(first=True)
@@ -189,7 +189,7 @@ def entropy_by_place(split: Split, context_length: Count) -> float:
     targets = np.concatenate(following)
     pairs, counts = np.unique(contexts * (int(targets.max()) + 1) + targets, return_counts=True)
     shares = counts / np.bincount(contexts)[pairs // (int(targets.max()) + 1)]
-    return float(-(counts * np.log(shares)).sum() / counts.sum())
+    return float(0 - (counts * np.log(shares)).sum() / counts.sum())
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ def _as_contexts(grams: Int[np.ndarray, " time"], depths: Int[np.ndarray, " time
     return contexts
 
 
-def _laid_out(split: Split, vocab_size: int) -> tuple[Int[np.ndarray, " time"], Int[np.ndarray, " time"]]:
+def laid_out(split: Split, vocab_size: int) -> tuple[Int[np.ndarray, " time"], Int[np.ndarray, " time"]]:
     """The concatenated tokens of all segments, and the number of tokens before each in its segment.
 
     Raises:

@@ -16,7 +16,7 @@ from vitral.core.errors import UsageError
 from vitral.data.batches import Split
 from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation.losses import SplitLoss, require_tokenizer, token_losses, token_sizes
-from vitral.evaluation.ngrams import LONG, WittenBell
+from vitral.evaluation.ngrams import LONG, WittenBell, laid_out
 from vitral.model.transformer import Transformer
 
 BLOCKS = 30
@@ -52,17 +52,15 @@ def target_losses(model: Transformer, split: Split, tokenizer: Tokenizer) -> Tar
     """
     require_tokenizer(model, tokenizer)
     nats = token_losses(model, split)
-    pieces = [np.asarray(split.tokens[begin:end]).astype(np.int64) for begin, end in split.segments]
-    tokens = np.concatenate([*pieces, np.empty(0, dtype=np.int64)])
-    is_target = np.concatenate([*(np.arange(len(piece)) > 0 for piece in pieces), np.empty(0, dtype=bool)])
+    tokens, depths = laid_out(split, model.vocab_size)
     characters, sizes = token_sizes(tokenizer)
     ends = np.cumsum(characters[tokens])
-    scored = tokens[is_target][~np.isnan(nats)]
+    scored = tokens[depths > 0][~np.isnan(nats)]
     if not scored.size or not characters[scored].sum():
         raise UsageError("nothing to score: the split's {tokens} tokens contain no target", tokens=len(tokens))
     loss = float(np.nansum(nats)) / scored.size
     whole = SplitLoss(loss, scored.size, int(characters[scored].sum()), int(sizes[scored].sum()))
-    places = (ends - characters[tokens])[is_target]
+    places = (ends - characters[tokens])[depths > 0]
     return TargetLosses(nats, places, int(ends[-1]), whole)
 
 

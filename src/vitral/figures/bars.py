@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.language import _, number
 from vitral.figures.palette import MUTED
@@ -18,7 +17,6 @@ LEFT, RIGHT, TOP, BOTTOM = 1.45, 0.2, 0.6, 0.65
 BAR_INCHES, LABEL_INCHES = 1.25, 0.45
 
 
-@checked
 @styled
 def alphabet_bars(counts: Sequence[tuple[str, int]], *, title: str = "", rare: int = 0) -> Figure:
     """Draw a bar for each character, 36 to a row and at most four rows; a note counts the characters not drawn.

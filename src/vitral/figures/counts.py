@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.figures.margin import text_width
 from vitral.figures.palette import INK
@@ -17,7 +16,6 @@ TOP, BOTTOM, RIGHT = 0.15, 0.65, 0.3
 TITLE_INCHES = 0.4
 
 
-@checked
 @styled
 def count_bars(counts: Sequence[tuple[str, int]], *, title: str = "", x_label: str = "") -> Figure:
     """Draw a bar for each name, the first at the top, with its count.

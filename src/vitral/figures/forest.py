@@ -8,7 +8,6 @@ from typing import NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.figures.margin import text_width
@@ -99,7 +98,6 @@ class SecondAxis:
     factor: float
 
 
-@checked
 @styled
 def forest_plot(
     rows: Sequence[ForestRow],

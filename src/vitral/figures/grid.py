@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.language import _, number
 from vitral.figures.maps import ON_DARK, ON_LIGHT, colour_bar, shade_cells
@@ -22,7 +21,6 @@ DARK_FROM = 0.5
 MARGIN, BAR = 0.3, 1.15
 
 
-@checked
 @styled
 def value_grid(
     values: Sequence[Sequence[float | None]],
@@ -94,7 +92,6 @@ def value_grid(
     return figure
 
 
-@checked
 def head_grid(patterns: Mapping[str, Any], title: str) -> tuple[Figure, int]:
     """Draw the share of each head's attention weight by kind of key, and below it that of uniform attention.
 

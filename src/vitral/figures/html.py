@@ -20,7 +20,6 @@ import jinja2
 from markupsafe import Markup
 
 from vitral.core import language as languages
-from vitral.core.checked import checked
 from vitral.core.language import _
 from vitral.figures.palette import GRID, INK, MUTED, PAPER
 from vitral.figures.sections import (
@@ -49,7 +48,6 @@ class Anchor(NamedTuple):
     text: str
 
 
-@checked
 def page(
     title: str,
     sections: Sequence[Section],

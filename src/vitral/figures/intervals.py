@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.language import _, number
 from vitral.figures.margin import LEADER_INCHES, Label, Reference, label_top, text_width
@@ -39,7 +38,6 @@ class IntervalRow:
     high: float | None = None
 
 
-@checked
 @styled
 def interval_dots(
     rows: Sequence[IntervalRow],

@@ -9,7 +9,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.language import _, number
 from vitral.figures.margin import Label, Reference, label_right, label_width, text_width
@@ -90,7 +89,6 @@ class Axis:
     ticks: Sequence[float] = ()
 
 
-@checked
 @styled
 def line_plot(
     lines: Sequence[Line], x: Axis, y: Axis, *, references: Sequence[Reference] = (), title: str = ""
@@ -151,7 +149,6 @@ def line_plot(
     return figure
 
 
-@checked
 @styled
 def loss_plot(
     lines: Sequence[Line],

@@ -11,7 +11,6 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.language import _, number
 from vitral.figures.palette import GRID, MUTED
@@ -63,7 +62,6 @@ def colour_bar(axes: Axes, top: float, label: str) -> None:
     axes.grid(visible=False)
 
 
-@checked
 @styled
 def attention_maps(weights: ArrayLike, queries: Sequence[str], keys: Sequence[str] = (), *, title: str = "") -> Figure:
     """Draw one heat map for each head of a layer, on one colour scale from 0 to 1.

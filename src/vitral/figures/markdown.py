@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from functools import singledispatch
 
-from vitral.core.checked import checked
 from vitral.figures import sections as pieces
 from vitral.figures.text import visible
 
@@ -12,7 +11,6 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>&|~$])")
 _BLOCK_START = re.compile(r"^([ \t]*)(?:(\d+)([.)])|(#{1,6}|[+-]|=+|-+))(?=\s|$)", re.MULTILINE)
 
 
-@checked
 def markdown(title: str, sections: Sequence[pieces.Section], *, lead: str = "", footer: str = "") -> str:
     """A whole Markdown document, ending in a newline; the arguments are those of `html.page`."""
     blocks = [f"# {escape(title)}", escape(lead), *(_block(section) for section in sections)]

@@ -9,7 +9,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator, ScalarFormatter
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.figures.lines import Axis, Line, short
@@ -70,7 +69,6 @@ class Panel:
     note: str = ""
 
 
-@checked
 @styled
 def panel_plot(
     panels: Sequence[Panel],

@@ -15,7 +15,6 @@ import matplotlib.style
 from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 
-from vitral.core.checked import checked
 from vitral.core.files import replace_durably, storage
 from vitral.core.language import localised
 from vitral.figures.palette import GRID, INK, MUTED, PAPER
@@ -105,19 +104,16 @@ class _Numbers(ScalarFormatter):
         return [localised(text) for text in super().format_ticks(values)]
 
 
-@checked
 def svg_bytes(figure: Figure) -> bytes:
     """The figure as a standalone SVG file: text stays text, no date, ids by content."""
     return _rendered(figure, "svg", {"Date": None, "Creator": "Vitral"})
 
 
-@checked
 def png_bytes(figure: Figure) -> bytes:
     """The figure as a PNG file at 144 dots per inch."""
     return _rendered(figure, "png", {"Software": "Vitral"})
 
 
-@checked
 def pdf_bytes(figure: Figure) -> bytes:
     """The figure as a PDF file, for papers."""
     return _rendered(figure, "pdf", {"CreationDate": None, "Creator": "Vitral", "Producer": "Vitral"})
@@ -135,7 +131,6 @@ def figure_files(figure: Figure, name: str) -> dict[str, bytes]:
     return {f"{name}.svg": svg_bytes(figure), f"{name}.png": png_bytes(figure), f"{name}.pdf": pdf_bytes(figure)}
 
 
-@checked
 def save(figure: Figure, folder: Path, name: str) -> Saved:
     """Write `folder/name.svg`, `.png` and `.pdf`, making the folder.
 

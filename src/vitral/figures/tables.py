@@ -10,7 +10,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,11 +137,8 @@ class DataTable:
 
     def csv(self) -> str:
         """Comma-separated values with a line of keys; an empty cell for None."""
-        buffer = io.StringIO(newline="")
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow([column.key for column in self.columns])
-        writer.writerows([[_in_csv(value) for value in row.values()] for row in self.plain()])
-        return buffer.getvalue()
+        rows = [[_in_csv(value) for value in row.values()] for row in self.plain()]
+        return as_csv([[column.key for column in self.columns], *rows])
 
     def markdown(self) -> str:
         """A table of GitHub's Markdown, without the caption."""
@@ -174,6 +171,16 @@ def _in_csv(value: Any) -> str:
     if value is None or isinstance(value, str):
         return in_spreadsheet(value or "")
     return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+
+
+def as_csv(rows: Iterable[Sequence[Any]], delimiter: str = ",") -> str:
+    """Lines of separated values; a cell with a line feed or a carriage return is quoted."""
+    written: list[str] = []
+    for row in rows:
+        buffer = io.StringIO(newline="")
+        csv.writer(buffer, delimiter=delimiter).writerow(row)  # quotes what is in its line end, which is both
+        written.append(buffer.getvalue().removesuffix("\r\n") + "\n")
+    return "".join(written)
 
 
 def in_spreadsheet(text: str) -> str:

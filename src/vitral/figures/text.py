@@ -3,7 +3,7 @@
 import unicodedata
 from functools import cache
 
-from vitral.core.language import number
+from vitral.core.language import NEEDED, number
 
 NONE = "\N{EN DASH}"
 """A cell without a value."""
@@ -95,8 +95,9 @@ def big(count: float) -> str:
 def visible(text: str) -> str:
     r"""The text with every control, formatting, unassigned or surrogate character written out; newline and tab stay.
 
-    Characters that reorder or hide their neighbours (bidirectional overrides, zero-width joiners) and lone surrogates,
-    which no file can hold, become `⟨U+XXXX⟩`; the C0 controls get their pictures.
+    Characters that reorder or hide their neighbours (bidirectional overrides, zero-width spaces) and lone surrogates,
+    which no file can hold, become `⟨U+XXXX⟩`; the C0 controls get their pictures. The joiners and marks that scripts
+    and emoji need (`NEEDED`) stay.
 
     >>> visible("a\x1b[31mb\u202ec\n")
     'a␛[31mb⟨U+202E⟩c\n'
@@ -107,7 +108,8 @@ def visible(text: str) -> str:
 
 
 def _picture(character: str) -> str:
-    if character in _SHOWN_AS_THEY_ARE or unicodedata.category(character) not in _HIDDEN_CATEGORIES:
+    hidden = unicodedata.category(character) in _HIDDEN_CATEGORIES and not NEEDED.match(character)
+    if character in _SHOWN_AS_THEY_ARE or not hidden:
         return character
     point = ord(character)
     if point < ord(" "):
@@ -116,9 +118,9 @@ def _picture(character: str) -> str:
 
 
 def columns(text: str) -> int:
-    """Columns of the text in a terminal: two for wide characters, none for combining ones."""
+    """Columns of the text in a terminal: two for wide characters, none for combining ones and joiners."""
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
-    marks = sum(unicodedata.category(character) in ("Mn", "Me") for character in text)
+    marks = sum(unicodedata.category(character) in ("Mn", "Me", "Cf") for character in text)
     return len(text) + wide - marks
 
 

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from vitral.core.checked import checked
 from vitral.core.edits import replaced
-from vitral.core.names import require_known
 from vitral.core.taps import Editor, Recorder
 from vitral.inspection.numbers import RunningMean, number
 from vitral.inspection.targets import Scored, loss_by_row, rows_at_once
@@ -61,7 +60,6 @@ def activation_means(
     Raises:
         UsageError: a name that no activation has.
     """
-    require_known(list(names), model.config.num_layers)
     means = {name: RunningMean() for name in names}
     for rows in rows_at_once(model, inputs):
         recorder = Recorder(names)

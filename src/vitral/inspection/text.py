@@ -5,7 +5,7 @@ from typing import Any
 
 from vitral.attention.masks import ByLayer
 from vitral.core.checked import Count, checked
-from vitral.core.edits import Edit
+from vitral.core.edits import Edit, without_effect
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.data import Split, Tokenizer
@@ -87,7 +87,8 @@ def inspect_text(
         "lens": logit_lens(model, tokenizer, text, top=top, masking=masking),
         "norms": residual_norms(model, tokenizer, text),
         **({} if changed is None else {"edited": changed}),
-        "notes": notes(model, masking, has_targets=scored.count > 0),
+        "notes": notes(model, masking, has_targets=scored.count > 0)
+        + without_effect(edits, getattr(config.attention, "scale", None)),
     }
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ from vitral.runs.loading import needed_shapes
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 MOST_CONFIG, MOST_INDEX, MOST_WEIGHTS = 1 << 22, 1 << 26, 1 << 37
 _SHARD = re.compile(r"[\w.-]{1,200}\.safetensors")
+MOST_TENSORS = 1 << 16
+"""In one file; each costs time and memory, however small."""
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
 
@@ -62,14 +65,16 @@ def read_foreign(folder: Path) -> Foreign:
             than it says.
     """
     where = str(folder)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise UsageError("{where}: not a folder with config.json and model.safetensors, nor hf:OWNER/NAME", where=where)
     raw = read_file(folder / CONFIG, MOST_CONFIG)
     said = read_json(raw, folder / CONFIG)
     settings = Settings(said, f"{where}/{CONFIG}")
     form = form_of_type(said.get("model_type"), settings.where)
-    _refuse_other_tasks(said, form, settings)
+    if "quantization_config" in said:
+        raise settings.refused("quantization_config", said["quantization_config"])
     vocab_size = settings.count("vocab_size")
+    said |= {key: None for key in SPECIAL_IDS if said.get(key) == -1}  # as transformers reads it
     _require_ids(said, vocab_size, settings)
     tensors, files = tensors_in(folder)
     weights = form.named(tensors, tied=said.get("tie_word_embeddings", form.ties) is True, where=where)
@@ -79,14 +84,6 @@ def read_foreign(folder: Path) -> Foreign:
     ours = imported(form.rules(config), weights, where)
     require_fit(config, vocab_size, ours, where)
     return Foreign(form, config, ours, vocab_size, said, {CONFIG: sha256(raw), **files})
-
-
-def _refuse_other_tasks(said: Mapping[str, Any], form: Form, settings: Settings) -> None:
-    named = said.get("architectures") or [form.architecture]
-    if named != [form.architecture]:
-        raise settings.refused("architectures", named)
-    if "quantization_config" in said:
-        raise settings.refused("quantization_config", said["quantization_config"])
 
 
 def _require_ids(said: Mapping[str, Any], vocab_size: int, settings: Settings) -> None:
@@ -222,6 +219,8 @@ def tensors_of(path: Path) -> tuple[dict[str, Tensor], str]:
     if path.exists():
         require_memory(2 * path.stat().st_size, str(path), _("the model"))
     raw = read_file(path, MOST_WEIGHTS)
+    if raw.count(b"{", 0, int.from_bytes(raw[:8], "little")) > MOST_TENSORS:  # one for each
+        raise UsageError("{path}: has more than {most:,} tensors, which no model has", path=path, most=MOST_TENSORS)
     try:
         tensors = safetensors.torch.load(raw)
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:

@@ -9,7 +9,6 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.graphs import IGNORED, OPERATIONS, lstm_of
 from vitral.data.file_tokenizer import read_engine
@@ -91,7 +90,6 @@ class Graph:
         return {name: values[place] for name, place in self.document["outputs"].items()}
 
 
-@checked
 def read_graph(folder: str | Path) -> Graph:
     """The graph in a folder that `vitral export --to graph` wrote.
 

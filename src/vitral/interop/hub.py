@@ -67,7 +67,8 @@ def _asked(source: str, question: Callable[[], Any]) -> Any:
     try:
         return question()
     except Exception as error:  # of the hub's client, of its HTTP library, of the system
-        lines = str(error).strip().splitlines()
-        raise UsageError(
-            "{source}: {error}", source=source, error=lines[0] if lines else type(error).__name__
-        ) from None
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        kinds = " ".join(kind.__name__ for kind in type(error).__mro__)
+        if "Connect" in kinds or "Timeout" in kinds:  # of each of them
+            raise UsageError("{source}: the hub cannot be reached ({error})", source=source, error=first) from None
+        raise UsageError("{source}: {error}", source=source, error=first) from None

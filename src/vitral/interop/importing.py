@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from vitral.runs import RunConfig, RunFolder, TrainingConfig, refuse_existing
 from vitral.runs.checkpoint import Checkpoint
 from vitral.runs.checkpoint_files import FORMAT
 from vitral.runs.environment import describe_environment
-from vitral.runs.folder import IMPORTED
+from vitral.runs.folder import IMPORTED, is_run
 from vitral.runs.identity import document_hash, new_identity
 
 
@@ -45,6 +46,8 @@ def import_model(
         StorageError: the run cannot be written.
     """
     refuse_existing(out)
+    if is_run(source):
+        raise UsageError("{source}: is a run already; use it as it is", source=source)
     return write_run(read_model(source, tokenizer=tokenizer, names=names, hub=hub), out)
 
 
@@ -59,7 +62,7 @@ def read_model(
     path = Path(source)
     if names is not None:
         return read_named(path, names, tokenizer=tokenizer, hub=hub)
-    if path.suffix == Path(CHECKPOINT).suffix or (path / CHECKPOINT).is_file():
+    if path.suffix == Path(CHECKPOINT).suffix or os.path.isfile(path / CHECKPOINT):
         return read_nanogpt(path, tokenizer=tokenizer, hub=hub)
     if path.suffix == ".safetensors":
         raise UsageError(

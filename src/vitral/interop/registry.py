@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.interop.form import Form
 from vitral.interop.forms.gpt2 import GPT2
 from vitral.interop.forms.gpt_neo import GPT_NEO
-from vitral.interop.forms.llama import LLAMA, MISTRAL
+from vitral.interop.forms.llama import LLAMA, MISTRAL, QWEN2
 from vitral.interop.forms.mpt import MPT
 from vitral.interop.forms.neox import NEOX
 from vitral.interop.forms.opt import OPT
@@ -18,10 +17,9 @@ ANY = "hf"
 """Instead of a form: the first that can express the model."""
 
 
-@checked
 def all_forms() -> dict[str, Form]:
     """The forms of transformers, in the order in which they are tried."""
-    return {form.name: form for form in (GPT2, LLAMA, MISTRAL, NEOX, OPT, GPT_NEO, MPT)}
+    return {form.name: form for form in (GPT2, LLAMA, MISTRAL, QWEN2, NEOX, OPT, GPT_NEO, MPT)}
 
 
 def form_of_type(model_type: object, where: str) -> Form:

@@ -55,25 +55,7 @@ def transposed(ours: str, theirs: str) -> Rule:
 
 def split(ours: str, theirs: Sequence[str], sizes: Sequence[int]) -> Rule:
     """Rows that we store in one tensor and they in several, such as queries, keys and values."""
-
-    def take(tensors: Sequence[Tensor]) -> list[Tensor]:
-        if [len(tensor) for tensor in tensors] != list(sizes):
-            raise ValueError(listed(theirs))
-        return [torch.cat(list(tensors))]
-
-    return Rule((ours,), tuple(theirs), lambda tensors: tensors[0].split(list(sizes)), take)
-
-
-def by_heads(ours: str, theirs: str, heads: int) -> Rule:
-    """Queries, keys and values one after another, which they store head by head."""
-
-    def export(tensors: Sequence[Tensor]) -> list[Tensor]:
-        return [_swapped(tensors[0], 3, heads)]
-
-    def take(tensors: Sequence[Tensor]) -> list[Tensor]:
-        return [_swapped(tensors[0], heads, 3)]
-
-    return Rule((ours,), (theirs,), export, take)
+    return packed(ours, dict(zip(theirs, sizes, strict=True)), sizes, range(len(sizes)))
 
 
 def packed(
@@ -121,12 +103,6 @@ def shifted(ours: str, theirs: str, rows: int) -> Rule:
         return [torch.cat([table.new_zeros(rows, table.shape[1]), table])]
 
     return Rule((ours,), (theirs,), export, lambda tensors: [tensors[0][rows:]])
-
-
-def _swapped(tensor: Tensor, outer: int, inner: int) -> Tensor:
-    """Rows [outer, inner, …] as [inner, outer, …]."""
-    rest = tensor.shape[1:]
-    return tensor.reshape(outer, inner, -1, *rest).transpose(0, 1).reshape(tensor.shape)
 
 
 def exported(rules: Sequence[Rule], ours: Tensors) -> dict[str, Tensor]:

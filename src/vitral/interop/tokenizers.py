@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from vitral.core.errors import UsageError
 from vitral.data.alphabet import PAD
 from vitral.data.byte_pairs import BPETokenizer, byte_letters, numbered_merges
-from vitral.data.file_tokenizer import FileTokenizer, read_engine
+from vitral.data.file_tokenizer import FileTokenizer, encoding_of, read_engine
 from vitral.data.tokenizers import ByteTokenizer, CharTokenizer, DeclaringTokenizer, Tokenizer, undeclared
 from vitral.interop.foreign import read_file, read_if_there, read_json
 
@@ -149,20 +150,14 @@ def foreign_tokenizer(document: str, path: Path, vocab_size: int, said: Mapping[
     except UsageError as error:
         raise UsageError("{path}: {error}", path=path, error=error) from None
     begin = said.get("bos_token_id")
-    newline = engine.encode(NEWLINE, add_special_tokens=False).ids if not _refuses(engine, NEWLINE) else []
+    newline = list[int]()
+    with suppress(UsageError):  # it may have no token
+        newline = encoding_of(engine, NEWLINE).ids
     known = [token for token in (begin, *newline, 0) if type(token) is int and 0 <= token < vocab_size]
     try:
         return FileTokenizer(document, vocab_size, known[0])
     except UsageError as error:
         raise UsageError("{path}: {error}", path=path, error=error) from None
-
-
-def _refuses(engine: Any, text: str) -> bool:
-    try:
-        engine.encode(text, add_special_tokens=False)
-    except Exception:  # the package's own class
-        return True
-    return False
 
 
 def _own(data: Mapping[str, Any], vocab_size: int) -> Tokenizer | None:

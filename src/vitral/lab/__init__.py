@@ -6,7 +6,6 @@ and returns an object instead of printing. A run may be given as its folder or a
 """
 
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vitral.core.checked import checked
@@ -14,10 +13,6 @@ from vitral.core.language import LANGUAGES, _, recognised
 from vitral.core.language import set_language as choose_language
 from vitral.core.lazy import uncollected
 from vitral.core.parts import register
-
-with uncollected():
-    from vitral.lab.run import Generation, Run, Which
-    from vitral.runs.loading import warn_on_stderr
 
 if TYPE_CHECKING:
     from vitral.lab.before_training import count, survey
@@ -33,6 +28,7 @@ if TYPE_CHECKING:
     from vitral.lab.names import Names, list_examples, list_presets, list_studies, list_texts
     from vitral.lab.new_runs import continue_, continue_run, free_folder, resume, train
     from vitral.lab.pages import Bundle, bundle, open_
+    from vitral.lab.run import Generation, Run, load
     from vitral.lab.samples import Samples
     from vitral.lab.sharding import shard
     from vitral.lab.side_by_side import compare
@@ -120,6 +116,7 @@ _MODULES = {
     "lab.names": "Names list_examples list_presets list_studies list_texts",
     "lab.new_runs": "continue_ continue_run free_folder resume train",
     "lab.pages": "Bundle bundle open_",
+    "lab.run": "Generation Run load",
     "lab.samples": "Samples",
     "lab.sharding": "shard",
     "lab.side_by_side": "compare",
@@ -152,12 +149,6 @@ def __dir__() -> list[str]:
 
 
 @checked(first=True)
-def load(path: str | Path, which: Which = "best", *, device: str = "cpu", corpus: str | Path | None = None) -> Run:
-    """Load a run's "best" or "last" checkpoint; see `Run`."""
-    return Run(path, which, device=device, corpus=corpus)
-
-
-@checked(first=True)
 def set_language(name: str | None = None) -> str:
     """Choose the language of texts, pages and messages in this process.
 
@@ -168,6 +159,8 @@ def set_language(name: str | None = None) -> str:
         The code of the language; that of English, with a note, if there is no catalogue of the named one.
     """
     if name is not None and recognised(name) is None:
+        from vitral.runs.loading import warn_on_stderr
+
         warn_on_stderr(
             _("language {name!r}: not one of {known}; English is used", name=name, known=", ".join(LANGUAGES))
         )

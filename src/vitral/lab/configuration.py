@@ -13,15 +13,15 @@ from vitral.core.config import merge, nearest, read_toml
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.core.parts import changed_parts, without_sources
-from vitral.data import SPLITS, Corpus, Dataset, corpus_names, load_corpus, prepare
+from vitral.data import Corpus, Dataset, corpus_names, load_corpus, prepare
 from vitral.data.corpora import refuse_task_name, sharded_text
 from vitral.lab.text_plan import TextPlan, plan_text, usual_shape, written_plan
 from vitral.runs import RunFolder, enter, load_run, refuse_existing
 from vitral.training import Callback, RunConfig, resume, train
 from vitral.training.deadline import TimeFrame
 from vitral.training.joining import Begun, begun
-from vitral.training.plans import FIT, ResolvedPlan, resolve_plan
-from vitral.training.run import build_model
+from vitral.training.plans import FIT, ResolvedPlan
+from vitral.training.run import resolved_plan
 from vitral.training.sizes import LADDER
 from vitral.training.team import current
 
@@ -105,9 +105,7 @@ class RunPlan:
         """
         if self.config.training.plan != FIT:
             return ResolvedPlan(self.config, ())
-        vocab_size = dataset.tokenizer.vocab_size
-        train, *held_out = (int(dataset.splits[name].tokens.size) for name in SPLITS)
-        return resolve_plan(self.config, lambda config: build_model(config, vocab_size), train, held_out)
+        return resolved_plan(self.config, dataset, None)
 
     def train(self, out: Path, callback: Callback, frame: TimeFrame | None = None) -> RunFolder:
         """Train the run in a new folder, in the minutes of its time frame.

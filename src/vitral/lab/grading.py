@@ -9,7 +9,7 @@ from typing import Any
 
 from vitral.core.checked import checked
 from vitral.core.config import parse_toml
-from vitral.core.errors import UsageError, VitralError, reason
+from vitral.core.errors import TRACEBACK, UsageError, VitralError, reason
 from vitral.core.files import read_capped, replace_durably, storage
 from vitral.core.language import N_, in_language
 from vitral.explanation.checks.report import Verdict, first_wrong
@@ -32,9 +32,13 @@ MOST_NAME_BYTES = 150
 MOST_RULE_BYTES = 2**16
 NEITHER = N_("{sheet}: belongs to none of the keys: neither its title nor its given numbers are theirs")
 SEVERAL = N_("{sheet}: fits several keys equally well; give it the title of its exercise")
-FAILED = N_("{sheet}: cannot be graded; the program failed on it ({kind})")
+FAILED = N_("{sheet}: a fault of Vitral ({kind}); set VITRAL_TRACEBACK=1 to see where")
 
 KeyArgument = str | Path | Sequence[str | Path]
+
+
+class FailedSheet(GradedSheet):
+    """A sheet on which the program failed."""
 
 
 @checked(first=True)
@@ -181,7 +185,7 @@ def _keys(named: Sequence[str | Path]) -> Iterator[AnswerKey]:
         raise UsageError("grade: name the key")
     for each in named:
         path = Path(each)
-        if not path.is_dir():
+        if not os.path.isdir(path):
             yield AnswerKey(find_example(each), preset_model)
             continue
         found = [file for file in _inside(path) if file.suffix == ".toml"]
@@ -208,7 +212,7 @@ def _files(folder: Path, others: Sequence[Path | None]) -> list[Path]:
     Raises:
         UsageError: there is no such folder, or it has too many files.
     """
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise UsageError("{folder}: is no folder; give the folder with the sheets", folder=folder)
     left_out = {_place(path) for path in others if path is not None}
     found = [path for path in _inside(folder) if left_out.isdisjoint(map(_place, (path, *_parents(path, folder))))]
@@ -258,7 +262,9 @@ def _graded(path: Path, name: str, keys: Sequence[AnswerKey], rule: GradingRule)
     except RecursionError:
         return GradedSheet(name, None, N_("{where}: not a worked example: brackets nested too deep").format(where=name))
     except Exception as error:
-        return GradedSheet(name, None, FAILED.format(sheet=name, kind=type(error).__name__))
+        if os.environ.get(TRACEBACK) == "1":
+            raise
+        return FailedSheet(name, None, FAILED.format(sheet=name, kind=type(error).__name__))
 
 
 def _document(path: Path, name: str) -> Document:

@@ -53,7 +53,7 @@ def export(
     Args:
         run: a folder, or a run.
         out: the folder to create.
-        to: the form: "gpt2", "llama", "mistral", "gpt-neox", "opt", "gpt-neo", "mpt", or "hf" for the first of them
+        to: the form: "gpt2", "llama", "mistral", "qwen2", "gpt-neox", "opt", "gpt-neo", "mpt", or "hf" for the first
             that can express the model; "torch-nn", "onnx", "gguf" or "graph".
         proof: whether the other library opens the export and gives the same logits; needs the extra `interop`.
         checkpoint: "best" or "last".

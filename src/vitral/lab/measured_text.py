@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from vitral.core.checked import checked
 from vitral.core.language import N_, _, number
 from vitral.core.tables import Tabular
 from vitral.data import CorpusConfig, Split, Tokenizer, load_corpus
@@ -21,7 +20,6 @@ from vitral.figures.tables import Column, DataTable, decimals, whole
 from vitral.model import Transformer
 
 
-@checked
 @dataclass(frozen=True, repr=False)
 class TextMeasures(Shown, Tabular):
     """The loss of a run on a text.

@@ -4,8 +4,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from vitral.core.checked import checked
-from vitral.core.language import N_, _, in_language, number
+from vitral.core.language import N_, _, in_language, number, retold
 from vitral.core.tables import Tabular
 from vitral.evaluation import (
     Copy,
@@ -40,7 +39,6 @@ class Copying:
     novel_share: float
 
 
-@checked
 @dataclass(frozen=True, repr=False)
 class Measures(Shown, Tabular):
     """The measurements of a run.
@@ -52,6 +50,7 @@ class Measures(Shown, Tabular):
         baselines: n-gram baselines of its text.
         copying: of one sample; None where it was not asked for, or the run is a masked language model.
         is_masked_lm: whether the losses are of masked positions, which n-gram baselines do not predict.
+        problems: problems of its text by which the test loss is misleading, as English sentences.
     """
 
     run: str
@@ -60,6 +59,7 @@ class Measures(Shown, Tabular):
     baselines: NgramBaselines
     copying: Copying | None
     is_masked_lm: bool = False
+    problems: tuple[str, ...] = ()
 
     @property
     def standing(self) -> str:
@@ -78,6 +78,7 @@ class Measures(Shown, Tabular):
             "parts": {name: part.plain() for name, part in self.splits.items()},
             "ngrams": self.baselines.plain(),
             "standing": standing,
+            "problems": list(self.problems),
             "copying": None if self.copying is None else asdict(self.copying),
         }
 
@@ -149,6 +150,7 @@ class Measures(Shown, Tabular):
         )
         standing = Paragraph(_("The test loss is {standing}.", standing=self.standing))
         sections: list[Section] = [Table(self.title(), heads, rows), baselines, standing]
+        sections += [Paragraph(retold(problem)) for problem in self.problems]
         if self.copying is not None:
             copied = self.copying
             told = _(

@@ -9,14 +9,10 @@ from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _, in_language, number, retold
 from vitral.core.tables import Tabular
-from vitral.data import corpus_names
 from vitral.figures.html import page
 from vitral.figures.notebook import Shown, page_of
 from vitral.figures.plain import plain_text
 from vitral.figures.sections import Paragraph, Table
-from vitral.lab.configuration import presets
-from vitral.lab.examples import find_example, gallery
-from vitral.lab.study_cost import study_costs
 from vitral.studies import study_names
 from vitral.studies.design import BUDGETS
 
@@ -73,15 +69,16 @@ class Names(Shown, Tabular):
 
     def __str__(self) -> str:
         """A table."""
-        return plain_text(_(TITLES[self.kind]), [self._table(), Paragraph(USED_BY[self.kind])])
+        return plain_text("", [self.table(), Paragraph(USED_BY[self.kind])])
 
-    def _table(self) -> Table:
+    def table(self) -> Table:
+        """The names with their descriptions, and the minutes if they were asked for."""
         budgets = [budget for budget in BUDGETS if any(budget in times for times in self.minutes.values())]
         rows = tuple(
             (name, retold(description), *(_minutes(self.minutes[name].get(budget)) for budget in budgets))
             for name, description in self.descriptions.items()
         )
-        return Table("", (_("name"), _("description"), *budgets), rows, prose=(1,))
+        return Table(_(TITLES[self.kind]), (_("name"), _("description"), *budgets), rows, prose=(1,))
 
     def plain(self) -> list[dict[str, Any]]:
         """The list of this kind in `vitral list --format json`, in English; the minutes if they were asked for."""
@@ -104,7 +101,7 @@ class Names(Shown, Tabular):
 
 @page_of.register
 def _names_page(names: Names) -> str:
-    return page(_(TITLES[names.kind]), [names._table()], lead=USED_BY[names.kind])
+    return page(_(TITLES[names.kind]), [names.table()], lead=USED_BY[names.kind])
 
 
 def _minutes(minutes: float | None) -> str:
@@ -116,12 +113,16 @@ def _minutes(minutes: float | None) -> str:
 @checked(first=True)
 def list_presets() -> Names:
     """The presets with their descriptions; `vitral.presets` has their configurations."""
+    from vitral.lab.configuration import presets
+
     return Names("presets", {name: preset.description for name, preset in presets().items()}, {})
 
 
 @checked(first=True)
 def list_texts() -> Names:
     """The texts that have a name."""
+    from vitral.data import corpus_names
+
     return Names("texts", corpus_names(), {})
 
 
@@ -133,8 +134,11 @@ def list_studies(*, times: bool = False) -> Names:
         times: estimate the minutes of each on this machine, from a few training steps timed now.
     """
     found: dict[str, dict[str, float]] = {name: {} for name in study_names()} if times else {}
-    for cost in study_costs() if times else ():
-        found[cost.name][cost.budget] = cost.minutes
+    if times:
+        from vitral.lab.study_cost import study_costs
+
+        for cost in study_costs():
+            found[cost.name][cost.budget] = cost.minutes
     with in_language("en"):
         return Names("studies", study_names(), found)
 
@@ -142,4 +146,6 @@ def list_studies(*, times: bool = False) -> Names:
 @checked(first=True)
 def list_examples() -> Names:
     """The worked examples of the gallery with their titles."""
+    from vitral.lab.examples import find_example, gallery
+
     return Names("examples", {name: find_example(name).title for name in gallery()}, {})

@@ -18,7 +18,6 @@ from vitral.core.edits import Given as Edits
 from vitral.core.edits import edits_of
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import _, number
-from vitral.core.names import require_known
 from vitral.core.renamed import renamed
 from vitral.core.tables import data_frame
 from vitral.decoding import GenerateOptions, Sample, Sampling, Way, beam_search, generate, stream, way_of
@@ -280,7 +279,8 @@ class Run(Shown):
 
         splits = self.evaluate("validation", "test")
         copied = self._copying() if copying and not self.is_masked_lm else None
-        return Measures(str(self.path), self.step, splits, self.ngram_baselines(), copied, self.is_masked_lm)
+        problems = tuple(self.sealed.document("corpus").get("problems", ()))
+        return Measures(str(self.path), self.step, splits, self.ngram_baselines(), copied, self.is_masked_lm, problems)
 
     def _copying(self) -> "Copying":
         from vitral.evaluation import longest_copy, novel_share, training_text
@@ -385,8 +385,6 @@ class Run(Shown):
         """
         from vitral.inspection import edited_trace
 
-        if names is not None:
-            require_known(list(names), self.model.config.num_layers)
         tokens = self.encode(text, replace=replace)
         if not 1 <= tokens.shape[1] <= self.model.config.context_length:
             raise UsageError(
@@ -496,6 +494,12 @@ class Run(Shown):
         from vitral.reports.run import write_run_report
 
         return write_run_report(self.path)
+
+
+@checked(first=True)
+def load(path: str | Path, which: Which = "best", *, device: str = "cpu", corpus: str | Path | None = None) -> Run:
+    """Load a run's "best" or "last" checkpoint; see `Run`."""
+    return Run(path, which, device=device, corpus=corpus)
 
 
 @page_of.register

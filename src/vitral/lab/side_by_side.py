@@ -29,7 +29,7 @@ from vitral.reports.runs import runs_below
 from vitral.reports.side_by_side import RunComparison
 from vitral.runs import RunSummary, is_run, summarize_run
 from vitral.runs.config import comparable
-from vitral.runs.summary import readable_path
+from vitral.runs.search import readable_path
 from vitral.studies.claims import LEVEL
 from vitral.studies.intervals import mean_interval
 from vitral.studies.measures import final_split

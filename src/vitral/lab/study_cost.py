@@ -11,7 +11,6 @@ from vitral.lab.configuration import configure
 from vitral.model import Transformer
 from vitral.studies import Study, study_named, study_names
 from vitral.studies.design import BudgetName
-from vitral.studies.estimator import enough
 from vitral.studies.measures import FINAL_TOKENS
 from vitral.studies.probe import RunProbe
 from vitral.studies.probes import probe_named
@@ -54,9 +53,6 @@ class StudyCost:
         runs: number of models trained, trials of tuning included, one after the other.
         flops: of all training.
         minutes: estimate for this machine when nothing else runs.
-        threads: of the processor, of each training.
-        verdicts: whether the contrasts of losses are tested: not with fewer than three seeds, nor with three and many
-            contrasts; None for a study without contrasts of losses.
     """
 
     name: str
@@ -65,8 +61,6 @@ class StudyCost:
     runs: int
     flops: int
     minutes: float
-    threads: int
-    verdicts: bool | None = None
 
 
 class Paces:
@@ -150,14 +144,7 @@ def _cost(study: Study, budget: BudgetName, paces: Paces) -> StudyCost:
         probe = probe_named(name)
         times = len(arms) * len(chosen.seeds) if isinstance(probe, RunProbe) else 1
         seconds += times * probe.seconds.get(budget, SECONDS_OF_A_PROBE) * slower
-    minutes, verdicts = seconds / 60, _has_verdicts(chosen)
-    return StudyCost(study.name, study.question, budget, round(runs), flops, minutes, threads, verdicts)
-
-
-def _has_verdicts(study: Study) -> bool | None:
-    """Whether the family of the study's contrasts of losses is tested; None where there are none."""
-    contrasts = sum(arm.compared and arm.contrast for arm in study.arms[1:])
-    return enough(len(study.seeds), contrasts) if contrasts else None
+    return StudyCost(study.name, study.question, budget, round(runs), flops, seconds / 60)
 
 
 def _trials(study: Study, arm: ResolvedArm) -> float:

@@ -243,7 +243,8 @@ def _tokenizer(size: int, alphabet: int, config: RunConfig) -> tuple[dict[str, A
     there = {"alphabet": alphabet, "size": size}
     is_brief = (config.training.minutes or 0) < ENOUGH_MINUTES
     if is_brief or not LONG <= size <= MOST_ENCODED or alphabet >= LARGE_ALPHABET:
-        return {"name": "char"}, N_("{alphabet:,} distinct characters in {size:,}").format(**there)
+        one, several = N_("1 distinct character in {size:,}"), N_("{alphabet:,} distinct characters in {size:,}")
+        return {"name": "char"}, (one if alphabet == 1 else several).format(**there)
     why = N_("{alphabet:,} distinct characters in {size:,}; byte pairs are better for texts this long").format(**there)
     return {"name": "bpe", "vocab_size": 1024}, why
 

@@ -1,6 +1,7 @@
 """Computations in numbers, from Python: `explain`, `check` and `exercise`, as the commands of these names."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -71,7 +72,7 @@ def explain(
     """
     if cell is not None and not backward:
         raise UsageError("explain: --cell goes with --backward and a worked example")
-    of_run = isinstance(what, Run) or is_run(what) or (Path(what).is_dir())
+    of_run = isinstance(what, Run) or is_run(what) or os.path.isdir(what)
     first = 0 if of_run else 1
     places = (None if place is None else place - first for place in (query, key, column))
     heads = numbers(head, first) if head is not None else ((0,) if of_run else None)
@@ -93,12 +94,17 @@ def explain(
 def numbers(chosen: Numbers, first: int) -> tuple[int, ...] | None:
     """Blocks or heads counted from 0; None for all.
 
+    Raises:
+        UsageError: the list is empty.
+
     >>> numbers(2, 1), numbers([1, 3], 1), numbers("all", 1)
     ((1,), (0, 2), None)
     """
-    if chosen == "all" or chosen is None or isinstance(chosen, str):
+    if chosen is None or isinstance(chosen, str):
         return None
-    several = chosen if isinstance(chosen, Sequence) else (chosen,)
+    several = tuple(chosen) if isinstance(chosen, Iterable) else (chosen,)
+    if not several:
+        raise UsageError("explain: an empty list; give a number, or all")
     return tuple(dict.fromkeys(int(one) - first for one in several))
 
 

@@ -14,8 +14,6 @@ from vitral.core.allocation import keep_freed_memory
 from vitral.core.checked import Count, Natural, checked
 from vitral.core.dropout import Dropout
 from vitral.core.errors import UsageError
-from vitral.core.language import _
-from vitral.core.modules import CheckedModule
 from vitral.core.names import BLOCK_STEPS, activation_names, require_known
 from vitral.core.parts import own_parts
 from vitral.core.streams import key
@@ -34,7 +32,7 @@ ADD_NOTHING = ("rotary", "alibi", "relative", "none")
 
 
 @checked(first=True)
-class Transformer(CheckedModule):
+class Transformer(nn.Module):
     """A decoder-only Transformer: maps tokens to the logits of the next token at every position.
 
     Attributes:
@@ -86,13 +84,16 @@ class Transformer(CheckedModule):
             tap: receives every named activation, and may replace it.
 
         Raises:
-            UsageError: a position is beyond the learned positions, or the cache is full.
+            UsageError: a token outside the vocabulary, a position beyond the learned ones, a full cache, or a tap for
+                an activation that the model does not have.
         """
+        if tap is not SILENT:
+            require_known(sorted(tap.asked), self.config.num_layers, self._absent_steps())
         time = tokens.shape[1]
         start = 0 if cache is None else cache.length
         if cache is not None:
             self._check_cache(cache, *tokens.shape)
-        x = self.token_embedding(tokens)
+        x = self._embedded(tokens)
         placed = self.positions.embed(start, time)
         x = self.dropout(tap("embed", x if placed is None else x + placed.to(x.dtype)))
         rotate = partial(self.positions.rotate, start=start) if self._rotates else None
@@ -105,19 +106,18 @@ class Transformer(CheckedModule):
         x = tap("final_norm", self.final_norm(x))
         return tap("logits", self._logits(x))
 
-    def complaint(self, *args: Any, **kwargs: Any) -> str | None:
-        """Token ids outside the vocabulary."""
-        tokens: Any = args[0] if args else kwargs.get("tokens")
-        if not isinstance(tokens, Tensor) or tokens.dtype not in (torch.int32, torch.int64):
-            return None
-        outside = tokens[(tokens < 0) | (tokens >= self.vocab_size)].tolist()
-        if not outside:
-            return None
-        return _(
-            "token id {token} is not in the vocabulary of {vocab_size} tokens",
-            token=str(outside[0]),
-            vocab_size=self.vocab_size,
-        )
+    def _embedded(self, tokens: Tensor) -> Tensor:
+        if torch.compiler.is_compiling():
+            return self.token_embedding(tokens)
+        try:
+            return self.token_embedding(tokens)
+        except IndexError:
+            outside = tokens[(tokens < 0) | (tokens >= self.vocab_size)]
+            raise UsageError(
+                "token id {token} is not in the vocabulary of {vocab_size} tokens",
+                token=str(outside[0].item()),
+                vocab_size=self.vocab_size,
+            ) from None
 
     def unembed(self, x: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any vocab"]:
         """The logits of normalised vectors of the stream: the head."""
@@ -165,8 +165,6 @@ class Transformer(CheckedModule):
         Raises:
             UsageError: a name that is not an activation of this model (see `activation_names`).
         """
-        if names is not None:
-            require_known(names, self.config.num_layers, self._absent_steps())
         keep_freed_memory()
         recorder = Recorder(names)
         with torch.inference_mode():
@@ -223,7 +221,6 @@ class Transformer(CheckedModule):
             )
 
 
-@checked
 def first_target(mask: Mask | None) -> int:
     """First position of a window whose target counts in a next-token loss.
 
@@ -232,7 +229,6 @@ def first_target(mask: Mask | None) -> int:
     return (0 if mask is None else mask.first_target()) or 0
 
 
-@checked
 def next_token_loss(
     logits: Float[Tensor, "batch time vocab"], targets: Int[Tensor, "batch time"], mask: Mask | None
 ) -> Float[Tensor, ""]:

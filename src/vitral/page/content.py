@@ -8,7 +8,6 @@ from importlib import metadata
 import torch
 from torch import Tensor
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.files import sha256
 from vitral.core.graphs import Length, Plain, graph_with_weights
@@ -53,7 +52,6 @@ class PageContent:
     checks: Checks
 
 
-@checked
 def page_content(run: LoadedRun, name: str, corpus: str | None = None, *, ablated: bool | None = None) -> PageContent:
     """The content of a run's page.
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from vitral.core.checked import checked
 from vitral.data import Split
 from vitral.evaluation.ngrams import Counts, WittenBell, counted_parts, counts_by_order
 
@@ -25,7 +24,6 @@ _LEVEL = 9
 _GROUP = 7
 
 
-@checked
 def carried_counts(train: Split, test: Split, vocab_size: int) -> tuple[dict[str, Any], WittenBell] | None:
     """The counts of the highest order that fits into a page (`CountsData` in web/src/page/ngrams.ts).
 

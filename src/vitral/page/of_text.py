@@ -6,7 +6,6 @@ An imported run has no text, and the text of another run may be elsewhere: then 
 from itertools import pairwise
 from typing import Any
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.graphs import Plain
 from vitral.data import Dataset, prepare_recorded
@@ -30,7 +29,6 @@ FEWEST, MOST = 16, 128
 _PER_PARAMETER = 2
 
 
-@checked
 def of_text(run: LoadedRun, corpus: str | None = None, *, ablated: bool | None = None) -> Plain:
     """What `About` says of the run's text (web/src/page/source.ts); keys without a value are left out.
 
@@ -55,7 +53,6 @@ def of_text(run: LoadedRun, corpus: str | None = None, *, ablated: bool | None =
     return found | _losses(run) | _measured(run, dataset, ablated)
 
 
-@checked
 def opening_of_text(run: LoadedRun, corpus: str | None = None) -> Plain:
     """The part of `of_text` that takes little time: passages, chosen without counts, and the recorded losses.
 

@@ -16,7 +16,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vitral.core.checked import checked
 from vitral.core.errors import VitralError
 from vitral.data import Split, Tokenizer
 from vitral.decoding import Sampling, generate
@@ -72,7 +71,6 @@ class _Candidate:
     """Probability of the model's second-best token."""
 
 
-@checked
 def passages(
     model: Transformer, tokenizer: Tokenizer, test: Split | None = None, ngrams: WittenBell | None = None
 ) -> list[Passage]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vitral.core.checked import checked
 from vitral.core.graphs import Plain
 from vitral.data import Tokenizer
 from vitral.model import Transformer
@@ -29,7 +28,6 @@ class Checks:
     truth: bytes
 
 
-@checked
 def checks_of(model: Transformer, tokenizer: Tokenizer, sentences: Sequence[Sequence[int]]) -> Checks:
     """Every named value of a short sentence, and the last logits of one that fills the context.
 

@@ -8,7 +8,7 @@ import tomli_w
 
 from vitral.core.checked import checked
 from vitral.core.guarded import GuardedFolder
-from vitral.core.language import N_, _, number
+from vitral.core.language import N_, _, number, retold
 from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
 from vitral.evaluation.copying import COPIED_WORDS
 from vitral.figures.html import page
@@ -120,36 +120,37 @@ def _sample(event: Mapping[str, Any], title: str = AFTER) -> Preformatted:
 
 def loss_sections(run: SealedRun, baselines: NgramBaselines | None, report: ReportFolder) -> list[Section]:
     """The losses of a run as a sentence, a figure (added to the report) and a table."""
-    evaluations, logged = run.folder.metrics("evaluation"), run.folder.metrics("step")
     is_causal_lm = run.config.training.objective == "next-token"
     unit = _("nats per token") if is_causal_lm else _("nats per masked token")
     events = {kind: run.folder.metrics(kind) for kind in ("step", "evaluation", "early")}
+    evaluations = events["evaluation"]
     drawn = loss_curve(events, baselines if is_causal_lm else None, unit)
     if not evaluations or baselines is None:
         caption = _("Training loss of single steps, with dropout.")
-        told = [report.figure(drawn, "losses", caption, _("The training loss."))] if drawn is not None else []
+        shown = [report.figure(drawn, "losses", caption, _("The training loss."))] if drawn is not None else []
         origin = run.imported
         if origin is not None:
             where = {"source": origin.get("source"), "form": origin.get("form")}
-            return [Paragraph(_("Imported from {source} ({form}); it was not trained here.", **where)), *told]
-        return [Paragraph(_("There is no evaluation yet.")), *told]
+            return [Paragraph(_("Imported from {source} ({form}); it was not trained here.", **where)), *shown]
+        return [Paragraph(_("There is no evaluation yet.")), *shown]
     last, best = evaluations[-1], _best(evaluations)
-    found = _("After {steps:,} steps the test loss is {loss:.3f} {unit}.", **_place(best), unit=unit)
+    told = {**_place(best), "unit": unit}
+    found = _("After {steps:,} steps the test loss is {loss:.3f} {unit}.", **told)
     if is_causal_lm:
         rank = rank_among_baselines(best["test_loss"], baselines)
-        told = {**_place(best), "unit": unit, "rank": rank}
-        found = _("After {steps:,} steps the test loss is {loss:.3f} {unit}, {rank}.", **told)
+        found = _("After {steps:,} steps the test loss is {loss:.3f} {unit}, {rank}.", **told, rank=rank)
     if best["step"] != last["step"]:
         later = _("This is the best checkpoint; after all {steps:,} steps the test loss is {loss:.3f}.", **_place(last))
         found = f"{found} {later}"
     measured = ("train_loss", "validation_loss", "test_loss")
     rows = [(number(e["step"], ","), *(nats(e[name]) for name in measured)) for e in evaluations]
-    caption = _(SINGLE_STEPS if logged else MEAN_OF_BATCHES)
-    caption += f" {_(HOLLOW)}" if run.folder.metrics("early") else ""
+    caption = _(SINGLE_STEPS if events["step"] else MEAN_OF_BATCHES)
+    caption += f" {_(HOLLOW)}" if events["early"] else ""
     caption += f" {_(GRAY)}" if is_causal_lm else ""
     columns = (_("step"), _("training"), _("validation"), _("test"))
     return [
         Callout(found),
+        *(Paragraph(retold(problem)) for problem in run.document("corpus").get("problems", ())),
         *([] if drawn is None else [report.figure(drawn, "losses", caption, found)]),
         Table(_("Losses in nats per token"), columns, tuple(rows)),
     ]

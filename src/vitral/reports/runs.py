@@ -20,7 +20,8 @@ from vitral.figures.sparkline import Spark
 from vitral.figures.tables import Column, DataTable, decimals, whole
 from vitral.figures.text import NONE, big
 from vitral.reports.folder import ReportFolder
-from vitral.runs.summary import FoundRuns, RunSummary, find_runs, readable_path
+from vitral.runs.search import readable_path
+from vitral.runs.summary import FoundRuns, RunSummary, find_runs
 
 SCHEMA = 1
 PAGE = "runs.html"

@@ -1,13 +1,12 @@
 """The tables of a study's page: its arms, its runs, the n-gram baselines."""
 
-import csv
-import io
 from collections.abc import Sequence
 from statistics import fmean
+from typing import Any
 
 from vitral.core.language import N_, _, ngettext, number, retold
 from vitral.figures.sections import Heading, Paragraph, Section, Table
-from vitral.figures.tables import Column, DataTable
+from vitral.figures.tables import Column, DataTable, as_csv
 from vitral.figures.text import NONE, big, nats, p_text, signed, unbroken
 from vitral.reports.study_figures import references
 from vitral.studies.beside_counts import mean_loss
@@ -212,15 +211,15 @@ def _loss(value: float | None) -> str:
 
 def runs_csv(result: StudyResult) -> str:
     """One line for each run, losses at full precision, empty where there is none."""
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\n")
     names = ["train_loss", "validation_loss", "test_loss"]
-    writer.writerow(["arm", "seed", "parameters", "steps", "flops", "seconds", *names, "compared_loss", "stopped"])
+    rows: list[list[Any]] = [
+        ["arm", "seed", "parameters", "steps", "flops", "seconds", *names, "compared_loss", "stopped"]
+    ]
     for arm in result.arms:
         steps = arm.config["training"]["steps"]
         for run in arm.runs:
             losses = ["" if loss is None else repr(loss) for loss in _losses(run)]
             compared = repr(arm.losses[run.seed]) if run.seed in arm.losses else ""
             size = [arm.num_parameters, steps, arm.flops, f"{run.seconds:.3f}"]
-            writer.writerow([arm.arm.name, run.seed, *size, *losses, compared, run.stopped or ""])
-    return buffer.getvalue()
+            rows.append([arm.arm.name, run.seed, *size, *losses, compared, run.stopped or ""])
+    return as_csv(rows)

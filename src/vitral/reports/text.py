@@ -7,7 +7,7 @@ from typing import Any
 
 from vitral.core.checked import checked
 from vitral.core.guarded import GuardedFolder
-from vitral.core.language import N_, _, in_language, number, retold
+from vitral.core.language import N_, _, in_language, ngettext, number, retold
 from vitral.core.tables import Tabular
 from vitral.data import CorpusReport, Dataset, Text, corpus_report
 from vitral.evaluation import NgramBaselines, baseline_name, ngram_baselines
@@ -131,17 +131,39 @@ def text_facts(report: CorpusReport) -> list[tuple[str, str]]:
     endings = ", ".join(f"{number(count, ',')} {name}" for name, count in report.lines.endings.items() if count)
     splits = ", ".join(f"{_(SPLIT_NAMES[split])} {number(count, ',')}" for split, count in report.tokens.items())
     lines, twice = report.lines, report.duplicates
-    alphabet = {"number": len(report.alphabet), "rare": len(report.rare)}
-    vocabulary = {"number": report.vocab_size, "tokenizer": report.tokenizer, "splits": splits}
-    windows = {"number": report.num_windows, "batches": report.batches_per_pass}
+    distinct, rare = len(report.alphabet), len(report.rare)
     return [
         (_("bytes"), number(report.num_bytes, ",")),
         (_("characters"), number(report.num_characters, ",")),
         (_("lines"), _("{number:,} (longest {longest:,} characters)", number=lines.num_lines, longest=lines.longest)),
         (_("line endings"), endings or _("none")),
-        (_("alphabet"), _("{number:,} distinct characters, {rare:,} of them rare", **alphabet)),
-        (_("tokens"), _("{number:,} in the vocabulary ({tokenizer}); {splits}", **vocabulary)),
-        (_("training windows"), _("{number:,}; {batches:,.0f} batches per epoch", **windows)),
+        (
+            _("alphabet"),
+            ngettext(
+                "{number:,} distinct character, {rare:,} of them rare",
+                "{number:,} distinct characters, {rare:,} of them rare",
+                distinct,
+                number=distinct,
+                rare=rare,
+            ),
+        ),
+        (
+            _("tokens"),
+            _(
+                "{number:,} in the vocabulary ({tokenizer}); {splits}",
+                number=report.vocab_size,
+                tokenizer=report.tokenizer,
+                splits=splits,
+            ),
+        ),
+        (
+            _("training windows"),
+            _(
+                "{number:,}; {batches:,.0f} batches per epoch",
+                number=report.num_windows,
+                batches=report.batches_per_pass,
+            ),
+        ),
         (
             _("test text also in training text"),
             _("{share:.1%} of windows of {length} characters", share=twice.share, length=twice.length),
@@ -152,7 +174,7 @@ def text_facts(report: CorpusReport) -> list[tuple[str, str]]:
 
 def ngram_rows(baselines: NgramBaselines) -> list[tuple[str, str]]:
     """The n-gram baselines as (name, nats per token)."""
-    rows = [(baseline_name(order), nats(loss)) for order, loss in baselines.orders.items()]
+    rows = ((baseline_name(order), nats(loss)) for order, loss in baselines.orders.items())
     return [*rows, (_("bigram entropy of the test text"), nats(baselines.test_bigram_entropy))]
 
 

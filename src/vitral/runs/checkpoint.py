@@ -131,7 +131,7 @@ def save_checkpoint(
         STATE: as_json({"format": FORMAT, "step": checkpoint.step, **checkpoint.state}),
         HISTORY: as_json(dict(checkpoint.history)),
     }
-    parts = None
+    parts = WHOLE
     if writer is None:
         tensors = {WEIGHTS: as_tensors(checkpoint.model), OPTIMIZER: as_tensors(checkpoint.optimizer)}
         content = tensors | content
@@ -186,8 +186,11 @@ class _Parts:
     write: Callable[[GuardedFolder], dict[str, dict[str, Any]]]
 
 
+WHOLE = _Parts(0, lambda folder: {})
+
+
 def _write(
-    steps: GuardedFolder, name: str, content: Mapping[str, bytes], parts: _Parts | None = None, *, replace: bool
+    steps: GuardedFolder, name: str, content: Mapping[str, bytes], parts: _Parts = WHOLE, *, replace: bool
 ) -> Path:
     there = steps.kind(name) == "folder"
     if there and not replace:
@@ -199,10 +202,10 @@ def _write(
             if not there and steps.kind(name) is not None:  # a link: without this the checkpoint would be lost
                 set_aside(steps, name)
             _remove(steps, beside)
-            _require_room(steps, sum(map(len, content.values())) + (0 if parts is None else parts.size))
+            _require_room(steps, sum(map(len, content.values())) + parts.size)
             steps.make(beside)
-            files = listing(content) | ({} if parts is None else parts.write(steps.within(beside)))
-            manifest = sealed_json({"format": FORMAT if parts is None else IN_PARTS, "files": files})
+            files = listing(content) | parts.write(steps.within(beside))
+            manifest = sealed_json({"format": FORMAT if parts is WHOLE else IN_PARTS, "files": files})
             for file, data in {**content, MANIFEST: manifest}.items():
                 steps.write_new(f"{beside}/{file}", data)
             steps.sync(beside)
@@ -322,7 +325,7 @@ def _understood(folder: GuardedFolder) -> Generator[None]:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, safetensors.SafetensorError) as error:
         raise UsageError(
-            "{path}: not a checkpoint of this run ({error})", path=folder.path, error=_one_line(error)
+            "{path}: not a checkpoint of this run ({error})", path=folder.path, error=ascii(str(error))[1:-1][:200]
         ) from None
 
 
@@ -408,16 +411,12 @@ def _require_room(folder: GuardedFolder, needed: int) -> None:
         StorageError: there is too little space; names the needed and the free size.
     """
     free = shutil.disk_usage(folder.path).free
-    if free < needed + SPARE:
+    needed += SPARE
+    if free < needed:
         raise StorageError(
             "{path}: a checkpoint needs {needed:,.1f} MB, {free:,.1f} MB are free on this disk; free "
             "some space; earlier checkpoints are intact",
             path=folder.path,
-            needed=needed / 1e6,
-            free=free / 1e6,
+            needed=math.ceil(needed / 1e5) / 10,
+            free=free // 1e5 / 10,
         )
-
-
-def _one_line(error: Exception) -> str:
-    """The text of an error, shortened, without terminal control characters."""
-    return ascii(str(error))[1:-1][:200]

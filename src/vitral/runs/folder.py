@@ -25,17 +25,17 @@ from typing import Any
 
 import tomli_w
 
-from vitral.core.checked import checked
 from vitral.core.config import parse_toml
 from vitral.core.errors import StorageError, UsageError, reason
 from vitral.core.files import as_json, is_left_behind, sha256, storage, temporary_name
 from vitral.core.guarded import GuardedFolder
-from vitral.core.language import _
+from vitral.core.language import N_, _
 from vitral.core.seals import json_object, sealed_json, unsealed_json
 from vitral.runs import checkpoint as checkpoints
 from vitral.runs.checkpoint import Checkpoint
 from vitral.runs.checkpoint_files import OtherModel, Shapes
 from vitral.runs.metrics_log import MetricsLog
+from vitral.runs.search import run_folders
 
 DUE = {"evaluation", "sample"}
 """Events that are due at a step."""
@@ -56,17 +56,23 @@ _OURS = re.compile(
 """Paths inside a run that is being created."""
 
 
-@checked(first=True)
 def is_run(path: str | Path) -> bool:
     """Whether a folder has the files of a run, whole or damaged."""
-    return os.path.isdir(path) and _has_files_of_run(GuardedFolder(Path(path)))
+    folder = GuardedFolder(Path(path))
+    return os.path.isdir(path) and None not in (folder.kind("steps"), folder.kind(CONFIG) or folder.kind(RUN))
 
 
-def _has_files_of_run(folder: GuardedFolder) -> bool:
-    return folder.kind("steps") is not None and (folder.kind(CONFIG) or folder.kind(RUN)) is not None
+def _instead(path: Path) -> str:
+    """What to do with a path that is no run."""
+    from vitral.data import corpus_names  # loads PyTorch, which takes seconds
+
+    if os.path.isdir(path) and (inside := [str(run) for run in run_folders(path, [], 999) if run != path]):
+        return _("there are runs in it: {runs}", runs=", ".join(inside[:3]))
+    if os.path.isfile(path) or str(path) in corpus_names():
+        return _("to train on this text: vitral train {path}", path=path)
+    return _("made by vitral train")
 
 
-@checked(first=["__init__", "open"])
 class RunFolder:
     """One run on disk.
 
@@ -119,9 +125,13 @@ class RunFolder:
                     begin(folder)
                 above.rename(beside, path.name)
                 above.sync()
-            except BaseException:
+            except BaseException as error:
                 above.remove_folder(beside, _is_ours)
-                raise
+                if not isinstance(error, OSError) or not is_run(path):
+                    raise
+                raise UsageError(
+                    "{path}: another run has taken this name meanwhile; choose another --out", path=path
+                ) from None
         return cls(path)
 
     @classmethod
@@ -132,18 +142,11 @@ class RunFolder:
             UsageError: it is not a run, or its files are links.
         """
         folder = cls(path)
-        if not _has_files_of_run(folder.files):
-            from vitral.data import corpus_names  # loads PyTorch, which takes seconds
-
-            is_text = path.is_file() or (len(path.parts) == 1 and path.name in corpus_names())
-            if is_text:
-                raise UsageError(
-                    "{path}: not a run (a run is a folder with config.toml and steps/; to train on this text: "
-                    "vitral train {path})",
-                    path=path,
-                )
+        if not is_run(path):
             raise UsageError(
-                "{path}: not a run (a run is a folder with config.toml and steps/; made by vitral train)", path=path
+                "{path}: not a run (a run is a folder with config.toml and steps/; {hint})",
+                path=path,
+                hint=_instead(path),
             )
         folder.files.names("steps")  # refuses a link
         return folder
@@ -380,24 +383,18 @@ class RunFolder:
         elif which == "best":
             newest = self.newest()
         best = None if newest is None else newest.state.get("best_step")
-        told: set[str] = set()
+        lines = dict.fromkeys(names, N_("{complaint}; using the one before"))
         if which == "best" and isinstance(best, int) and newest is not None and best != newest.step:
-            name = checkpoints.step_name(best)
+            first = checkpoints.step_name(best)
+            lines.pop(first, None)
+            lines = {first: N_("{complaint}; using the last one instead")} | lines
+        for name, line in lines.items():
             try:
                 return checkpoints.load_checkpoint(steps.within(name), **wanted)
             except OtherModel:
                 raise
             except (UsageError, StorageError) as error:
-                told.add(name)
-                warn(_("{complaint}; using the last one instead", complaint=error))
-        for name in names:
-            try:
-                return checkpoints.load_checkpoint(steps.within(name), **wanted)
-            except OtherModel:
-                raise
-            except (UsageError, StorageError) as error:
-                if name not in told:
-                    warn(_("{complaint}; using the one before", complaint=error))
+                warn(_(line, complaint=error))
         raise UsageError(
             "{path}: no intact checkpoint (training stopped before the first, or all are damaged)", path=self.path
         )
@@ -444,7 +441,6 @@ def _is_ours(path: str) -> bool:
     return _OURS.fullmatch(path) is not None
 
 
-@checked(first=True)
 def refuse_existing(path: Path) -> None:
     """Refuse an existing path, except for an empty folder.
 
@@ -453,9 +449,9 @@ def refuse_existing(path: Path) -> None:
     """
     if not path.name:
         raise UsageError("{path}: not a name for a new folder; give one, as in --out runs/mine", path=path)
-    if path.is_dir() and not any(path.iterdir()):
+    if os.path.isdir(path) and not os.listdir(path):
         return
-    if path.exists() or path.is_symlink():
+    if os.path.lexists(path):
         raise UsageError(
             "{path}: exists already; choose another --out (or vitral resume {path}, if it is a run)", path=path
         )

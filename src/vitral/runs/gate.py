@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vitral.core.checked import checked
 from vitral.core.config import differences
 from vitral.core.errors import UsageError, printable
 from vitral.core.files import sha256
@@ -164,7 +163,6 @@ def _is_id(value: Any) -> bool:
     return all(type(one) is int and one >= 0 for one in listed)
 
 
-@checked(first=True)
 def enter(path: Path, warn: Warn) -> SealedRun:
     """Open a run: compare everything in its folder with the seal of its newest intact checkpoint.
 
@@ -313,7 +311,7 @@ def _hash_complaint(folder: RunFolder, name: str, hashed: str) -> list[str]:
         intact = sha256(folder.files.read(name, most_bytes(name))) == hashed
     except FileNotFoundError:
         return [_("{path}: missing; only results that need it are refused", path=where)]
-    except (UsageError, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         return [_("{path}: cannot be read ({reason}); only results that need it are refused", path=where, reason=error)]
     if intact:
         return []
@@ -387,5 +385,5 @@ def _hashes_of_format_1(folder: RunFolder) -> dict[str, str]:
 def _threads_of_format_1(folder: RunFolder) -> int:
     try:
         return max(1, int(folder.document("environment", {}).get("threads", 1)))
-    except (UsageError, ValueError, TypeError):
+    except (ValueError, TypeError):
         return 1

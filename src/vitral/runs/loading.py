@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.core.machine import require_memory
@@ -57,7 +56,6 @@ class LoadedRun:
         return self.checkpoint.step
 
 
-@checked(first=True)
 def load_run(path: Path, which: str = "best", warn: Callable[[str], object] | None = None) -> LoadedRun:
     """Load the "best" or the "last" checkpoint of a run.
 
@@ -85,7 +83,6 @@ def load_run(path: Path, which: str = "best", warn: Callable[[str], object] | No
     return LoadedRun(sealed, model.eval(), replace(checkpoint, model={}, optimizer={}))
 
 
-@checked
 def trajectory(run: LoadedRun) -> Iterator[tuple[int, Transformer]]:
     """The step and the model in evaluation mode of every checkpoint that the run has kept, in increasing order.
 

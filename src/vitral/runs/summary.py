@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from vitral.core.checked import checked
 from vitral.core.errors import StorageError, UsageError
 from vitral.core.files import as_json, sha256
 from vitral.core.guarded import GuardedFolder
@@ -25,13 +24,10 @@ from vitral.runs.checkpoint_files import MANIFEST
 from vitral.runs.folder import CONFIG, IMPORTED, MOST_CONFIG, RunFolder, log_seal, most_bytes
 from vitral.runs.keys import FREE
 from vitral.runs.lock import is_held
+from vitral.runs.search import readable_path, run_folders
 
 State = Literal["finished", "running", "stopped", "damaged"]
 
-DEPTH = 12
-"""Folders inside folders in which runs are looked for."""
-MOST_FOLDERS = 100_000
-"""Folders that are looked into."""
 LATEST = 4e9
 """Seconds of Unix time that are still a time (in the year 2096)."""
 READ = ("evaluation", "end", "stopped")
@@ -116,12 +112,6 @@ class RunSummary:
         return {**asdict(self), "path": readable_path(self.path), "baselines": orders, "curve": curve}
 
 
-def readable_path(path: Path | str) -> str:
-    r"""A path as text that every file can hold: bytes that are no UTF-8 are written as `\xff`."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
-@checked(first=True)
 @dataclass(frozen=True)
 class FoundRuns:
     """The runs below a folder.
@@ -137,7 +127,6 @@ class FoundRuns:
     notes: tuple[str, ...] = ()
 
 
-@checked(first=True)
 def find_runs(folder: Path) -> FoundRuns:
     """Every run below a folder, or the folder itself if it is one; folders inside a run are not looked into.
 
@@ -147,14 +136,14 @@ def find_runs(folder: Path) -> FoundRuns:
     Raises:
         UsageError: there is no such folder, or it cannot be read.
     """
-    if folder.exists() and not folder.is_dir():
+    if os.path.exists(folder) and not os.path.isdir(folder):
         raise UsageError("{folder}: is a file; name a folder of runs", folder=folder)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise UsageError(
             "{folder}: there is no such folder; name a folder of runs (vitral train makes runs/)", folder=folder
         )
     notes: list[str] = []
-    found = [summarize_run(path, _name(path, folder)) for path in _run_folders(folder, notes)]
+    found = [summarize_run(path, _name(path, folder)) for path in run_folders(folder, notes)]
     return FoundRuns(folder, tuple(sorted(found, key=lambda run: run.name)), tuple(notes))
 
 
@@ -162,43 +151,6 @@ def _name(path: Path, folder: Path) -> str:
     return readable_path(path.relative_to(folder).as_posix() if path != folder else path.resolve().name)
 
 
-def _run_folders(top: Path, notes: list[str]) -> Iterator[Path]:
-    """Folders that are runs, whole or not; what cannot be looked into is noted."""
-    waiting, looked = [(top, 0)], 0
-    while waiting:
-        folder, depth = waiting.pop()
-        try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-            names = {entry.name for entry in entries}
-            if _was_a_run(names):
-                yield folder
-                continue
-            inside = [entry for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
-        except OSError as error:
-            if folder == top:
-                raise UsageError("{folder}: cannot be read ({error})", folder=top, error=error.strerror) from None
-            notes.append(
-                N_("{folder}: cannot be read ({error})").format(folder=readable_path(folder), error=error.strerror)
-            )
-            continue
-        for entry in inside:
-            if entry.is_symlink():
-                notes.append(N_("{folder}: a link, which is not followed").format(folder=readable_path(entry.path)))
-            elif depth < DEPTH and looked < MOST_FOLDERS:
-                looked += 1
-                waiting.append((Path(entry.path), depth + 1))
-            else:
-                notes.append(N_("{folder}: not looked into; name it itself").format(folder=readable_path(entry.path)))
-
-
-def _was_a_run(names: set[str]) -> bool:
-    """Whether a folder with these names is a run, or a part of one that was not copied whole."""
-    if "steps" in names:
-        return bool(names & {CONFIG, "run.json", "metrics.jsonl"})
-    return "run.json" in names or {"corpus.json", "tokenizer.json"} <= names
-
-
-@checked(first=True)
 def summarize_run(path: Path, name: str | None = None) -> RunSummary:
     """A run in a few numbers. Nothing is raised: a folder that cannot be read is a damaged run.
 
@@ -210,16 +162,7 @@ def summarize_run(path: Path, name: str | None = None) -> RunSummary:
     with in_language("en"):  # what is wrong is data here; it is told in the reader's language where it is shown
         try:
             return _summary(RunFolder(path), summary)
-        except (
-            UsageError,
-            OSError,
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-            ArithmeticError,
-        ) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, ArithmeticError) as error:
             if is_held(GuardedFolder(path)):  # its files change while they are read
                 return replace(summary, state="running")
             return replace(summary, why=_reason(error, path))
@@ -294,7 +237,7 @@ def _configuration(folder: RunFolder, sealed: Mapping[str, Any], damage: list[st
         written = tomllib.loads(folder.files.read(CONFIG, MOST_CONFIG).decode())
     except FileNotFoundError:
         pass  # said already
-    except (UsageError, OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         damage.append(N_("{name} cannot be read ({error})").format(name=CONFIG, error=_one_line(error)))
     if not sealed:
         return written or {}
@@ -348,7 +291,7 @@ def _changed(folder: RunFolder, sealed: Mapping[str, Any], newest: Checkpoint | 
             found = sha256(folder.files.read(name, most_bytes(name)))
         except FileNotFoundError:
             yield N_("{name} is missing").format(name=name)
-        except (UsageError, OSError, ValueError) as error:
+        except (OSError, ValueError) as error:
             yield N_("{name} cannot be read ({error})").format(name=name, error=_one_line(error))
         else:
             if found != expected:
@@ -370,7 +313,7 @@ def _baselines(
     try:
         counted = folder.ngrams(sealed) if sealed else corpus.get("ngrams")
         return None if not counted else {int(order): float(loss) for order, loss in counted["orders"].items()}
-    except (UsageError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         damage.append(_one_line(error))
         return None
 
@@ -394,7 +337,7 @@ def _of_text(
     text = sha256(as_json([corpus["sha256"], read]))
     tokenizer = sealed.get("documents", {}).get("tokenizer.json")
     if tokenizer is None:
-        with suppress(UsageError, OSError, ValueError):
+        with suppress(OSError, ValueError):
             tokenizer = sha256(folder.files.read("tokenizer.json", most_bytes("tokenizer.json")))
     return {
         "text": str(corpus.get("name")),

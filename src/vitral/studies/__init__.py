@@ -4,12 +4,17 @@
 probes measure, `claims` judges. The page of a study is `vitral.reports.study`.
 """
 
-from vitral.studies.catalogue import study_named, study_names
-from vitral.studies.design import Arm, Study
-from vitral.studies.execution import run_study
-from vitral.studies.losses import against_counts, loss_claims
-from vitral.studies.results import ArmResult, RunResult, StudyResult
-from vitral.studies.study_file import read_study
+from typing import TYPE_CHECKING
+
+from vitral.core.lazy import lazily
+
+if TYPE_CHECKING:
+    from vitral.studies.catalogue import study_named, study_names
+    from vitral.studies.design import Arm, Study
+    from vitral.studies.execution import run_study
+    from vitral.studies.losses import against_counts, loss_claims
+    from vitral.studies.results import ArmResult, RunResult, StudyResult
+    from vitral.studies.study_file import read_study
 
 __all__ = [
     "Arm",
@@ -24,3 +29,13 @@ __all__ = [
     "study_named",
     "study_names",
 ]
+
+_HOMES = {
+    "catalogue": "study_named study_names",
+    "design": "Arm Study",
+    "execution": "run_study",
+    "losses": "against_counts loss_claims",
+    "results": "ArmResult RunResult StudyResult",
+    "study_file": "read_study",
+}
+__getattr__ = lazily(__name__, {name: home for home, names in _HOMES.items() for name in names.split()})

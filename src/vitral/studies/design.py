@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from vitral.core.checked import checked
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.core.language import _
@@ -98,7 +97,6 @@ class Budget(Config):
         return seeds
 
 
-@checked(first=True)
 class Study(Config):
     """A question, and the arms that answer it.
 

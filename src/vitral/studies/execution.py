@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.files import storage
 from vitral.core.guarded import GuardedFolder
@@ -55,7 +54,6 @@ RUN_FOLDERS = ("", "steps", "samples", "report")
 Made = TypeVar("Made")
 
 
-@checked(first=True)
 def run_study(
     study: Study,
     base: RunConfig,
@@ -143,7 +141,6 @@ def plan_in(
     return plan
 
 
-@checked(first=True)
 def planned_in(out: Path, *, callback: Callback = silent) -> Plan:
     """The plan in a study's folder, for a worker: nothing is written.
 

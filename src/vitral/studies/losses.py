@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from vitral.core.checked import Count, checked
+from vitral.core.checked import Count
 from vitral.core.language import N_, _, ngettext, number, retold
 from vitral.evaluation import rank_among_baselines
 from vitral.figures.text import capital, nats, signed, unbroken
@@ -122,7 +122,6 @@ class AgainstCounts:
         )
 
 
-@checked(first=True)
 def against_counts(result: StudyResult, order: Count) -> AgainstCounts:
     """The base of a study beside the n-gram baseline of this order."""
     base = result.arms[0]
@@ -143,7 +142,6 @@ def against_counts(result: StudyResult, order: Count) -> AgainstCounts:
     )
 
 
-@checked(first=True)
 def loss_claims(result: StudyResult) -> LossClaims:
     """Judge the losses of a study; its arms have the titles of the current language."""
     result = result.told

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vitral.core.checked import checked
 from vitral.core.config import differences
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
@@ -143,7 +142,6 @@ class Tuned:
         return {"arm": self.arm, "chosen": self.chosen, "at_edge": self.at_edge, "trials": trials}
 
 
-@checked(first=True)
 @dataclass(frozen=True)
 class StudyResult:
     """A whole study.

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vitral.core.checked import checked
 from vitral.core.config import merge, read_toml, shown
 from vitral.core.errors import UsageError
 from vitral.core.toml_faults import toml_fault
@@ -26,7 +25,6 @@ MOST_ARMS = 1000
 _PLACE = re.compile(r"\{(\w*)\}")
 
 
-@checked(first=True)
 def read_study(path: Path) -> Study:
     """The study in a TOML file.
 

@@ -33,7 +33,7 @@ SHORTEST, LONGEST = 0.1, 5.0
 class JobFailed(VitralError, RuntimeError):
     """Jobs of a study crashed every time they were tried."""
 
-    exit_code = 4
+    exit_code = 70
 
 
 class Worker:

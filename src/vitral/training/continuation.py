@@ -84,6 +84,7 @@ def continue_run(
         threads = threads or identity_of(sealed, checkpoint).current_threads
         with using_threads(threads):
             parent = restored(sealed, checkpoint, silent, corpus)
+            parent.dataset = replace(parent.dataset, problems=tuple(sealed.document("corpus").get("problems", ())))
             if chain_from_anchor(parent) != parent.state.chain:
                 raise UsageError(
                     "{path}: its batches differ from those it was trained on; Vitral has changed since", path=path

@@ -34,7 +34,6 @@ Callback = Callable[[Event], object]
 print. An exception stops training; everything trained so far is saved before the exception is raised again."""
 
 
-@checked
 def silent(event: Event) -> None:
     """Ignore the event."""
 

@@ -118,7 +118,7 @@ class Heart:
     def tell(self, line: str, code: int) -> None:
         """Say why this rank failed."""
         with suppress(RuntimeError):
-            self._store.set(f"failed/{self._rank}", _json({"rank": self._rank, "line": line, "code": code}))
+            self._store.set(f"failed/{self._rank}", json.dumps({"rank": self._rank, "line": line, "code": code}))
 
     def speaks(self, lost: int | None, seconds: float) -> bool:
         """Whether this rank tells the user why all end: rank 0, or another one if rank 0 is gone.
@@ -144,7 +144,7 @@ class Heart:
         return None
 
     def _agreed(self, told: Mapping[str, Any]) -> RankLost:
-        known = json.loads(self._store.compare_set("lost", "", _json(told)))
+        known = json.loads(self._store.compare_set("lost", "", json.dumps(told)))
         rank, line = known["rank"], known["line"]
         if rank is None:
             return RankLost("the connection between the ranks broke ({error})", error=line)
@@ -186,7 +186,7 @@ class Heart:
                 is_still = not self.is_free and not self._waits and self._moves == moves
                 still, moves = still + 1 if is_still else 0, self._moves
                 if still * self._pause >= self._standstill:
-                    store.compare_set("lost", "", _json(self._mute(self._rank, self._standstill)))
+                    store.compare_set("lost", "", json.dumps(self._mute(self._rank, self._standstill)))
                     os._exit(RankLost.exit_code)  # what the main thread waits for may never come
 
 
@@ -195,7 +195,3 @@ def failed(rank: int, line: str, code: int) -> RankLost:
     error = RankLost("rank {rank}: {line}", rank=rank, line=line)
     error.exit_code = code
     return error
-
-
-def _json(content: Mapping[str, Any]) -> str:
-    return json.dumps(content)

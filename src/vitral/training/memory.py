@@ -29,8 +29,6 @@ COPIES_OF_MATRICES = {"float32": 3, "bfloat16": 2.5, "float64": 3}
 LSTM_WORKSPACE = {"float32": 8, "bfloat16": 24, "float64": 0}
 """Vectors of d_model numbers that oneDNN keeps on the CPU per token of an LSTM, besides those it needs; measured."""
 THIS, ON_THE_GPU = N_("training this model"), N_("training this model on the GPU")
-TRIALS = N_("timing steps with whole weights, on rank 0,")
-NO_TRIALS = N_("set training.steps, training.threads, training.dtype and training.plan = as-written, and no minutes")
 
 
 def training_bytes(config: RunConfig, vocab_size: int, shares: int = 1, ranks: int = 1) -> int:
@@ -83,19 +81,6 @@ def require_training_memory(config: RunConfig, vocab_size: int, where: str) -> N
         return
     require_memory(team.local * BYTES_FLOAT32 * count_parameters(config.model, vocab_size), where, _(THIS))
     require_memory(needed, where, _(ON_THE_GPU), there=torch.cuda.get_device_properties(device).total_memory)
-
-
-def require_trial_memory(config: RunConfig, vocab_size: int, where: str) -> None:
-    """Refuse to time steps where they do not fit: rank 0 makes them alone, with whole weights and the whole optimizer.
-
-    Raises:
-        UsageError: ranks share the weights out, and rank 0 has too little memory for all of them.
-    """
-    if current().size == 1 or config.training.sharding == "replicated":
-        return  # `require_training_memory` has counted the same
-    device, needed = resolve_device(config.training.device), training_bytes(config, vocab_size)
-    there = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
-    require_memory(needed, where, _(TRIALS), there=there, advice=NO_TRIALS)
 
 
 def _earlier_sums(training: TrainingConfig) -> int:

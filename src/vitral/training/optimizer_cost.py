@@ -6,7 +6,7 @@ alone and is counted by its formula: it is small beside the model's work, which 
 
 from collections.abc import Iterator, Sequence
 
-from vitral.core.checked import Count, checked
+from vitral.core.checked import Count
 from vitral.model.config import ModelConfig
 from vitral.model.counts import ParameterRow, cost, is_block_matrix, parameter_table
 from vitral.model.recurrence import GATES
@@ -74,7 +74,6 @@ def optimizer_flops(config: RunConfig, vocab_size: int) -> int:
     return products + MUON_OPERATIONS * inside + ADAMW_OPERATIONS * (parameters - inside)
 
 
-@checked
 def orthogonalisation_flops(rows: Count, columns: Count, *, in_bfloat16: bool = False) -> int:
     """Floating-point operations of the products in `vitral.training.optimizers.orthogonalise` of one matrix.
 

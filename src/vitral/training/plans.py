@@ -92,7 +92,6 @@ def resolve_plan(
     held_out: Sequence[int] = (),
     *,
     seconds_left: float | None = None,
-    judged: bool = False,
 ) -> ResolvedPlan:
     """Resolve `training.threads`, `plan`, `regularisation` and `minutes` by timing training steps.
 
@@ -104,19 +103,18 @@ def resolve_plan(
         num_tokens: tokens of the training split.
         held_out: tokens of the splits that an evaluation scores.
         seconds_left: seconds that are left of `training.minutes` for trials and training; None: all.
-        judged: whether to say that a written precision is slow here.
 
     Raises:
         UsageError: the time limit allows only a handful of steps, a size is to fit no time limit, or the environment
             asks for too many threads.
     """
     training = config.training
-    if training.plan == FIT and training.minutes is None:
-        raise UsageError('training.plan: "fit" chooses a size for a time; give training.minutes too')
-    if training.regularisation == FIT and training.minutes is None:
-        raise UsageError('training.regularisation: "fit" chooses dropout for a time; give training.minutes too')
+    if training.minutes is None and FIT in (training.plan, training.regularisation):
+        raise UsageError(
+            '"fit" chooses training.plan and training.regularisation for a time; give training.minutes too'
+        )
     is_written = training.plan == "as-written" and training.minutes is None
-    is_judged = judged and is_written and training.dtype == "bfloat16" and not _is_surely_fast(training)
+    is_judged = is_written and training.dtype == "bfloat16" and not _is_surely_fast(training)
     if is_written and training.threads is not None and not is_judged:
         return ResolvedPlan(config, ())
     sizes = sizes_for(config, num_tokens) if training.plan == FIT else [config]
@@ -203,22 +201,19 @@ def _chosen_precision(trials: _Trials) -> tuple[ExecutionPlan, float]:
     if training.plan == "as-written":
         if training.dtype == "bfloat16" and not _is_surely_fast(training):
             _judge(trials)
-        return _written_plan(trials)
+        return _written_plan(trials, ExecutionPlan(training.dtype, training.compile))
     return _fastest(trials)
 
 
-def _written_plan(trials: _Trials) -> tuple[ExecutionPlan, float]:
+def _written_plan(trials: _Trials, plan: ExecutionPlan) -> tuple[ExecutionPlan, float]:
     """The written plan and its seconds per step; without compilation if that fails."""
-    training = trials.config.training
-    plan = ExecutionPlan(training.dtype, training.compile)
     try:
         return plan, trials.time(plan, 2 * PRECISION_SHARE).steady
     except Exception as error:  # the compiler and its backends raise many types
         if not plan.compile:
             raise
         trials.notes.append(_no_compiler(error))
-    plan = ExecutionPlan(training.dtype, compile=False)
-    return plan, trials.time(plan, 2 * PRECISION_SHARE).steady
+    return _written_plan(trials, ExecutionPlan(plan.dtype, compile=False))
 
 
 def _no_compiler(error: Exception) -> str:
@@ -258,13 +253,6 @@ def _given_up_early(trials: _Trials, plan: ExecutionPlan, share: float, plain: S
     return trials.time(plan, share, trials=1, limit=SLOW * plain.first)
 
 
-COMPILED = {
-    "float32": N_("{before}, float32, compiled {milliseconds:.1f} ms"),
-    "bfloat16": N_("{before}, bfloat16, compiled {milliseconds:.1f} ms"),
-    "float64": N_("{before}, float64, compiled {milliseconds:.1f} ms"),
-}
-
-
 def _fastest(trials: _Trials) -> tuple[ExecutionPlan, float]:
     """The fastest plan: float32 first; another precision is given up early where it is slow."""
     training, notes = trials.config.training, trials.notes
@@ -287,7 +275,8 @@ def _fastest(trials: _Trials) -> tuple[ExecutionPlan, float]:
         compiled = ExecutionPlan(plan.dtype, compile=True)
         try:
             timed[compiled] = trials.time(compiled, PRECISION_SHARE).steady
-            told = COMPILED[plan.dtype].format(before=told, milliseconds=1000 * timed[compiled])
+            sentence = N_("{before}, {dtype}, compiled {milliseconds:.1f} ms")
+            told = sentence.format(before=told, dtype=plan.dtype, milliseconds=1000 * timed[compiled])
         except Exception as error:  # the compiler and its backends raise many types
             notes.append(_no_compiler(error))
         plan = min(timed, key=lambda each: timed[each])
@@ -382,7 +371,7 @@ def steps_in(
     if steps < 2 * EVALUATIONS:
         raise UsageError(
             "training.minutes: {minutes:g} leave {left:.0f} s for training, only {steps} steps of "
-            "{seconds:.2f} s; allow more time or use a smaller model",
+            "{seconds:.2f} s; allow more time, or use a smaller model, batch or context",
             minutes=minutes,
             left=max(0.0, allowed),
             steps=max(0, steps),

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from vitral.core.devices import resolve_device, weight_dtype
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.core.process import only_training, using_threads
-from vitral.data import Dataset, prepare
+from vitral.data import SPLITS, Dataset, corpus_report, count_windows, prepare
+from vitral.data.batches import too_short
 from vitral.evaluation import NgramBaselines
 from vitral.model import Transformer, count_parameters
 from vitral.model.selfcheck import check_device, fresh_excess
@@ -28,7 +30,7 @@ from vitral.training.deadline import Deadline, TimeFrame
 from vitral.training.events import Callback, Event, silent
 from vitral.training.inherited import inherit_weights, inherited_config, require_inherited
 from vitral.training.loop import run_steps, save
-from vitral.training.memory import require_training_memory, require_trial_memory
+from vitral.training.memory import require_training_memory
 from vitral.training.optimizers import optimizer_of, optimizer_tensors
 from vitral.training.parts import require_same_parts
 from vitral.training.plans import ResolvedPlan, given_threads, resolve_plan
@@ -36,6 +38,8 @@ from vitral.training.stopping import stop_on_signals
 from vitral.training.team import current, require_share
 from vitral.training.trainer import Planner, Trainer, TrainerState
 
+MOST_REPORTED = 1 << 23
+"""Characters of a text whose problems are said before training; those of a longer one would keep it waiting."""
 MOST_EXCESS = 0.5
 """A fresh model whose loss on random tokens is larger than ln V by more than this is noted."""
 
@@ -74,7 +78,8 @@ def train(
         StorageError: a file could not be written.
     """
     refuse_existing(out)
-    _refuse_later_begin(config)
+    if config.training.schedule.begin is not None:
+        raise UsageError("training.schedule.begin: only a run that continues another has it; leave it out")
     team = current()
     team.agree({"config": comparable(config), "from": None if init_from is None else str(init_from)})
     if not team.leads:
@@ -91,11 +96,13 @@ def train(
             require_inherited(dataset, source)
             config = inherited_config(config, dataset.tokenizer)
         require_same_parts(config, "config")
-        require_training_memory(config, dataset.tokenizer.vocab_size, "config")
+        dataset = _judged(dataset, config, SPLITS if source is None else SPLITS[:1])  # a tuned model keeps its context
         is_measured = config.training.threads is None and given_threads(config.training) is None
         resolved = resolved_plan(config, dataset, deadline)
-        for line in (*dataset.remarks, *resolved.notes):
+        problems = [N_("problem: {text}").format(text=each) for each in dataset.problems]
+        for line in (*dataset.remarks, *problems[: None if config.training.watch else 0], *resolved.notes):
             callback({"event": "note", "text": line})
+        require_training_memory(resolved.config, dataset.tokenizer.vocab_size, "config")
         config = complete(resolved.config)
         with using_threads(config.training.threads):
             trainer = _new_trainer(config, dataset, source, RunFolder(out), callback)
@@ -104,7 +111,21 @@ def train(
             if deadline is not None:
                 measured = config.training.threads if is_measured else None
                 keep(deadline, trainer, resolved.seconds, measured_threads=measured)
-            return begin(trainer, resolved.notes, minutes, _parent(source))
+            parent = None if source is None else source.sealed.as_parent(source.checkpoint)
+            return begin(trainer, resolved.notes, minutes, parent)
+
+
+def _judged(dataset: Dataset, config: RunConfig, splits: Sequence[str]) -> Dataset:
+    """The dataset with its problems for a loss; refused if one of the splits has no window of the context's length."""
+    length = config.model.context_length
+    for split in (dataset.splits[name] for name in splits):
+        if not count_windows(split, length).any():
+            raise UsageError(too_short(split, length))
+    if dataset.num_characters > MOST_REPORTED:
+        return dataset
+    text, batch_size = dataset.load_text().text, config.training.batch_size
+    report = corpus_report(dataset, text, context_length=length, batch_size=batch_size)
+    return replace(dataset, problems=report.loss_problems)
 
 
 def _new_trainer(
@@ -116,11 +137,6 @@ def _new_trainer(
         inherit_weights(model, source)
     optimizer = optimizer_of(model, config.training)
     return Trainer(config, dataset, model, optimizer, folder, callback, initial_state(dataset))
-
-
-def _refuse_later_begin(config: RunConfig) -> None:
-    if config.training.schedule.begin is not None:
-        raise UsageError("training.schedule.begin: only a run that continues another has it; leave it out")
 
 
 def begin(
@@ -224,7 +240,7 @@ def resolved_plan(config: RunConfig, dataset: Dataset, deadline: Deadline | None
     vocab_size = dataset.tokenizer.vocab_size
 
     def build(config: RunConfig) -> Transformer:
-        require_trial_memory(config, vocab_size, "config")
+        require_training_memory(config, vocab_size, "config")
         return build_model(config, vocab_size)
 
     return resolve_plan(
@@ -233,15 +249,7 @@ def resolved_plan(config: RunConfig, dataset: Dataset, deadline: Deadline | None
         tokens["train"],
         held_out,
         seconds_left=None if deadline is None else deadline.left(),
-        judged=True,
     )
-
-
-def _parent(source: LoadedRun | None) -> Parent | None:
-    """The checkpoint that a new run starts from."""
-    if source is None:
-        return None
-    return source.sealed.as_parent(source.checkpoint)
 
 
 def keep(deadline: Deadline, trainer: Trainer, expected: float | None, *, measured_threads: int | None) -> None:

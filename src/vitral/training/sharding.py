@@ -308,8 +308,8 @@ class Shards(Holding):
             steps.remove(mine)
 
 
-class Gathering:
-    """`fully_shard` puts parameters together; whoever waits looks at the others' hearts."""
+class Exchanging:
+    """A part of the work of `fully_shard`, in which whoever waits looks at the others' hearts."""
 
     def __init__(self, shards: "Shards") -> None:
         """Between the ranks that have all weights together."""
@@ -318,22 +318,18 @@ class Gathering:
     def allocate(self, size: Sequence[Any], *, dtype: torch.dtype, device: torch.device) -> Tensor:
         """Memory."""
         return torch.empty(*size, dtype=dtype, device=device)
+
+
+class Gathering(Exchanging):
+    """Parameters put together."""
 
     def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False) -> None:
         """Put them together."""
         output_tensor.copy_(self._shards.team.assembled(input_tensor, self._shards.inside))
 
 
-class Reducing:
+class Reducing(Exchanging):
     """Gradients added in the engine's order, this rank's part of them; `fully_shard` adds those of later batches."""
-
-    def __init__(self, shards: "Shards") -> None:
-        """Between the ranks that have all weights together."""
-        self._shards = shards
-
-    def allocate(self, size: Sequence[Any], *, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """Memory."""
-        return torch.empty(*size, dtype=dtype, device=device)
 
     def __call__(
         self, output_tensor: Tensor, input_tensor: Tensor, group: Any, op: Any, async_op: bool = False

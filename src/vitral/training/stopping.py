@@ -6,17 +6,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from vitral.core.interrupts import Interruption
+from vitral.core.language import N_
+
 
 class StopAsked(Exception):
     """A stop was requested during work that can be repeated after a resume."""
 
 
-class StopRequest:
+class StopRequest(Interruption):
     """A possible request to stop; a second Ctrl-C stops without waiting for the end of the step."""
 
-    def __init__(self) -> None:
-        """Start without a request."""
-        self.asked = False
+    asked = False
+    line = N_("stops after this step and saves it; Ctrl-C again stops at once, without saving")
+
+    def has_ended(self) -> bool:
+        """Whether the training has ended that handled signals by it."""
+        return signal.getsignal(signal.SIGINT) is not self
 
     def check(self) -> None:
         """Raise if a stop was requested.

@@ -1,16 +1,18 @@
 """Timed training steps of a temporary model, with random tokens."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from vitral.core.devices import ordered_sums, precision
 from vitral.core.language import N_
-from vitral.model import Transformer
-from vitral.runs.config import RunConfig
+from vitral.model import Transformer, cost
+from vitral.runs.config import RunConfig, TrainingConfig
 from vitral.training.objectives import loss_function
 from vitral.training.optimizers import optimizer_of
 
@@ -18,6 +20,8 @@ TRIALS = 4
 """Minimum number of timed steps, after one warm-up step."""
 TIMED, EVALUATED = 2, 4096
 """Timed steps of a pace after the first; tokens in a batch of an evaluation on the CPU."""
+SMALL, FEWEST = 3e8, 64
+"""Floating-point operations of the passes of a first step, and tokens that it may have however many they are."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +46,8 @@ class StepTime:
     """The time of a training step.
 
     Attributes:
-        first: seconds of the first step, which also sets up kernels and memory.
-        steady: median seconds of the steps after it.
+        first: seconds of the first step, a small one, which also sets up kernels and memory.
+        steady: median seconds of a whole step.
     """
 
     first: float
@@ -51,12 +55,7 @@ class StepTime:
 
 
 class TooSlow(Exception):
-    """A step took longer than its limit, and was stopped."""
-
-    def __init__(self, seconds: float) -> None:
-        """Remember the seconds after which it was stopped."""
-        self.seconds = seconds
-        super().__init__(f"stopped after {seconds:.3f} s")
+    """The first step took longer than its limit."""
 
 
 def time_steps(
@@ -71,45 +70,80 @@ def time_steps(
 ) -> StepTime:
     """Time training steps with random tokens on a temporary model.
 
+    A small step tells how long a whole batch will take. Where that is too long, the timed steps have fewer or shorter
+    windows, and the passes of a whole step take as much longer as they have more operations.
+
     Args:
         config: configuration of the run.
         build: builds its model on its device.
         plan: precision and compilation.
-        least: minimum seconds of measuring.
+        least: minimum seconds of measuring; a timed step that would take longer is a part of one.
         most: no further step is started after these seconds, if one has been timed after the first.
         trials: minimum number of timed steps after the first.
-        limit: seconds after which the first step is stopped, between two layers.
+        limit: seconds that the first step may take.
 
     Raises:
-        TooSlow: the first step reached the limit.
+        TooSlow: it took longer.
     """
-    training = config.training
-    model = build(config).train()
-    optimizer = optimizer_of(model, training.model_copy(update={"dtype": plan.dtype}))
-    watch = _Watch(model, limit)
-    loss_of = loss_function(model, masking=None)
-    loss_of = torch.compile(loss_of) if plan.compile else loss_of
-    device = model.token_embedding.weight.device
-    shape = (training.batch_size, config.model.context_length + 1)
-    tokens = torch.randint(model.vocab_size, shape, generator=torch.Generator().manual_seed(0)).to(device)
-    times: list[float] = []
+    model, training = build(config).train(), config.training.model_copy(update={"dtype": plan.dtype})
+    step, shaped = _steps(model, training, compiled=plan.compile), partial(_shape, config, model.vocab_size)
+    times, whole, device = list[float](), list[float](), model.token_embedding.weight.device
     with torch.random.fork_rng([device] if device.type == "cuda" else []), ordered_sums(device):
+        *shape, work = shaped(math.inf if plan.compile else SMALL)  # the compiler would compile each shape
+        tokens = _random_tokens(model, *shape)
+        if (first := sum(step(tokens, time.perf_counter))) > limit:
+            raise TooSlow
+        passes, _ = step(tokens, time.perf_counter)
+        *shape, timed = shaped(max(work, work * min(most, least or math.inf) / passes))
+        tokens, factor = _random_tokens(model, *shape), training.accumulation * shaped(math.inf)[2] / timed
         while len(times) <= trials or sum(times) < least:
             if len(times) > 1 and sum(times) >= most:
                 break
-            began = watch.start()
-            for _ in range(training.accumulation):
-                with precision(device, plan.dtype):  # pyright: ignore[reportArgumentType]
-                    loss = loss_of(tokens[:, :-1], tokens[:, 1:])
-                loss.backward()
-                loss.item()  # waits for the accelerator
-            optimizer.step()
-            optimizer.zero_grad()
-            times.append(time.perf_counter() - began)
-            watch.stop()
+            passes, rest = step(tokens, time.perf_counter)
+            times.append(passes + rest)
+            whole.append(factor * passes + rest)
     # An idle processor is faster in its first second, so the earlier half does not count.
-    steady = sorted(times[1 + max(0, (len(times) - 1 - trials) // 2) :])
-    return StepTime(times[0], steady[len(steady) // 2])
+    steady = sorted(whole[1 + max(0, (len(times) - 1 - trials) // 2) :])
+    return StepTime(first, steady[len(steady) // 2])
+
+
+def _shape(config: RunConfig, vocab_size: int, operations: float) -> tuple[int, int, int]:
+    """Windows and tokens of each of a batch whose passes have at most so many operations, and their number."""
+    rows, length = config.training.batch_size, config.model.context_length
+
+    def work() -> int:
+        model = config.model.model_copy(update={"context_length": length})
+        return 3 * rows * length * cost(model, vocab_size).forward_flops
+
+    while rows * length > FEWEST and work() > operations:
+        rows, length = (rows // 2, length) if rows > 1 else (1, length // 2)
+    return rows, length, work()
+
+
+def _random_tokens(model: Transformer, rows: int, length: int) -> Tensor:
+    tokens = torch.randint(model.vocab_size, (rows, length + 1), generator=torch.Generator().manual_seed(0))
+    return tokens.to(model.token_embedding.weight.device)
+
+
+def _steps(
+    model: Transformer, training: TrainingConfig, *, compiled: bool = False
+) -> Callable[[Tensor, Callable[[], float]], tuple[float, float]]:
+    """A function that makes a step on a batch; it gives, by a clock, the seconds of the passes and of the optimizer."""
+    optimizer, loss_of = optimizer_of(model, training), loss_function(model, masking=None)
+    loss_of = torch.compile(loss_of) if compiled else loss_of
+
+    def step(tokens: Tensor, clock: Callable[[], float]) -> tuple[float, float]:
+        began = clock()
+        with precision(tokens.device, training.dtype):
+            loss = loss_of(tokens[:, :-1], tokens[:, 1:])
+        loss.backward()
+        loss.item()  # waits for the accelerator
+        passed = clock()
+        optimizer.step()
+        optimizer.zero_grad()
+        return passed - began, clock() - passed
+
+    return step
 
 
 @dataclass(frozen=True)
@@ -135,61 +169,20 @@ def time_pace(config: RunConfig, build: Callable[[RunConfig], Transformer]) -> P
         config: configuration of the run.
         build: builds its model on its device.
     """
-    training, length = config.training, config.model.context_length
+    length, training = config.model.context_length, config.training
     model = build(config).train()
-    optimizer, loss_of = optimizer_of(model, training), loss_function(model, masking=None)
-    on_cpu = model.token_embedding.weight.device.type == "cpu"
+    step, tokens = _steps(model, training), _random_tokens(model, training.batch_size, length)
+    batch = _random_tokens(model, max(1, EVALUATED // length), length)
+    loss_of, on_cpu = loss_function(model, masking=None), batch.device.type == "cpu"
     clock = time.thread_time if on_cpu and torch.get_num_threads() == 1 else time.perf_counter
-    size = (max(training.batch_size, EVALUATED // length), length + 1)
-    tokens = torch.randint(model.vocab_size, size, generator=torch.Generator().manual_seed(0))
-    tokens = tokens.to(model.token_embedding.weight.device)
-    steps, passes, dtype = list[float](), list[float](), training.dtype
-    with torch.random.fork_rng([] if on_cpu else [tokens.device]), ordered_sums(tokens.device):
-        for _ in range(1 + TIMED):
-            began, batch = clock(), tokens[: training.batch_size]
-            for _ in range(training.accumulation):
-                with precision(tokens.device, dtype):
-                    loss = loss_of(batch[:, :-1], batch[:, 1:])
-                loss.backward()
-                loss.item()  # waits for the accelerator
-            optimizer.step()
-            optimizer.zero_grad()
-            steps.append(clock() - began)
+    passes = list[float]()
+    with torch.random.fork_rng([] if on_cpu else [batch.device]), ordered_sums(batch.device):
+        steps = [step(tokens, clock) for _ in range(1 + TIMED)]
         model.eval()
-        batch = tokens[: max(1, EVALUATED // length)]
         for _ in range(TIMED):
             began = clock()
             with torch.inference_mode():
                 loss_of(batch[:, :-1], batch[:, 1:]).item()
             passes.append(clock() - began)
-    return Pace(min(steps[1:]), min(passes) / (batch.shape[0] * length))
-
-
-class _Watch:
-    """Stops a step that takes longer than a limit, at the next border between two layers, forwards or backwards."""
-
-    def __init__(self, model: Transformer, limit: float) -> None:
-        self._limit, self._began = limit, 0.0
-        self._handles = []
-        if limit < float("inf"):
-            self._handles = [module.register_forward_hook(self._forward) for module in model.modules()]
-
-    def start(self) -> float:
-        self._began = time.perf_counter()
-        return self._began
-
-    def stop(self) -> None:
-        """Watch no longer."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
-
-    def _forward(self, module: torch.nn.Module, given: object, output: object) -> None:
-        self._check()
-        if isinstance(output, Tensor) and output.requires_grad:
-            output.register_hook(lambda gradient: self._check())
-
-    def _check(self) -> None:
-        seconds = time.perf_counter() - self._began
-        if seconds > self._limit:
-            raise TooSlow(seconds)
+    a_step = min(training.accumulation * passed + rest for passed, rest in steps[1:])
+    return Pace(a_step, min(passes) / (batch.shape[0] * length))

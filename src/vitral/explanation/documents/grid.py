@@ -27,6 +27,7 @@ from vitral.explanation.documents.blocks import (
 from vitral.explanation.documents.labels import SECTIONS, bare, known_label
 from vitral.explanation.documents.notes import setting_of
 from vitral.explanation.examples.places import KeyPath
+from vitral.figures.tables import as_csv
 
 MOST_ROWS, MOST_COLUMNS = 2000, 200
 MOST_UNZIPPED = 2**24
@@ -63,9 +64,7 @@ class GridDocument(NotesDocument):
         for path, value in changes.items():
             cell = self.cells[path]
             rows[cell.line - 1][cell.start - 1] = as_written(value, cell.written)
-        buffer = io.StringIO()
-        csv.writer(buffer, delimiter=self.delimiter, lineterminator="\n").writerows(rows)
-        return buffer.getvalue().encode()
+        return as_csv(rows, self.delimiter).encode()
 
 
 def read_csv(text: str, name: str) -> GridDocument:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vitral.core.errors import UsageError
 from vitral.core.files import read_capped
-from vitral.figures.tables import FORMULAS
+from vitral.figures.tables import FORMULAS, as_csv
 
 LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 """Letters and digits that are not mistaken for one another."""
@@ -49,10 +49,7 @@ def with_pseudonyms(known: Mapping[str, str], names: Sequence[str]) -> dict[str,
 
 def written_pseudonyms(pseudonyms: Mapping[str, str]) -> bytes:
     """The mapping as CSV."""
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerows([HEADINGS, *([pseudonym, _written(name)] for name, pseudonym in pseudonyms.items())])
-    return buffer.getvalue().encode()
+    return as_csv([HEADINGS, *([pseudonym, _written(name)] for name, pseudonym in pseudonyms.items())]).encode()
 
 
 def _written(name: str) -> str:

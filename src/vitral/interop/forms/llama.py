@@ -1,4 +1,4 @@
-"""Llama and Mistral of transformers: RMSNorm, SwiGLU, rotary positions, shared keys and values."""
+"""Llama, Mistral and Qwen2 of transformers: RMSNorm, SwiGLU, rotary positions, shared keys and values."""
 
 from typing import Any
 
@@ -24,6 +24,8 @@ def _read(settings: Settings, context_length: int = 2048, kv_heads: int | None =
     width, heads = settings.count("hidden_size"), settings.count("num_attention_heads")
     projections, sublayer = settings.truth("attention_bias", False), settings.truth("mlp_bias", False)
     biases = {"qkv": projections, "output": projections, "feed_forward": sublayer}
+    if "num_key_value_heads" in settings:  # null: as many as heads
+        kv_heads = None
     return {
         "context_length": settings.count("max_position_embeddings", context_length),
         "d_model": width,
@@ -45,8 +47,17 @@ def _read_mistral(settings: Settings) -> dict[str, Any]:
     attention: dict[str, Any] = {}
     if "sliding_window" not in settings or settings.given("sliding_window"):
         attention = {"mask": {"name": "window", "size": settings.count("sliding_window", 4096)}}
-    kv_heads = None if "num_key_value_heads" in settings else 8  # null: as many as heads
-    return {**_read(settings, 131_072, kv_heads), "attention": attention}
+    return {**_read(settings, 131_072, 8), "attention": attention}
+
+
+def _read_qwen2(settings: Settings) -> dict[str, Any]:
+    settings.only(use_sliding_window=False)
+    settings.take("sliding_window")
+    settings.take("max_window_layers")
+    read = _read(settings, 32_768, 32)
+    if settings.given("layer_types"):
+        settings.only(layer_types=["full_attention"] * read["num_layers"])
+    return {**read, "bias": _QWEN2}
 
 
 def _write(config: ModelConfig) -> dict[str, Any]:
@@ -132,19 +143,25 @@ LLAMA = Form(
     write=_write,
     **_COMMON,
 )
+_NO_BIAS = {"bias.output": (False,), "bias.feed_forward": (False,)}
+_QWEN2 = {"qkv": True, "output": False, "feed_forward": False}
 MISTRAL = Form(
     name="mistral",
     model_type="mistral",
     architecture="MistralForCausalLM",
-    allows={
-        **_ALLOWS,
-        "attention.mask": ("window", "causal"),
-        "bias.qkv": (False,),
-        "bias.output": (False,),
-        "bias.feed_forward": (False,),
-    },
+    allows={**_ALLOWS, **_NO_BIAS, "attention.mask": ("window", "causal"), "bias.qkv": (False,)},
     rewrites=(*_REWRITES, with_biases(qkv=False, output=False, feed_forward=False)),
     read=_read_mistral,
+    write=_write_mistral,
+    **_COMMON,
+)
+QWEN2 = Form(
+    name="qwen2",
+    model_type="qwen2",
+    architecture="Qwen2ForCausalLM",
+    allows={**_ALLOWS, **_NO_BIAS, "bias.qkv": (True,)},
+    rewrites=(*_REWRITES, with_biases(**_QWEN2)),
+    read=_read_qwen2,
     write=_write_mistral,
     **_COMMON,
 )

@@ -6,7 +6,7 @@ from vitral.interop.form import Form
 from vitral.interop.forms.common import ACTIVATIONS, THEIRS, allowing, head_rule, usual_rewrites
 from vitral.interop.forms.rotary import read_rotary, write_rotary
 from vitral.interop.rewrites import even_biases, with_biases
-from vitral.interop.rules import Rule, by_heads, by_layer, same
+from vitral.interop.rules import Rule, by_layer, packed, same
 from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
 
@@ -50,14 +50,14 @@ def _write(config: ModelConfig) -> dict[str, Any]:
 
 
 def _rules(config: ModelConfig) -> list[Rule]:
-    attention = ("weight", "bias") if config.biases.qkv else ("weight",)
+    attention, widths = ("weight", "bias") if config.biases.qkv else ("weight",), [config.d_model] * 3
 
     def block(layer: int) -> list[Rule]:
         ours, theirs = f"blocks.{layer}", f"gpt_neox.layers.{layer}"
         rules = []
         for part in attention:
-            packed = f"{theirs}.attention.query_key_value.{part}"
-            rules.append(by_heads(f"{ours}.attn.in_proj.{part}", packed, config.num_heads))
+            of_heads = {f"{theirs}.attention.query_key_value.{part}": sum(widths)}
+            rules.append(packed(f"{ours}.attn.in_proj.{part}", of_heads, widths, range(3), heads=config.num_heads))
             rules.append(same(f"{ours}.attn.out_proj.{part}", f"{theirs}.attention.dense.{part}"))
         for one, other in (
             ("mlp.up", "mlp.dense_h_to_4h"),

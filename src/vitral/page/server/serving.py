@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from vitral.core.errors import StorageError, UsageError, reason
+from vitral.core.errors import TRACEBACK, StorageError, UsageError, reason
 
 HOST = "127.0.0.1"
 NAMES = (HOST, "localhost")
@@ -47,7 +47,9 @@ def serve(
         raise UsageError("the page is served by {package}: pip install 'vitral[serve]'", package=missing)
     for path in paths:
         if not (path / "config.toml").is_file():
-            raise UsageError("{path}: not a run: it has no config.toml", path=path)
+            from vitral.runs import RunFolder
+
+            RunFolder.open(path)  # says what it is instead
     token = token or secrets.token_urlsafe(24)
     with _listening(port) as listening:
         port = int(listening.getsockname()[1])
@@ -89,7 +91,8 @@ def _run(listening: socket.socket, paths: Sequence[Path], token: str, checkpoint
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=1,
+        log_level=None if os.environ.get(TRACEBACK) == "1" else "critical",  # an answer that is cut is no fault
+        timeout_graceful_shutdown=0,
     )
     Uvicorn(config).run(sockets=[listening])
 

@@ -1,9 +1,9 @@
 """The named studies: one TOML file each, in the format of `vitral.studies.study_file`."""
 
+import tomllib
 from functools import cache
 from importlib.resources import files
 
-from vitral.core.checked import checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.language import language, retold
@@ -29,13 +29,11 @@ TEXTS = ("title", "question", "source", "claim", "design")
 """Of a study, for its page; a catalogue of sentences has them as they are in the files."""
 
 
-@checked(first=True)
 def study_names() -> dict[str, str]:
     """Every named study with its question, in the current language."""
-    return {name: told(study_named(name)).question for name in _names()}
+    return {name: retold(tomllib.loads(_text(name))["question"]) for name in _names()}
 
 
-@checked(first=True)
 @cache
 def study_named(name: str) -> Study:
     """The study of that name.
@@ -49,11 +47,9 @@ def study_named(name: str) -> Study:
             name=name,
             suggestion=nearest(name, _names()),
         )
-    file = f"{name}.toml"
-    return parse_study(files(__name__).joinpath(file).read_text(encoding="utf-8"), file)
+    return parse_study(_text(name), f"{name}.toml")
 
 
-@checked(first=True)
 def told(study: Study) -> Study:
     """The study with its texts and its arms' titles in the current language, where they are the catalogue's.
 
@@ -69,6 +65,10 @@ def told(study: Study) -> Study:
         for arm in study.arms
     ]
     return study.model_copy(update={**texts, "arms": tuple(arms)})
+
+
+def _text(name: str) -> str:
+    return files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
 
 
 @cache
