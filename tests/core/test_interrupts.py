@@ -1,7 +1,6 @@
 """Ctrl-C inside one long operation."""
 
 import os
-import signal
 import subprocess
 import sys
 
