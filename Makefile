@@ -25,7 +25,7 @@ test: $(VENV)/.installed-test
 
 # What CI adds: browser, Node, other libraries, ranks, workers, kills, sanitizers, notebooks, simulations.
 test-merge: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m merge $(SHAPES)
+	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "merge and not full" $(SHAPES)
 
 # A night: every test, with thousands of kills, 200,000 flipped bits, 10,000 sheets of students, every safeguard taken away once.
 test-full: $(VENV)/.installed-dev

@@ -182,12 +182,11 @@ class TestShapes:
         assert abs(float(z.mean()) - 1) < 0.1
 
 
-UNFIT = "do not fit|expected float"
 BAD: dict[str, tuple[dict, str]] = {
-    "width of keys": ({"k": (2, 3, 7, 13)}, UNFIT),
-    "heads of values": ({"v": (2, 1, 7, 11)}, UNFIT),
-    "batch": ({"k": (3, 3, 7, 11), "v": (3, 3, 7, 11)}, UNFIT),
-    "one axis": ({"q": (11,), "k": (11,), "v": (11,)}, UNFIT),
+    "width of keys": ({"k": (2, 3, 7, 13)}, "do not fit|expected float"),
+    "heads of values": ({"v": (2, 1, 7, 11)}, "do not fit|expected float"),
+    "batch": ({"k": (3, 3, 7, 11), "v": (3, 3, 7, 11)}, "do not fit|expected float"),
+    "one axis": ({"q": (11,), "k": (11,), "v": (11,)}, "do not fit|expected float"),
     "mask's name": ({"mask": "casual"}, r"mask 'casual': did you mean 'causal'\?"),
     "mask without number": ({"mask": "prefix"}, r"mask 'prefix': prefix needs a number, as Prefix\(length=8\)"),
     "mask's type": ({"mask": torch.ones(5, 7)}, r"expected a boolean tensor .* not torch\.float32"),

@@ -23,30 +23,37 @@ from vitral.lab import study_cost
 from vitral.lab.examples import gallery, preset_model
 from vitral.training.trials import Pace
 
-COMMANDS = [
-    "demo",
-    "corpus",
-    "count",
-    "forecast",
-    "train",
-    "resume",
-    "continue",
-    "evaluate",
-    "compare",
-    "generate",
-    "inspect",
-    "explain",
-    "exercise",
-    "check",
-    "grade",
-    "study",
-    "study plan",
-    "study work",
-    "bundle",
-    "open",
-    "list",
-    "doctor",
-]
+OPTIONS = {
+    "demo": "--out --set",
+    "corpus": "--tokenizer --split --special --context --minutes --encoding --field --glob --out --shards "
+    "--workers --format",
+    "train": "--corpus --encoding --field --glob --out --init-from --special --replace --tokenizer --context --set "
+    "--seed --device --dtype --plan --minutes --threads --ranks --tensorboard",
+    "resume": "--corpus --ranks --strict --changed-parts",
+    "continue": "--minutes --steps --out --corpus --threads --ranks",
+    "count": "--corpus --vocabulary --tokenizer --context --minutes --encoding --field --glob --set --format",
+    "forecast": "--gpus --kind --price --measure --study --corpus --vocabulary --tokenizer --set --format",
+    "evaluate": "--text --replace --corpus --checkpoint --device --dtype --copying --format",
+    "generate": "--prompt --max-tokens --samples --temperature --top-k --top-p --min-p --repetition-penalty "
+    "--greedy --beams --length-penalty --stop --seed --crop --replace --cache --stats --checkpoint "
+    "--device --dtype --format",
+    "inspect": "--text --replace --windows --top --edits --format --out --checkpoint --corpus --device --dtype",
+    "explain": "--text --replace --layer --head --query --key --column --block --ending --backward --cell --all "
+    "--sort-terms --digits --format --out --checkpoint --device --dtype",
+    "exercise": "--positions --d-model --num-heads --mask --scale --seed --head --query --key --column --all "
+    "--digits --format --out --count --practice",
+    "grade": "--key --rule --points --total --pseudonyms --marked --out --format",
+    "check": "--fix --out --format",
+    "study": "--budget --base --corpus --out --seeds --threads --set --format",
+    "study plan": "--budget --base --corpus --out --seeds --threads --set --format",
+    "study work": "--workers --page --slurm --slurm-option --watch --format",
+    "bundle": "--out --checkpoint --corpus --ablations --format",
+    "open": "--checkpoint --corpus --port --no-browser",
+    "list": "--sort --text --out --times --format",
+    "compare": "--prompt --seed --max-tokens --losses --corpus --out --format",
+    "doctor": "--repair --format",
+}
+"""Each command, with its options in their order."""
 WITHOUT_PARTS = ("demo", "exercise", "check", "grade", "list")
 
 
@@ -59,7 +66,7 @@ def test_help_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
-    for command in COMMANDS:
+    for command in OPTIONS:
         assert f"  {command}" in done.stdout
 
 
@@ -75,38 +82,7 @@ def test_without_a_command_the_help_is_printed(vitral) -> None:
 
 def test_the_surface_of_the_command_line(vitral) -> None:
     """A snapshot: whoever changes a command or an option changes this list knowingly."""
-    expected = {
-        "demo": "--out --set",
-        "corpus": "--tokenizer --split --special --context --minutes --encoding --field --glob --out --shards "
-        "--workers --format",
-        "train": "--corpus --encoding --field --glob --out --init-from --special --replace --tokenizer --context --set "
-        "--seed --device --dtype --plan --minutes --threads --ranks --tensorboard",
-        "resume": "--corpus --ranks --strict --changed-parts",
-        "continue": "--minutes --steps --out --corpus --threads --ranks",
-        "count": "--corpus --vocabulary --tokenizer --context --minutes --encoding --field --glob --set --format",
-        "forecast": "--gpus --kind --price --measure --study --corpus --vocabulary --tokenizer --set --format",
-        "evaluate": "--text --replace --corpus --checkpoint --device --dtype --copying --format",
-        "generate": "--prompt --max-tokens --samples --temperature --top-k --top-p --min-p --repetition-penalty "
-        "--greedy --beams --length-penalty --stop --seed --crop --replace --cache --stats --checkpoint "
-        "--device --dtype --format",
-        "inspect": "--text --replace --windows --top --edits --format --out --checkpoint --corpus --device --dtype",
-        "explain": "--text --replace --layer --head --query --key --column --block --ending --backward --cell --all "
-        "--sort-terms --digits --format --out --checkpoint --device --dtype",
-        "exercise": "--positions --d-model --num-heads --mask --scale --seed --head --query --key --column --all "
-        "--digits --format --out --count --practice",
-        "grade": "--key --rule --points --total --pseudonyms --marked --out --format",
-        "check": "--fix --out --format",
-        "study": "--budget --base --corpus --out --seeds --threads --set --format",
-        "study plan": "--budget --base --corpus --out --seeds --threads --set --format",
-        "study work": "--workers --page --slurm --slurm-option --watch --format",
-        "bundle": "--out --checkpoint --corpus --ablations --format",
-        "open": "--checkpoint --corpus --port --no-browser",
-        "list": "--sort --text --out --times --format",
-        "compare": "--prompt --seed --max-tokens --losses --corpus --out --format",
-        "doctor": "--repair --format",
-    }
-    assert set(expected) == set(COMMANDS)
-    for command, options in expected.items():
+    for command, options in OPTIONS.items():
         told = vitral(*command.split(), "--help").out
         found = re.findall(r"^  (?:-\w, )?(--[\w-]+)", told, re.MULTILINE)
         parts = [] if command in WITHOUT_PARTS else ["--parts"]
@@ -140,9 +116,6 @@ def test_evaluate(vitral, trained: Path) -> None:
     measures = json.loads(told.out)
     assert told.code == 0
     assert measures["parts"]["test"]["num_targets"] > 10_000
-    assert measures["parts"]["test"]["bits_per_character"] == pytest.approx(
-        measures["parts"]["test"]["loss"] / 0.693147, rel=1e-4
-    )
     assert 0 < measures["copying"]["longest"]["length"] < 100
     shown = vitral("evaluate", str(trained), "--no-copying").out
     assert "perplexity" in shown
@@ -151,9 +124,9 @@ def test_evaluate(vitral, trained: Path) -> None:
 
 def test_generate_streams_what_the_library_gives(vitral, trained: Path) -> None:
     text = library.load(trained).generate("WREN", max_tokens=37, temperature=0.8, seed=5)
-    assert vitral("generate", str(trained), "--prompt", "WREN", "--max-tokens", "37", "--seed", "5").out == text + "\n"
-    uncached = vitral("generate", str(trained), "--prompt", "WREN", "--max-tokens", "37", "--seed", "5", "--no-cache")
-    assert uncached.out == text + "\n"
+    for options in ((), ("--no-cache",)):
+        line = ("generate", str(trained), "--prompt", "WREN", "--max-tokens", "37", "--seed", "5", *options)
+        assert vitral(*line).out == text + "\n"
 
 
 def test_generate_streams_whatever_the_options(vitral, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,9 +149,8 @@ def test_generate_offers_every_option_of_the_library() -> None:
     offered = {name: each.default for name, each in inspect.signature(generate).parameters.items()}
     assert set(Generation.model_fields) - set(offered) == {"first_sample"}
     defaults = Generation().model_dump()
-    differing = {name for name, value in defaults.items() if name in offered and offered[name] != value}
-    assert differing == {"max_tokens", "temperature", "stop"}
-    assert (offered["max_tokens"], offered["temperature"], offered["stop"]) == (400, 0.8, None)
+    differing = {name: offered[name] for name, value in defaults.items() if offered.get(name, value) != value}
+    assert differing == {"max_tokens": 400, "temperature": 0.8, "stop": None}
 
 
 def test_generate_in_other_ways(vitral, trained: Path) -> None:
@@ -246,11 +218,9 @@ def test_check_says_what_is_wrong_first_and_mends_it(vitral, tmp_path: Path) -> 
     assert mixed.err.count("\n") == 1
     assert "First wrong step" in mixed.out
     assert phrases("en")("check.all_right", count=5) in mixed.out
-    broken = json.loads(vitral("check", "nowhere", "greedy-choice", "--format", "json").out)
-    assert ("error" in broken[0], broken[1]["verdict"]) == (True, "right")
-    data = json.loads(vitral("check", "mine.toml", "greedy-choice", "--format", "json").out)
-    assert [one["verdict"] for one in data] == ["wrong", "right"]
-    assert data[0]["first_wrong"]["step"] == "weights"
+    wrong, broken, right = json.loads(vitral("check", "mine.toml", "nowhere", "greedy-choice", "--format", "json").out)
+    assert ("error" in broken, right["verdict"]) == (True, "right")
+    assert (wrong["verdict"], wrong["first_wrong"]["step"]) == ("wrong", "weights")
 
 
 def test_an_exercise_is_made_filled_in_and_checked(vitral, tmp_path: Path) -> None:
@@ -282,19 +252,14 @@ def test_old_spellings_work_and_name_the_new_ones(vitral, tmp_path: Path) -> Non
     assert (old.code, old.out, new.err) == (0, new.out, "")
     assert old.err.count("\n") == 1
     assert "vitral exercise" in old.err
+    told, refused = vitral("explain", "--tiny", "--positions", "99").err.splitlines()
+    assert ("vitral exercise" in told, "expected 1 to 8" in refused) == (True, True)
     assert vitral("exercise", "new.toml", *sizes).code == 0
     assert vitral("explain", "--tiny", *sizes, "--exercise", "old.toml").code == 0
     assert (tmp_path / "old.toml").read_bytes() == (tmp_path / "new.toml").read_bytes()
     old, new = vitral("check", "--list"), vitral("list", "examples")
     assert (old.code, old.out, new.err) == (0, new.out, "")
     assert "vitral list examples" in old.err
-
-
-def test_an_unseen_character_is_written_as_it_was_typed(vitral, trained: Path) -> None:
-    refused = vitral("generate", str(trained), "--prompt", "日 é")
-    assert refused.code == 2
-    assert "'日' (U+65E5)" in refused.err
-    assert '--replace " "' in refused.err
 
 
 def test_everything_with_a_name_is_listed(vitral, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,18 +328,15 @@ def test_runs_are_compared_in_every_form(vitral, trained: Path, tmp_path: Path) 
     assert found["configuration"]["model.d_model"] == [24, 12]
     for form, begin in (("csv", "name,"), ("markdown", "| run |"), ("latex", "\\begin{table}")):
         assert vitral("compare", "runs", "--no-losses", "--format", form).out.startswith(begin)
-    for wrong in (("runs/wide",), ("runs/wide", "nowhere"), ("runs/wide", "runs/wide")):
-        refused = vitral("compare", *wrong)
-        assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+    refused = vitral("compare", "runs/wide")
+    assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
 
 
 def test_corpus_prints_and_draws(vitral, tmp_path: Path) -> None:
     told = vitral("corpus", "sample", "--out", "report")
     assert "154," in told.out
     assert "bigram" in told.out
-    page = (tmp_path / "report" / "corpus.html").read_text(encoding="utf-8")
-    assert "<svg" in page
-    assert json.loads(vitral("corpus", "sample", "--format", "json").out)["ngrams"]["orders"]
+    assert "<svg" in (tmp_path / "report" / "corpus.html").read_text(encoding="utf-8")
 
 
 def test_count_of_the_source_model(vitral) -> None:
@@ -414,7 +376,7 @@ def test_unseen_characters_are_replaced_everywhere(vitral, trained: Path) -> Non
         ("inspect", "--text", "日本"),
     ):
         refused = vitral(command[0], str(trained), *command[1:])
-        assert (refused.code, "日" in refused.err) == (2, True)
+        assert (refused.code, "'日' (U+65E5)" in refused.err) == (2, True)
         told = vitral(command[0], str(trained), *command[1:], "--replace", "e")
         assert told.code == 0, told.err
         assert vitral(command[0], str(trained), *command[1:], "--replace", "日").code == 2

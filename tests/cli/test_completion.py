@@ -57,7 +57,6 @@ def test_own_texts_are_offered(here: Path, monkeypatch: pytest.MonkeyPatch) -> N
     ("callback", "typed", "offered"),
     [
         (completion.complete_run, "", ["runs/first", "runs/second"]),
-        (completion.complete_run, "ru", ["runs/first", "runs/second"]),
         (completion.complete_run, "runs/s", ["runs/second"]),
         (completion.complete_run, "./runs/f", ["./runs/first"]),
         (completion.complete_run, "elsewhere/", ["elsewhere/third"]),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from symbols import symbolic_lengths
 
+from tests.cli.conftest import SETTINGS
 from vitral.lab import forecasting
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "json.md"
@@ -67,16 +68,7 @@ name = "b"
 title = "B"
 changes.model.norm_type = "rmsnorm"
 """
-SMALL = ("d_model=12", "num_layers=1", "num_heads=3", "context_length=11", "d_ff=13")
-SHORT = ("steps=2", "evaluate_every=2", "batch_size=3", "threads=1")
-TINY = [
-    word
-    for setting in (*(f"model.{one}" for one in SMALL), *(f"training.{one}" for one in SHORT))
-    for word in ("--set", setting)
-]
-
-
-FORECAST = ["fast", "--gpus", "2", "--vocabulary", "11", *TINY, "--set", "training.accumulation=2"]
+FORECAST = ["fast", "--gpus", "2", "--vocabulary", "11", *SETTINGS, "--set", "training.accumulation=2"]
 
 
 def command_line(command: str, trained: Path) -> list[str]:
@@ -139,7 +131,7 @@ def test_the_descriptions_of_names_are_told_and_as_data_english(vitral) -> None:
 
 def test_a_study_is_planned_trained_printed_and_written(vitral) -> None:
     Path("two.toml").write_text(STUDY)
-    line = ["two.toml", "--corpus", "sample", "--seeds", "1,2", *TINY, "--out", "shared"]
+    line = ["two.toml", "--corpus", "sample", "--seeds", "1,2", *SETTINGS, "--threads", "1", "--out", "shared"]
     told = vitral("study", "plan", *line, "--format", "json")
     assert (told.code, told.err) == (0, "")
     planned = json.loads(told.out)

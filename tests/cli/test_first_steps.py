@@ -31,7 +31,6 @@ from vitral.training import plans
 PASSES = {"en": 0.1, "pt": 0.05}
 COMMANDS = {"corpus", "train", "generate", "continue", "explain", "doctor"}
 CALLS = {"vitral.survey(", "vitral.train(", ".generate(", "vitral.continue_(", ".explain("}
-BOTH = pytest.mark.parametrize("language", DOCUMENTS)
 
 
 def one_now(language: str) -> pytest.MarkDecorator:
@@ -113,7 +112,7 @@ def test_pieces_between_ellipses_are_found_in_order() -> None:
         assert missing(shown, printed)
 
 
-@BOTH
+@pytest.mark.parametrize("language", DOCUMENTS)
 def test_a_document_with_todays_outputs_is_itself(language: str) -> None:
     document = DOCUMENTS[language]
     markdown = document.path.read_text(encoding="utf-8")

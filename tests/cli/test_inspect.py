@@ -84,10 +84,7 @@ def test_a_masked_run_is_inspected(vitral, tmp_path: Path) -> None:
     assert vitral("inspect", "masked", "--text", "WREN").code == 0
 
 
-@pytest.mark.parametrize(
-    "variant",
-    ["pre", "neither", "bidirectional"],
-)
+@pytest.mark.parametrize("variant", ["pre", "neither", "bidirectional"])
 def test_every_variant_has_a_page_that_stands_alone(variant: str) -> None:
     masking = Masking(0.15, 0) if variant == "bidirectional" else None
     model = made(variant)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import vitral as library
+from tests.cli.conftest import SETTINGS
 from vitral.cli import run
 from vitral.core import parts
 from vitral.model import ParameterRow, parameter_table
@@ -15,13 +16,10 @@ from vitral.runs import enter
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "own-parts.md"
 TEXT = DOCUMENT.read_text(encoding="utf-8")
-SMALL = ["model.d_model=12", "model.num_layers=1", "model.num_heads=3", "model.context_length=16", "model.d_ff=24"]
-SHORT = ["training.steps=4", "training.evaluate_every=4", "training.batch_size=5", "training.threads=1"]
-TINY = [word for setting in (*SMALL, *SHORT) for word in ("--set", setting)]
 SMALLER = {
-    "train": [*TINY, "--corpus", "sample"],
+    "train": [*SETTINGS, "--corpus", "sample"],
     "generate": ["--max-tokens", "5"],
-    "study": [*TINY, "--seeds", "1,2", "--corpus", "sample"],
+    "study": [*SETTINGS, "--seeds", "1,2", "--corpus", "sample"],
 }
 
 
@@ -69,14 +67,14 @@ def parameters(path: Path) -> list[ParameterRow]:
 @pytest.mark.merge
 def test_the_documents_python_runs(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(here)
-    small = {"model": {"d_model": 12, "num_layers": 1, "num_heads": 3, "context_length": 16}}
+    small = {"d_model": 12, "num_layers": 1, "num_heads": 3, "context_length": 16}
     train = library.train
     monkeypatch.setattr(
         library,
         "train",
         lambda start, **tables: train(
             "sample",
-            model={**small["model"], **tables["model"]},
+            model={**small, **tables["model"]},
             training={"steps": 2, "evaluate_every": 2, "batch_size": 3, "threads": 1},
         ),
     )
@@ -87,7 +85,7 @@ def test_the_documents_python_runs(here: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_only_the_users_word_runs_a_file(here: Path, monkeypatch: pytest.MonkeyPatch, vitral) -> None:
-    trained = ["train", "sample", *TINY, "--set", "model.norm_type=mean-abs", "--out", "run"]
+    trained = ["train", "sample", *SETTINGS, "--set", "model.norm_type=mean-abs", "--out", "run"]
     assert vitral(*trained, "--parts", "my_parts.py").code == 0
     forget(monkeypatch)
     (here / "my_parts.py").write_text("raise SystemExit(99)")
@@ -110,7 +108,7 @@ def test_the_variable_names_files_too(here: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_explain_refuses_in_one_line_what_it_cannot_compute(here: Path, vitral) -> None:
     named = ["--set", "model.feed_forward=gated-tanh", "--parts", "my_parts.py"]
-    assert vitral("train", "sample", *TINY, *named, "--out", "run").code == 0
+    assert vitral("train", "sample", *SETTINGS, *named, "--out", "run").code == 0
     refused = vitral("explain", "run", "--text", "a", "--parts", "my_parts.py")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "gated-tanh" in refused.err

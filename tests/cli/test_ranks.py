@@ -13,17 +13,15 @@ import pytest
 import tomli_w
 from forked_ranks import can_connect
 
+from tests.reliability.conftest import STEPS, last_bytes
 from vitral.cli import run
 from vitral.runs import RunFolder
-from vitral.runs.checkpoint_files import OPTIMIZER, STATE, WEIGHTS
 from vitral.training import RunConfig, train
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="signals"),
     pytest.mark.skipif(not can_connect(), reason="PyTorch is too old for several ranks"),
 ]
-
-STEPS = 12
 
 
 @pytest.fixture
@@ -53,10 +51,6 @@ def straight(config: Path) -> dict[str, bytes]:
     """The last bytes of the run on one rank."""
     plain = tomllib.loads(config.read_text(encoding="utf-8"))
     return last_bytes(train(RunConfig.parse(plain).watched(), config.with_name("straight")))
-
-
-def last_bytes(folder: RunFolder) -> dict[str, bytes]:
-    return {name: (folder.steps / f"step-{STEPS:08d}" / name).read_bytes() for name in (WEIGHTS, OPTIMIZER, STATE)}
 
 
 @pytest.mark.merge

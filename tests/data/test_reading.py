@@ -38,8 +38,6 @@ def test_policy(raw, text):
     [
         (b"ab\nc\xe9d", "my.txt: not UTF-8 at byte 4 (0xe9, line 2)"),
         (b"\xef\xbb\xbfa\xff", "not UTF-8 at byte 4 (0xff, line 1)"),
-        (b"\xc0\xaf", "not UTF-8 at byte 0"),
-        (b"a\xed\xa0\x80", "not UTF-8 at byte 1"),
         (b"ok\xe2\x82", "not UTF-8 at byte 2"),
         ("a".encode("utf-16"), "this is UTF-16, not UTF-8"),
         (b"\xfe\xff\x00a", "this is UTF-16, not UTF-8"),
@@ -163,14 +161,6 @@ def test_a_file_without_a_size_is_read_to_its_end():
     if not path.exists():
         pytest.skip("this system has no such file")
     assert read_document(path).num_bytes > 0
-
-
-@pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
-def test_a_circle_of_links_is_refused(tmp_path):
-    (tmp_path / "a.txt").symlink_to(tmp_path / "b.txt")
-    (tmp_path / "b.txt").symlink_to(tmp_path / "a.txt")
-    with pytest.raises(UsageError, match="cannot be read"):
-        read_document(tmp_path / "a.txt")
 
 
 def test_a_path_is_shown_on_one_harmless_line():

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -260,11 +261,7 @@ def test_a_file_that_changes_in_between_is_refused(text: Path, tmp_path: Path) -
 
 @pytest.fixture
 def copied(text: Path, tmp_path: Path) -> Path:
-    shards = made(text, "char")
-    for name in digests(shards.path):
-        (tmp_path / "copy" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "copy" / name).write_bytes((shards.path / name).read_bytes())
-    return tmp_path / "copy"
+    return shutil.copytree(made(text, "char").path, tmp_path / "copy")
 
 
 def test_what_is_not_whole_is_named(copied: Path) -> None:

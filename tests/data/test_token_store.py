@@ -83,16 +83,6 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch,
     assert path.read_bytes() == b"old"
 
 
-def test_the_file_reaches_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
-    calls = []
-    fsync, replace = os.fsync, os.replace
-    monkeypatch.setattr(os, "fsync", lambda number: (calls.append("fsync"), fsync(number)))
-    monkeypatch.setattr(os, "replace", lambda old, new: (calls.append("replace"), replace(old, new)))
-    write_atomically(tmp_path / "x", [b"a", b"b"])
-    assert calls == ["fsync", "replace"]
-    assert (tmp_path / "x").read_bytes() == b"ab"
-
-
 def stored_tokens(folder, **changes: Split):
     path = folder / "x.tokens"
     parts = make_parts(np.dtype("u1")) | changes

@@ -75,10 +75,6 @@ def test_an_unseen_character_is_named_and_placed():
         assert str(error.value).isprintable()
 
 
-def test_unseen_characters_are_replaced_on_request():
-    assert CharTokenizer("abc").encode("aé😀\ud800c", replacement="b").tolist() == [1, 2, 2, 2, 3]
-
-
 @pytest.mark.parametrize("replacement", ["", "z", "ab", "<PAD>", "\x00"])
 def test_a_replacement_must_be_in_the_alphabet(replacement):
     with pytest.raises(UsageError, match="not a character of the tokenizer's alphabet"):
@@ -103,7 +99,7 @@ def test_a_text_with_a_lone_surrogate_has_no_tokenizer():
 
 
 @pytest.mark.parametrize("tokenizer", [CharTokenizer("abc"), ByteTokenizer(), BPE])
-@pytest.mark.parametrize("ids", [[-1], [1, 100_000], [1.5], ["a"], [2**70], np.zeros((2, 2), int), np.array([0.5])])
+@pytest.mark.parametrize("ids", [[-1], [1, 100_000], ["a"], [2**70], np.zeros((2, 2), int), np.array([0.5])])
 def test_what_is_not_an_id_is_refused(tokenizer, ids):
     with pytest.raises(UsageError, match="token id"):
         tokenizer.decode(ids)
@@ -156,6 +152,6 @@ def test_a_long_text_is_encoded_piece_by_piece(monkeypatch):
     monkeypatch.setattr("vitral.data.tokenizers._CHUNK", 3)
     tokenizer = CharTokenizer("abc")
     assert tokenizer.encode("abcabca").tolist() == [1, 2, 3, 1, 2, 3, 1]
-    assert tokenizer.encode("abcabcé", replacement="c").tolist() == [1, 2, 3, 1, 2, 3, 3]
+    assert tokenizer.encode("abcabcé😀\ud800", replacement="c").tolist() == [1, 2, 3, 1, 2, 3, 3, 3, 3]
     with pytest.raises(UnseenCharacter, match="at position 6"):
         tokenizer.encode("abcabcé")

@@ -64,8 +64,7 @@ def test_a_smaller_share_lies_in_a_larger_one_and_the_rest_is_untouched(tmp_path
             assert np.array_equal(less.segments, whole.splits[part].segments)
 
 
-def test_only_the_passage_is_trained_on_and_blocks_are_cut_at_its_ends(tmp_path):
-    text = numbered(tmp_path / "my.txt", "#")
+def test_only_the_passage_is_trained_on_and_blocks_are_cut_at_its_ends(tmp_path, text):
     text = text[:52_000] + "\nBEGIN HERE  \n" + text[52_014:99_000] + "\n END HERE\n" + text[99_011:]
     (tmp_path / "my.txt").write_text(text, encoding="utf-8", newline="\n")
     whole = dataset(tmp_path)
@@ -120,19 +119,16 @@ def test_merges_are_learned_from_all_that_is_trained_on(tmp_path, text):
     assert any(b"zz" in token for token in with_it)
 
 
-def test_long_texts_stay_on_disk_and_give_the_same_tokens(tmp_path, text, cache, monkeypatch):
+def test_long_texts_stay_on_disk_and_give_the_same_tokens(tmp_path, text, monkeypatch):
     numbered(tmp_path / "other.txt", "é", num_blocks=9)
     lines = [line.rstrip() for line in text.split("\n")]
     options = {"also": [str(tmp_path / "other.txt")], "share": 0.5, "passages": [[lines[3], lines[33]]]}
     short = dataset(tmp_path, **options)
-    tokens = {part: short.splits[part].tokens.tolist() for part in SPLITS}
-    described = short.describe()
-    del short
     monkeypatch.setattr(texts_module, "LONG", 1_000)
     monkeypatch.setenv("VITRAL_CACHE", str(tmp_path / "another-cache"))
     long = dataset(tmp_path, **options)
-    assert {part: long.splits[part].tokens.tolist() for part in SPLITS} == tokens
-    assert long.fingerprint == described["fingerprint"]
+    assert all(np.array_equal(long.splits[part].tokens, short.splits[part].tokens) for part in SPLITS)
+    assert long.fingerprint == short.fingerprint
 
 
 def test_every_key_has_its_place_in_the_fingerprint(tmp_path, text):
@@ -160,13 +156,11 @@ def test_every_key_has_its_place_in_the_fingerprint(tmp_path, text):
     [
         ({"share": 0.0}, "corpus: share: input should be greater than 0"),
         ({"share": 1.5}, "corpus: share: input should be less than or equal to 1"),
-        ({"share": "half"}, "corpus: share: "),
         ({"share": True}, "corpus: share: "),
         ({"passages": ["BEGIN"]}, "corpus: passages.0"),
         ({"passages": [["", "END"]]}, "corpus: passages: the first line of a passage"),
         ({"also": "machado"}, "corpus: also: "),
         ({"also": [""]}, "corpus: also.0: "),
-        ({"shares": 0.5}, "did you mean 'share'?"),
     ],
 )
 def test_a_value_that_cannot_be_is_one_line(options, message):

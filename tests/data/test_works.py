@@ -163,23 +163,20 @@ def contents(text):
     return [(work.title, text[work.begin : work.end]) for work in works_of(text)]
 
 
-def test_titles_that_stand_twice_in_the_contents_or_inside_works_do_not_move_the_works():
-    notes = ["A\nx\n", "NOTES\ny\n", "B\nz\n", "NOTES\nw\n"]
-    assert contents("Contents\nA\nNOTES\nB\nNOTES\n\n\n" + "".join(notes)) == [
-        (work.split("\n")[0], work) for work in notes
-    ]
-    # The first title of the table twice: the second of them does not end the table.
-    preface = ["PREFACE\nx\n", "A\ny\n", "PREFACE\nz\n", "B\nw\n"]
-    assert contents("Contents\nPREFACE\nA\nPREFACE\nB\n" + "".join(preface)) == [
-        (work.split("\n")[0], work) for work in preface
-    ]
-    # A title as a line of earlier and later works.
-    works = ["HAMLET\nTEMPEST\nx\n", "LEAR\ny\nHAMLET\n", "TEMPEST\nz\nLEAR\n"]
-    table = "Contents\nHAMLET\nLEAR\nTEMPEST\n\n"
-    assert contents(table + "".join(works)) == [(work.split("\n")[0], work) for work in works]
-    # As a line of the work before it: the title has more empty lines before it.
-    works = ["HAMLET\nLEAR\nx\n\n\n", "LEAR\n\nLEAR\ny\n"]
-    assert contents("Contents\nHAMLET\nLEAR\n\n" + "".join(works)) == [(work.split("\n")[0], work) for work in works]
+@pytest.mark.parametrize(
+    ("table", "works"),
+    [
+        ("A\nNOTES\nB\nNOTES\n\n", ["A\nx\n", "NOTES\ny\n", "B\nz\n", "NOTES\nw\n"]),
+        # The first title of the table twice: the second of them does not end the table.
+        ("PREFACE\nA\nPREFACE\nB", ["PREFACE\nx\n", "A\ny\n", "PREFACE\nz\n", "B\nw\n"]),
+        # A title as a line of earlier and later works.
+        ("HAMLET\nLEAR\nTEMPEST\n", ["HAMLET\nTEMPEST\nx\n", "LEAR\ny\nHAMLET\n", "TEMPEST\nz\nLEAR\n"]),
+        # As a line of the work before it: the title has more empty lines before it.
+        ("HAMLET\nLEAR\n", ["HAMLET\nLEAR\nx\n\n\n", "LEAR\n\nLEAR\ny\n"]),
+    ],
+)
+def test_titles_that_stand_twice_in_the_contents_or_inside_works_do_not_move_the_works(table, works):
+    assert contents(f"Contents\n{table}\n" + "".join(works)) == [(work.split("\n")[0], work) for work in works]
 
 
 def test_the_end_of_a_work_is_unknown_where_the_next_title_is_not_found():

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from pieces import part
 
 from vitral.core.errors import UsageError
-from vitral.data import Split
 from vitral.evaluation import (
     NgramBaselines,
     WittenBell,
@@ -153,13 +152,13 @@ def test_bad_input_is_refused() -> None:
 
 def test_the_entropy_by_place_by_hand() -> None:
     """Windows a|b, b|a, a|a of one input: a is followed by b or a, ln 2 in two of three cases."""
-    split = Split(np.array([0, 1, 0, 0], np.uint8), np.array([[0, 4]]))
+    split = part([0, 1, 0, 0])
     assert entropy_by_place(split, 1) == pytest.approx(2 / 3 * math.log(2))
     # In windows of two inputs (a b, b a) and (a, a): at place 0 a is followed by b or a, at place 1 b by a.
     assert entropy_by_place(split, 2) == pytest.approx(2 / 3 * math.log(2))
     # Tokens whose follower depends on the place alone: 0 1 0 0 repeated, in windows of four.
-    regular = Split(np.tile(np.array([0, 1, 0, 0], np.uint8), 9), np.array([[0, 36]]))
+    regular = part([0, 1, 0, 0] * 9)
     assert entropy_by_place(regular, 4) == pytest.approx(0.0)
     assert bigram_entropy(regular, 2) > 0.4
     with pytest.raises(UsageError, match="no target"):
-        entropy_by_place(Split(np.array([0], np.uint8), np.array([[0, 1]])), 3)
+        entropy_by_place(part([0]), 3)

@@ -168,7 +168,7 @@ def test_pseudonyms_stay_and_new_ones_are_added(tmp_path: Path) -> None:
     assert b",=" not in path.read_bytes()
     for text in ("", "a,b\n1,2\n", "pseudonym,file\nA\n", "pseudonym,file\nA,x\nA,y\n", "\x00"):
         path.write_text(text)
-        with in_language("en"), pytest.raises(UsageError):
+        with pytest.raises(UsageError):
             read_pseudonyms(path)
 
 

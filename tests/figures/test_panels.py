@@ -1,16 +1,13 @@
 """Small multiples: the same axes for all panels, and a scale of its own where one value would press all others."""
 
-import re
-
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
+from tests.figures.test_forest import words
 from vitral.core.errors import UsageError
 from vitral.figures.lines import Axis, Line
 from vitral.figures.margin import Reference
 from vitral.figures.panels import MOST_PANELS, Mark, Panel, panel_plot, panels_left_out
-from vitral.figures.style import svg_bytes
 
 X, Y = Axis("step"), Axis("difference (nats)")
 STEPS = [10, 20, 30, 40]
@@ -18,10 +15,6 @@ STEPS = [10, 20, 30, 40]
 
 def panel(title: str, *values: float | None, **told) -> Panel:
     return Panel(title, [Line("", STEPS[: len(values)], values)], **told)
-
-
-def words(figure: Figure) -> str:
-    return " ".join(re.findall(r">([^<]+)</(?:text|tspan)>", svg_bytes(figure).decode()))
 
 
 def test_all_panels_have_the_same_axes() -> None:

@@ -76,7 +76,7 @@ def in_node(body: str, cases: Sequence[Any], *modules: str, source: str | None =
 
 def plain(value: Tensor) -> dict[str, Any]:
     """A tensor as plain data."""
-    data = [float(each) if math.isfinite(each) else str(float(each)) for each in value.flatten().tolist()]
+    data = [float(each) if math.isfinite(each) else str(each) for each in value.flatten().tolist()]
     return {"shape": list(value.shape), "data": data}
 
 

@@ -39,8 +39,7 @@ def content_of(model: Transformer, tokenizer: Tokenizer, text: str, name: str = 
     """What a page of a model carries, with this sentence."""
     about = about_model(model, tokenizer) | {"name": name, "step": 1, "passages": [text], "commands": {}}
     graphs, weights = graphs_of(model)
-    ids = list(map(int, tokenizer.encode(text)))
-    return PageContent(about, graphs, weights, checks_of(model, tokenizer, [ids]))
+    return PageContent(about, graphs, weights, checks_of(model, tokenizer, [tokenizer.encode(text).tolist()]))
 
 
 TRACE = """
@@ -115,8 +114,7 @@ def chromium(**options: Any) -> Iterator[Any]:
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        context = browser.new_context(**{"offline": True, **options})
-        page: Any = context.new_page()
+        page: Any = browser.new_context(**{"offline": True, **options}).new_page()
         page.faults = []
         page.on("console", lambda message: message.type == "error" and page.faults.append(message.text))
         page.on("pageerror", lambda error: page.faults.append(str(error)))

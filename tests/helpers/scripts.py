@@ -128,11 +128,9 @@ def _exponent(written: str) -> str:
 
 
 def _unescaped(words: str) -> str:
-    for escaped, plain in ((r"\ldots{}", "…"), ("{}", ""), (r"\_", "_"), (r"\^", "^")):
+    quotes = (r"\textquotedblleft", "“"), (r"\textquotedblright", "”"), (r"\textquotesingle", "'")
+    for escaped, plain in ((r"\ldots{}", "…"), ("{}", ""), (r"\_", "_"), (r"\^", "^"), *quotes):
         words = words.replace(escaped, plain)
-    words = (
-        words.replace(r"\textquotedblleft", "“").replace(r"\textquotedblright", "”").replace(r"\textquotesingle", "'")
-    )
     words = re.sub(r"\\texttt\{U\+([0-9A-F]+)\}", lambda found: chr(int(found[1], 16)), words)
     words = re.sub(r"\\ensuremath\{\\?([^{}]*)\}", lambda found: _MATH[found[1]], words)
     return re.sub(r"\\([&%$#{}])", r"\1", words)

@@ -12,7 +12,7 @@ TEXT = "abc\nha b"
 VARIANTS: dict[str, dict[str, Any]] = {
     "pre": {},
     "post": {"norm": "post"},
-    "no norm": {"norm": "none", "residual": True},
+    "no norm": {"norm": "none"},
     "no residual": {"residual": False},
     "post without residual": {"norm": "post", "residual": False},
     "rmsnorm": {"norm_type": "rmsnorm", "bias": False},
@@ -21,8 +21,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "neither": {"attention": "none", "feed_forward": "none"},
     "lstm": {"attention": "none", "recurrence": "lstm"},
     "lstm alone": {
-        **{"attention": "none", "recurrence": "lstm", "feed_forward": "none", "norm": "none"},
-        **{"residual": False, "positions": "none"},
+        "attention": "none",
+        "recurrence": "lstm",
+        "feed_forward": "none",
+        "norm": "none",
+        "residual": False,
+        "positions": "none",
     },
     "one layer": {"num_layers": 1},
     "no layer": {"num_layers": 0},
@@ -45,14 +49,19 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "rotary of interleaved pairs": {
         "d_head": 7,
         "positions": {
-            **{"name": "rotary", "base": 100.0, "fraction": 0.6, "pairing": "interleaved"},
+            "name": "rotary",
+            "base": 100.0,
+            "fraction": 0.6,
+            "pairing": "interleaved",
             "scaling": {"name": "linear", "factor": 3.0},
         },
     },
     "rotary as in Llama 3": {
         "d_head": 6,
         "positions": {
-            **{"name": "rotary", "base": 50.0, "fraction": 0.7},
+            "name": "rotary",
+            "base": 50.0,
+            "fraction": 0.7,
             "scaling": {"name": "llama3", "factor": 3.0, "original_context_length": 17},
         },
     },

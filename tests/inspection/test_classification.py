@@ -67,13 +67,13 @@ def prepared(text: str, folder: Path) -> Dataset:
     return prepare(CorpusConfig.parse({"source": str(path), "split": "blocks"}))
 
 
+@pytest.mark.usefixtures("own_cache")
 class TestPassages:
     def test_equal_segments_cover_the_text(self) -> None:
         pieces = equal_segments("x" * 1003)
         assert (pieces[0].begin, pieces[-1].end) == (0, 1003)
         assert {piece.end - piece.begin for piece in pieces} <= {125, 126}
 
-    @pytest.mark.usefixtures("own_cache")
     @pytest.mark.parametrize("last", ["uvw ", None])
     def test_passages_are_of_their_work_and_split(self, last: str | None, tmp_path: Path) -> None:
         dataset = prepared(collection() + (f"LOST\n\n{last * 50_000}" if last else ""), tmp_path)
@@ -89,7 +89,6 @@ class TestPassages:
             for row, work in zip(found["train"].tokens, found["train"].works, strict=True):
                 assert letter[titles[work]] in dataset.tokenizer.decode(row.numpy())
 
-    @pytest.mark.usefixtures("own_cache")
     def test_works_of_their_own_letters_are_classified_by_token_counts(self, tmp_path: Path) -> None:
         dataset = prepared(collection() + f"LOST\n\n{'uvw ' * 50_000}", tmp_path)
         found = classify_passages(small_model(dataset.tokenizer.vocab_size), dataset, 20, 7, 11)
@@ -99,7 +98,6 @@ class TestPassages:
         assert found["frequencies"]["accuracy"] == 1.0
         assert found["activations"]["majority"] == pytest.approx(0.2)
 
-    @pytest.mark.usefixtures("own_cache")
     def test_a_text_whose_splits_share_no_segment_is_not_classified(self, tmp_path: Path) -> None:
         path = tmp_path / "tail.txt"
         path.write_text("the cat saw a bird\n" * 500, encoding="utf-8", newline="\n")

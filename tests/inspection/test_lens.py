@@ -10,7 +10,7 @@ from vitral.core.errors import UsageError
 from vitral.data import CharTokenizer
 from vitral.evaluation import Masking
 from vitral.inspection import logit_lens, residual_norms, text_targets, text_tokens
-from vitral.inspection.lens import contribution_points, lens_logits, predicted, stream_points, token_norms
+from vitral.inspection.lens import contribution_points, lens_logits, predicted, stream_points
 from vitral.inspection.targets import UNSCORED
 from vitral.model import ModelConfig, Transformer
 
@@ -109,7 +109,6 @@ def test_norms_are_those_of_the_trace(variant: str) -> None:
         expected = seen[point["point"]].norm(dim=-1)[0]
         assert point["positions"] == pytest.approx(expected.tolist(), rel=1e-4)
         assert point["mean"] == pytest.approx(float(expected.mean()), rel=1e-4)
-    assert torch.allclose(token_norms(torch.tensor([[[3.0, 4.0]]])), torch.tensor([[5.0]]).double())
 
 
 def test_a_masked_model_is_read_where_the_token_is_masked() -> None:

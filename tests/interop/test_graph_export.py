@@ -1,6 +1,7 @@
 """A model's own graph: two readers that share no code with its writer compute every named activation of the model."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -200,13 +201,6 @@ def test_an_export_that_computes_something_else_is_refused(tmp_path: Path, monke
         assert [file.name for file in tmp_path.iterdir()] == ["run"]
 
 
-def damaged(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    path = folder / "graph.json"
-    document = json.loads(path.read_text())
-    change(document)
-    path.write_text(json.dumps(document))
-
-
 DAMAGE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a later version": lambda document: document.update(version=2),
     "an unknown operation": lambda document: document["nodes"].append(["load_library", []]),
@@ -221,11 +215,12 @@ DAMAGE: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_graph_is_refused_in_one_line(damage: str, written: Path, tmp_path: Path) -> None:
-    for file in (written / "out").iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    damaged(tmp_path, DAMAGE[damage])
+    out = shutil.copytree(written / "out", tmp_path / "out")
+    document = json.loads((out / "graph.json").read_text())
+    DAMAGE[damage](document)
+    (out / "graph.json").write_text(json.dumps(document))
     with pytest.raises(UsageError, match=r"graph\.json") as caught:
-        read_graph(tmp_path)
+        read_graph(out)
     assert "\n" not in str(caught.value)
 
 
@@ -234,14 +229,13 @@ def test_a_damaged_graph_is_refused_in_one_line(damage: str, written: Path, tmp_
 def test_a_missing_or_truncated_file_is_refused_in_one_line(
     name: str, size: int | None, written: Path, tmp_path: Path
 ) -> None:
-    for file in (written / "out").iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
+    out = shutil.copytree(written / "out", tmp_path / "out")
     if size is None:
-        (tmp_path / name).unlink()
+        (out / name).unlink()
     else:
-        (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:size])
+        (out / name).write_bytes((out / name).read_bytes()[:size])
     with pytest.raises(UsageError) as caught:
-        read_graph(tmp_path).encode("abc")
+        read_graph(out).encode("abc")
     assert "\n" not in str(caught.value)
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 from symbols import symbolic_lengths
 
+from tests.conftest import TINY
 from vitral.cli import run
 from vitral.core.errors import UsageError
 from vitral.core.language import in_language
@@ -20,10 +21,7 @@ from vitral.studies.results import run_path
 from vitral.training import Event, silent
 
 SMALL = (
-    "model.d_model=12",
-    "model.num_layers=1",
-    "model.num_heads=3",
-    "model.context_length=11",
+    *TINY,
     "training.steps=4",
     "training.evaluate_every=2",
     "training.sample_every=1",

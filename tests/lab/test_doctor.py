@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import TINY
+from tests.reliability.conftest import last_bytes
 from vitral.cli import run as command
 from vitral.core.errors import UsageError
 from vitral.core.files import sha256
@@ -18,7 +19,6 @@ from vitral.lab.health import Diagnosis, examine_machine, judge_speed
 from vitral.lab.machine_speed import ComparedSpeed, compare
 from vitral.lab.run_health import examine_run, repair_run
 from vitral.runs.checkpoint import list_checkpoints, load_checkpoint, reseal
-from vitral.runs.checkpoint_files import OPTIMIZER, STATE, WEIGHTS
 from vitral.training import RunConfig, resume, train
 from vitral.training.plans import SLOW
 from vitral.training.trials import StepTime, TooSlow
@@ -93,17 +93,20 @@ def _change_a_sample(run: Path) -> None:
     path.write_bytes(path.read_bytes() + b"!")
 
 
-def _point_nowhere(run: Path) -> None:
-    (run / "last").write_text("step-00000099\n", encoding="utf-8")
-
-
-def _no_tokenizer(run: Path) -> None:
-    (run / "tokenizer.json").unlink()
-
-
 def _none_whole(run: Path) -> None:
     for path in (run / "steps").iterdir():
         (path / "state.json").unlink()
+
+
+def _write(name: str, content: bytes) -> Callable[[Path], object]:
+    return lambda run: (run / name).write_bytes(content)
+
+
+def _lose(name: str) -> Callable[[Path], object]:
+    return lambda run: (run / name).unlink()
+
+
+NOWHERE = _write("last", b"step-00000099\n")
 
 
 @pytest.mark.parametrize(
@@ -112,14 +115,14 @@ def _none_whole(run: Path) -> None:
         (_flip, "step-00000008"),
         (_tell_another_loss, "metrics.jsonl"),
         (_log_another_loss, "recomputed step"),
-        (_point_nowhere, "last"),
-        (_no_tokenizer, "files"),
+        (NOWHERE, "last"),
+        (_lose("tokenizer.json"), "files"),
         (_none_whole, "files"),
         (_change_a_sample, "samples"),
     ],
 )
 def test_what_is_wrong_is_named(
-    harm: Callable[[Path], None], where: str, healthy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    harm: Callable[[Path], object], where: str, healthy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(healthy, tmp_path / "run")
     harm(tmp_path / "run")
@@ -145,12 +148,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> tuple[
 
     folder = tmp_path_factory.mktemp("repair")
     whole = train(config, folder / "whole")
-    return train(config, folder / "run", callback=stop).path, last_bytes(whole.path)
-
-
-def last_bytes(run: Path) -> dict[str, bytes]:
-    newest = run / "steps" / f"step-{STEPS:08d}"
-    return {name: (newest / name).read_bytes() for name in (WEIGHTS, OPTIMIZER, STATE)}
+    return train(config, folder / "run", callback=stop).path, last_bytes(whole, STEPS)
 
 
 def _edit(run: Path) -> None:
@@ -158,14 +156,6 @@ def _edit(run: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert "learning_rate = " in text
     path.write_text(re.sub(r"learning_rate = \S+", "learning_rate = 0.5", text), encoding="utf-8")
-
-
-def _write(name: str, content: bytes) -> Callable[[Path], object]:
-    return lambda run: (run / name).write_bytes(content)
-
-
-def _lose(name: str) -> Callable[[Path], object]:
-    return lambda run: (run / name).unlink()
 
 
 def _damage_log(at: float) -> Callable[[Path], object]:
@@ -188,7 +178,7 @@ def _link_log(run: Path) -> None:
 
 
 def _several(run: Path) -> None:
-    for harm in (_edit, _lose("run.json"), _damage_log(0.5), _write("last", b"step-00000099\n")):
+    for harm in (_edit, _lose("run.json"), _damage_log(0.5), NOWHERE):
         harm(run)
 
 
@@ -227,8 +217,7 @@ def test_what_is_sealed_is_repaired(
     assert all(b'"metrics"' in raw or b'"files"' in raw for raw in lost), [raw[:60] for raw in lost]
     assert log in after or name == "a log that is a link" or not log
     assert repair_run(run) == ()  # nothing more to do
-    resume(run)
-    assert last_bytes(run) == straight
+    assert last_bytes(resume(run), STEPS) == straight
     assert examine_run(run).healthy
 
 

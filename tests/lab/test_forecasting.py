@@ -24,6 +24,10 @@ LLAMA_2 = {
     **{"d_model": 5120, "num_layers": 40, "num_heads": 40, "d_ff": 13824},
 }
 LLAMA_2_7B = {**LLAMA_2, "d_model": 4096, "num_layers": 32, "num_heads": 32, "d_ff": 11008}
+WIDE, NARROW = (
+    {"context_length": 16, "d_model": 1024, "num_layers": 1, "num_heads": 1},
+    {"context_length": 7, "d_model": 12, "num_layers": 1, "num_heads": 2},
+)
 MPT = {"context_length": 2048, "d_model": 4096, "num_layers": 32, "num_heads": 32, "tie_head": True}
 MPT_1B = {**MPT, "d_model": 2048, "num_layers": 24, "num_heads": 16}
 MPT_3B, MPT_13B = (
@@ -57,7 +61,7 @@ PUBLISHED = (
 """Source, kind, model, vocabulary, accelerators and tokens a second on each."""
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def _no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forecasting, "rank_bytes", lambda *_: {"Total": 1})
 
@@ -76,7 +80,6 @@ def _toml(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
 
 
-@pytest.mark.usefixtures("_no_memory")
 @pytest.mark.parametrize(
     ("source", "kind", "model", "vocabulary", "gpus", "speed"),
     PUBLISHED,
@@ -93,13 +96,11 @@ def test_the_range_holds_published_speeds(
     assert (high - low) / (high + low) <= 0.25
 
 
-@pytest.mark.usefixtures("_no_memory")
 @pytest.mark.parametrize("kind", accelerators())
 def test_a_kind_without_a_published_training_says_so_and_takes_the_range_of_all_others(
     kind: str, tmp_path: Path
 ) -> None:
-    model = {"context_length": 16, "d_model": 1024, "num_layers": 1, "num_heads": 1}
-    config = written(tmp_path, model, accumulation=1, batch_size=2**14, dtype="bfloat16")
+    config = written(tmp_path, WIDE, accumulation=1, batch_size=2**14, dtype="bfloat16")
     told = forecast(config, kind=kind, vocabulary=7)
     assert told.tokens_per_second is not None
     shares = [speed * told.flops_per_token / told.accelerator.flops for speed in told.tokens_per_second]
@@ -120,10 +121,8 @@ def test_operations_are_those_of_the_usual_formula(model: dict, vocabulary: int)
     assert step_flops(config, vocabulary) / config.tokens_per_step == pytest.approx(per_token, rel=0.03)
 
 
-@pytest.mark.usefixtures("_no_memory")
 def test_hours_price_network_and_checkpoints_by_hand(tmp_path: Path) -> None:
-    model = {"context_length": 16, "d_model": 1024, "num_layers": 1, "num_heads": 1}
-    config = written(tmp_path, model, steps=50, accumulation=8, batch_size=2**14, dtype="bfloat16")
+    config = written(tmp_path, WIDE, steps=50, accumulation=8, batch_size=2**14, dtype="bfloat16")
     told = forecast(config, gpus=4, kind="a100", price=2.0, vocabulary=7)
     assert told.tokens_per_step == 8 * 2**14 * 16
     assert told.tokens == 50 * told.tokens_per_step
@@ -140,10 +139,8 @@ def test_hours_price_network_and_checkpoints_by_hand(tmp_path: Path) -> None:
     assert told.plain()["notes"]
 
 
-@pytest.mark.usefixtures("_no_memory")
 def test_a_slow_network_bounds_the_speed(tmp_path: Path) -> None:
-    model = {"context_length": 16, "d_model": 1024, "num_layers": 1, "num_heads": 1}
-    config = written(tmp_path, model, accumulation=64, batch_size=1)
+    config = written(tmp_path, WIDE, accumulation=64, batch_size=1)
     told = forecast(config, gpus=64, vocabulary=7)
     assert told.network_seconds > told.flops_per_token * told.tokens_per_step / (0.5 * 64 * 989.4e12)
     assert told.step_seconds == (told.network_seconds, told.network_seconds)
@@ -169,10 +166,8 @@ def test_memory_of_one_of_several(tmp_path: Path) -> None:
     assert sum(size for kind, size in one.items() if kind != "Total") == one["Total"]
 
 
-def test_a_forecast_from_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forecasting, "rank_bytes", lambda *_: {"Total": 1})
-    model = {"context_length": 7, "d_model": 12, "num_layers": 1, "num_heads": 2}
-    told = forecast(written(tmp_path, model, accumulation=3, batch_size=5), gpus=3, vocabulary=11, measure=True)
+def test_a_forecast_from_this_machine(tmp_path: Path) -> None:
+    told = forecast(written(tmp_path, NARROW, accumulation=3, batch_size=5), gpus=3, vocabulary=11, measure=True)
     assert told.hours is not None
     assert told.tokens_per_second is not None
     low, high = told.tokens_per_second
@@ -181,10 +176,8 @@ def test_a_forecast_from_this_machine(tmp_path: Path, monkeypatch: pytest.Monkey
     assert all(math.isfinite(each) for each in (*told.hours, told.network_seconds))
 
 
-@pytest.mark.usefixtures("_no_memory")
 def test_the_speed_of_a_narrow_model_is_unknown(tmp_path: Path) -> None:
-    model = {"context_length": 7, "d_model": 12, "num_layers": 1, "num_heads": 2}
-    told = forecast(written(tmp_path, model, accumulation=3, batch_size=5), gpus=3, vocabulary=11, price=2.0)
+    told = forecast(written(tmp_path, NARROW, accumulation=3, batch_size=5), gpus=3, vocabulary=11, price=2.0)
     assert (told.tokens_per_second, told.hours, told.price, told.step_seconds) == (None, None, None, None)
     assert told.network_bytes == pytest.approx(8 * told.parameters * 2 / 3)
     assert {row["quantity"] for row in told.records()} == {
@@ -196,9 +189,8 @@ def test_the_speed_of_a_narrow_model_is_unknown(tmp_path: Path) -> None:
     assert "1,600" in str(told)
 
 
-@pytest.mark.usefixtures("_no_memory")
 def test_refusals(tmp_path: Path) -> None:
-    wide = written(tmp_path, {"context_length": 16, "d_model": 1024, "num_layers": 1, "num_heads": 1}, accumulation=3)
+    wide = written(tmp_path, WIDE, accumulation=3)
     cases: tuple[tuple[str, dict[str, Any]], ...] = (
         ("cannot be shared out evenly among 2; set training.accumulation = 4", {"gpus": 2}),
         ("kind 'h10' is unknown", {"gpus": 3, "kind": "h10"}),

@@ -2,20 +2,17 @@
 
 import re
 import string
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sentences import marked
 
 from vitral import lab
 from vitral.core.language import LANGUAGES, _, in_language, retold
 from vitral.lab.configuration import plan_run
 from vitral.training import Event
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "house"))
-from sentences import marked
 
 OTHERS = [code for code in LANGUAGES if code != "en"]
 STORED = (
@@ -28,9 +25,7 @@ SPOKEN = re.findall(r"\w+", "o gato preto dorme e a lua clara sobe sobre o rio m
 """Words of the text, none of them English."""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _own_cache(own_cache: None) -> None:
-    """Prepared texts go to a folder of the tests."""
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture(scope="module")

@@ -24,9 +24,7 @@ from vitral.training import RunConfig, train
 WORDS = ("the", "cat", "saw", "a", "bird", "and", "sang")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _own_cache(own_cache: None) -> None:
-    """Prepared texts go to a folder of the tests."""
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture(scope="module")

@@ -60,7 +60,7 @@ def generated(model: Transformer, ids: list[int], count: int) -> list[int]:
 
 
 def ids_of(text: str) -> list[int]:
-    return [int(token) for token in TOKENIZER.encode(text)]
+    return TOKENIZER.encode(text).tolist()
 
 
 def visible(text: str) -> str:

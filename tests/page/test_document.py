@@ -12,12 +12,8 @@ MOST_WEIGHT = 70_000
 
 
 @pytest.mark.parametrize("script", [CARRIED, SERVED])
-def test_script_and_style_are_light(script: str) -> None:
+def test_script_and_style_are_light_and_end_no_element(script: str) -> None:
     assert sum(len(gzip.compress(asset(name).encode(), 9)) for name in (script, "page.css")) <= MOST_WEIGHT
-
-
-@pytest.mark.parametrize("script", [CARRIED, SERVED])
-def test_no_asset_ends_its_element(script: str) -> None:
     assert "</script" not in asset(script)
     assert "</style" not in asset("page.css")
 

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import pytest
 from browser import CHROMIUM, needs_chromium
+from foreign import run_of
 from tokenizers import Tokenizer as Engine
 from tokenizers import models, normalizers, pre_tokenizers
 from variants import TOKENIZER, made
@@ -23,9 +24,7 @@ import vitral
 from vitral import cli
 from vitral.core.errors import UsageError
 from vitral.data import FileTokenizer
-from vitral.interop.importing import Imported, write_run
 
-ORIGIN = {"source": "a test", "revision": None, "files": {}, "form": "test", "config": {}}
 TEXT = "abc ha b"
 SECRET = "a-secret-token"
 SERVE = (
@@ -39,9 +38,9 @@ pytest.importorskip("playwright")
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    model = made("pre")
     folder = tmp_path_factory.mktemp("served") / "tiny"
-    return write_run(Imported(model.config, model.state_dict(), TOKENIZER, ORIGIN), folder).path
+    run_of(made("pre"), folder)
+    return folder
 
 
 def free_port() -> int:
@@ -80,9 +79,9 @@ def several(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
     engine.normalizer, engine.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.Split("", "isolated")
     model = made("post", seed=9)
     tokenizer = FileTokenizer(engine.to_str(), model.vocab_size, 0)
-    words = write_run(Imported(model.config, model.state_dict(), tokenizer, ORIGIN), folder / "words").path
-    with serving(run, folder / "mine", words) as told:
-        yield told, folder / "mine", words
+    run_of(model, folder / "words", tokenizer)
+    with serving(run, folder / "mine", folder / "words") as told:
+        yield told, folder / "mine", folder / "words"
 
 
 @pytest.fixture(scope="module")

@@ -123,6 +123,11 @@ def last_bytes(folder: RunFolder, step: int = STEPS) -> dict[str, bytes]:
     return {name: (folder.steps / f"step-{step:08d}" / name).read_bytes() for name in (WEIGHTS, OPTIMIZER, STATE)}
 
 
+def files_of(path: Path) -> dict[str, bytes]:
+    """Everything under a folder but the lock."""
+    return {str(f.relative_to(path)): f.read_bytes() for f in path.rglob("*") if f.is_file() and f.name != ".lock"}
+
+
 def without_state(folder: RunFolder, step: int = STEPS) -> dict[str, bytes]:
     """Weights and optimizer, of runs whose checkpoints came at other steps."""
     return {name: raw for name, raw in last_bytes(folder, step).items() if name != STATE}

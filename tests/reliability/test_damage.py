@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.reliability.conftest import STEPS, Tally, trials
-from vitral.core.errors import UsageError, VitralError
+from vitral.core.errors import VitralError
 from vitral.lab.run_health import examine_run
 from vitral.runs import RunFolder, load_run
 from vitral.runs.checkpoint import load_checkpoint
 from vitral.runs.checkpoint_files import FILES, MANIFEST
-from vitral.training import resume
 
 NAMES = (*FILES, MANIFEST)
 PAGE = 512
@@ -88,22 +87,6 @@ def test_truncations_lost_pages_and_strangers(trials: int, whole: Path, straight
     whole.rename(whole.with_name(f"step-{STEPS + 8:08d}"))
     refused(whole.with_name(f"step-{STEPS + 8:08d}"), "another step's name")
     tally("truncated, emptied, swapped, missing, extra and renamed files, each noticed", count + 1)
-
-
-def test_the_one_before_is_taken_loudly_and_never_none(straight: RunFolder, tmp_path: Path) -> None:
-    shutil.copytree(straight.path, tmp_path / "run")
-    folder, said = RunFolder.open(tmp_path / "run"), []
-    newest = sorted(folder.steps.iterdir())[-1]
-    (newest / FILES[0]).write_bytes(b"")
-    assert folder.load("last", warn=said.append).step == STEPS - 1
-    (line,) = said
-    assert "using the one before" in line
-    for checkpoint in folder.steps.iterdir():
-        (checkpoint / FILES[1]).write_bytes(b"")
-    for act in (lambda: folder.load("last", warn=said.append), lambda: resume(folder.path)):
-        with pytest.raises(UsageError, match="no intact checkpoint") as nothing:
-            act()
-        assert "\n" not in str(nothing.value)
 
 
 POINTERS: dict[str, Callable[[Path], object]] = {

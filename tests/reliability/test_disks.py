@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.reliability.children import ON_LINUX, ended, forked
-from tests.reliability.conftest import STEPS, Tally, last_bytes, measured, trials
+from tests.reliability.conftest import STEPS, Tally, files_of, last_bytes, measured, trials
 from vitral.core import files
 from vitral.core.errors import StorageError
 from vitral.core.files import replace_durably
@@ -24,8 +24,7 @@ from vitral.training import RunConfig, resume, train
 pytestmark = ON_LINUX
 
 ERRORS = [OSError(code, os.strerror(code)) for code in (errno.ENOSPC, errno.EDQUOT, errno.EIO)]
-NAMES = ["ENOSPC", "EDQUOT", "EIO"]
-EACH = pytest.mark.parametrize("error", ERRORS, ids=NAMES)
+EACH = pytest.mark.parametrize("error", ERRORS, ids=str)
 CALLS = pytest.mark.parametrize("call", ["fsync", "replace"])
 
 
@@ -40,11 +39,6 @@ def before_the_end(straight: RunFolder, tmp_path: Path) -> Callable[[], RunFolde
         return folder
 
     return copied
-
-
-def files_of(path: Path) -> dict[str, bytes]:
-    """Everything under a folder but the lock."""
-    return {str(f.relative_to(path)): f.read_bytes() for f in path.rglob("*") if f.is_file() and f.name != ".lock"}
 
 
 def checkpoints_of(folder: RunFolder) -> list[int]:

@@ -50,8 +50,8 @@ def test_a_fault_inside_is_no_mistake_of_the_user(
         raise kind("'NoneType' object has no attribute 'inside'")
 
     other = shutil.copytree(straight.path, tmp_path / "other")
-    paths = {"RUN2": other, "RUN": straight.path, "OUT": tmp_path / "out", "CLASS": COURSE / "class"}
-    paths["KEY"] = COURSE / "class-key.toml"
+    paths = {"RUN2": other, "RUN": straight.path, "OUT": tmp_path / "out"}
+    paths |= {"CLASS": COURSE / "class", "KEY": COURSE / "class-key.toml"}
     words = line.split()
     for name, path in paths.items():
         words = [word.replace(name, str(path)) for word in words]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.reliability.conftest import STUDY, Tally, changed, make_study, study_numbers, trials
+from tests.reliability.conftest import STUDY, Tally, changed, make_study, measured, study_numbers, trials
 from tests.reliability.damages import DAMAGES, Tree, heard, is_one_line
 from vitral import cli
 from vitral.core.errors import UsageError, VitralError
@@ -34,7 +34,6 @@ from vitral.training import Event, RunConfig, resume, train
 AGAIN = 0.08
 """Share of the trials of a study in which its command is given again."""
 STOP = 10
-TIMES = {"seconds", "stepped", "tokens_per_second"}
 
 
 def stopped(config: RunConfig, path: Path) -> None:
@@ -109,11 +108,7 @@ class Judged:
 
         folder = resume(shutil.copytree(self.path, self.work / "copy"), callback=tell)
         last = sorted(folder.steps.glob("step-*"))[-1]
-        logged = [
-            {key: value for key, value in event.items() if key not in TIMES}
-            for event in folder.metrics()
-            if event["event"] in ("step", "evaluation")
-        ]
+        logged = [event for event in measured(folder) if '"event": "note"' not in event]
         return *(sha256(path.read_bytes()) for path in sorted(last.glob("*.safetensors"))), logged
 
     def _report(self) -> str:

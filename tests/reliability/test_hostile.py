@@ -339,20 +339,16 @@ def test_fuzzed_files(trials: int, alone: Path, draw: random.Random, tmp_path: P
     tally("fuzzed files: the same meaning, a warning, or refused", trials)
 
 
+WORDS = (b"9", b"-", b"[", b"{", b'"', b"\\u0000", b"1e999", b"null", b"NaN")
+
+
 def _changed(raw: bytes, draw: random.Random, within: int) -> bytes:
     """Some bytes are others, are gone, or are there twice."""
     made = bytearray(raw)
     for _ in range(draw.randrange(1, 4)):
-        at = draw.randrange(min(within, len(made)))
-        kind, size = draw.randrange(4), draw.randrange(1, 9)
-        if kind == 0:
-            made[at] = draw.randrange(256)
-        elif kind == 1:
-            made[at : at + size] = b""
-        elif kind == 2:
-            made[at:at] = made[at : at + size]
-        else:
-            made[at : at + 1] = draw.choice([b"9", b"-", b"[", b"{", b'"', b"\\u0000", b"1e999", b"null", b"NaN"])
+        at, size = draw.randrange(min(within, len(made))), draw.randrange(1, 9)
+        piece, word = made[at : at + size], draw.choice(WORDS)
+        made[at : at + size] = draw.choice([b"", draw.randbytes(1) + piece[1:], 2 * piece, word + piece[1:]])
         made = made or bytearray(b"x")
     return bytes(made)
 

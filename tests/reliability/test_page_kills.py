@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.test_demonstration import SMALL
 from tests.reliability.children import ON_LINUX, deaths, ended, forked, killed_until_it_ends
-from tests.reliability.conftest import Tally, make_study, study_numbers, trials
+from tests.reliability.conftest import Tally, files_of, make_study, study_numbers, trials
 from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
 from vitral.lab import survey
@@ -24,25 +25,7 @@ from vitral.training import RunConfig
 
 pytestmark = ON_LINUX
 
-SMALL = (
-    "model.d_model=12",
-    "model.num_layers=1",
-    "model.num_heads=3",
-    "model.context_length=11",
-    "training.steps=4",
-    "training.evaluate_every=2",
-    "training.sample_every=1",
-    "training.sample_tokens=20",
-    "training.batch_size=5",
-)
-
 Making = Callable[[Path], object]
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder by its path."""
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def of_a_text(name: str, tmp_path: Path) -> Making:
@@ -65,19 +48,19 @@ def test_a_page_is_old_or_new(what: str, trials: int, straight: RunFolder, tmp_p
     path, states = tmp_path / "dying", list[dict[str, bytes]]()
     for make in (fresh, work):
         make(path)
-        states.append(contents(path))
+        states.append(files_of(path))
     shutil.rmtree(path)
     old, new = states
     count = 0
     for path, died in deaths(fresh, work, tmp_path, 1 if what == "a page" else trials):
-        left = contents(path)
+        left = files_of(path)
         assert set(old) <= set(left)
         for name, content in left.items():
             assert name.endswith(".tmp") or content in (old.get(name), new[name]), name
         if died:
             with suppress(UsageError):  # a file that is never overwritten may be there already
                 work(path)
-        assert contents(path) == new
+        assert files_of(path) == new
         count += died
     tally("deaths at a call while a page was written", count)
 

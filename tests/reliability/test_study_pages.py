@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability.conftest import STUDY
+from tests.reliability.conftest import STUDY, files_of
 from tests.reliability.test_study_workers import Skipping
 from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
@@ -91,8 +91,7 @@ def sleeping_before(name: str, monkeypatch: pytest.MonkeyPatch, meanwhile: Calla
 
 def written(out: Path) -> dict[str, bytes]:
     """Measurements and report."""
-    files = [path for inside in ("measures", "report") for path in (out / inside).rglob("*") if path.is_file()]
-    return {str(path.relative_to(out)): path.read_bytes() for path in files}
+    return {name: raw for name, raw in files_of(out).items() if name.startswith(("measures/", "report/"))}
 
 
 @instants("", "study.html", MEASURE, "MANIFEST.json", "study.csv", "study.md")

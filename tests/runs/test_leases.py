@@ -1,5 +1,6 @@
 """Leases: one worker has a job, whatever the others do at the same time; a lost claim publishes nothing."""
 
+import json
 import os
 import threading
 from dataclasses import replace
@@ -33,11 +34,10 @@ def of_another_machine(room: Room, number: int) -> None:
     """A claim whose worker cannot be asked for."""
     owner = Owner("elsewhere", 7, "another kernel", "11", "token")
     room.folder.make()
-    plain = str({**owner.plain()}).replace("'", '"')
-    assert room.folder.create(f"claim-{number:06}.json", plain.encode())
+    assert room.folder.create(f"claim-{number:06}.json", json.dumps(owner.plain()).encode())
 
 
-@pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
+@pytest.mark.parametrize("links", [True, False])
 def test_of_two_that_claim_at_the_same_instant_one_wins(tmp_path: Path, monkeypatch, links: bool) -> None:
     if not links:
 

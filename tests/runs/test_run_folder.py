@@ -70,6 +70,8 @@ class TestMaking:
         assert (folder.path / "config.toml").read_bytes() == before
         (tmp_path / "file").write_text("mine", encoding="utf-8")
         assert "exists already" in one_line(UsageError, lambda: refuse_existing(tmp_path / "file"))
+        below = tmp_path / "file" / "run"
+        assert "cannot be written" in one_line(StorageError, lambda: RunFolder.create(below, {}, {}))
 
     def test_an_empty_folder_may_be_used(self, tmp_path: Path) -> None:
         (tmp_path / "empty").mkdir()
@@ -215,21 +217,20 @@ class TestCheckpoints:
         folder.save(checkpoint(3), keep=2)
         assert load_silently(folder, "best") == 3
 
-    def test_a_damaged_newest_falls_back_loudly(self, saved: RunFolder) -> None:
-        damage(saved, 4)
+    @pytest.mark.parametrize(
+        ("which", "damaged", "used", "said"),
+        [("last", 4, 3, "using the one before"), ("best", 2, 4, "using the last one instead")],
+    )
+    def test_a_damaged_one_falls_back_loudly(
+        self, which: str, damaged: int, used: int, said: str, saved: RunFolder
+    ) -> None:
+        damage(saved, damaged)
         warnings: list[str] = []
-        assert saved.load("last", warn=warnings.append).step == 3
-        assert len(warnings) == 1
-        assert "step-00000004: model.safetensors does not match" in warnings[0]
-        assert warnings[0].endswith("using the one before")
-        assert "\n" not in warnings[0]
-
-    def test_a_damaged_best_falls_back_loudly(self, saved: RunFolder) -> None:
-        damage(saved, 2)
-        warnings: list[str] = []
-        assert saved.load("best", warn=warnings.append).step == 4
-        assert len(warnings) == 1
-        assert "using the last one instead" in warnings[0]
+        assert saved.load(which, warn=warnings.append).step == used
+        (warning,) = warnings
+        assert f"step-{damaged:08d}: model.safetensors does not match" in warning
+        assert warning.endswith(said)
+        assert "\n" not in warning
 
     def test_nothing_whole_is_refused(self, saved: RunFolder, folder: RunFolder) -> None:
         for step in steps_in(saved):
@@ -287,8 +288,3 @@ class TestAFailingDisk:
             with pytest.raises(KeyboardInterrupt):
                 folder.save(checkpoint(2, best=2), keep=2)
         assert [path.name for path in folder.steps.iterdir()] == ["step-00000001"]
-
-    def test_making_a_run_where_nothing_can_be_made(self, tmp_path: Path) -> None:
-        (tmp_path / "file").write_text("mine", encoding="utf-8")
-        message = one_line(StorageError, lambda: RunFolder.create(tmp_path / "file" / "run", {}, {}))
-        assert "cannot be written" in message

@@ -10,15 +10,19 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import Tensor
 
 from tests.conftest import Once
 from vitral.core.config import merge
+from vitral.data import prepare
 from vitral.model import Transformer
 from vitral.runs import RunFolder
 from vitral.runs.checkpoint_files import OPTIMIZER, STATE, WEIGHTS
 from vitral.runs.config import comparable
 from vitral.training import Event, RunConfig, plans, train
+from vitral.training.optimizers import build_optimizer
 from vitral.training.plans import ResolvedPlan, resolve_plan
+from vitral.training.trainer import Trainer
 from vitral.training.trials import ExecutionPlan, StepTime, TooSlow
 
 Configured = Callable[..., RunConfig]
@@ -124,6 +128,18 @@ def at(act: Callable[[], object], kind: str, *steps: int) -> Callable[[Event], N
 def build(config: RunConfig) -> Transformer:
     """The model of a configuration for seven tokens."""
     return Transformer(config.model, 7, seed=config.seed)
+
+
+def trainer(config: RunConfig, path: Path) -> Trainer:
+    """A float64 session without a folder on disk."""
+    dataset = prepare(config.corpus)
+    model = Transformer(config.model, dataset.tokenizer.vocab_size, seed=config.seed).double()
+    optimizer = build_optimizer(model, config.training.optimizer)
+    return Trainer(config, dataset, model, optimizer, RunFolder(path), lambda event: None)
+
+
+def gradients(model: Transformer) -> dict[str, Tensor]:
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
 class Bench:

@@ -11,7 +11,7 @@ import torch
 from vitral.core.allocation import keep_all_freed_memory
 from vitral.core.errors import UsageError
 from vitral.data import Corpus, CorpusConfig, Dataset, prepare
-from vitral.evaluation import ngram_baselines
+from vitral.evaluation import NgramBaselines, ngram_baselines
 from vitral.training import baselines
 from vitral.training.baselines import counted_beside
 
@@ -27,16 +27,19 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return prepare(CorpusConfig(), corpus=corpus, cache=tmp_path_factory.mktemp("cache"))
 
 
+@pytest.fixture(scope="module")
+def expected(dataset: Dataset) -> NgramBaselines:
+    return ngram_baselines(dataset.splits["train"], dataset.splits["test"], dataset.tokenizer.vocab_size)
+
+
 @pytest.fixture(params=[0, 2**40], ids=["process", "thread"])
 def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(baselines, "FORKED_FROM", request.param)
 
 
 @pytest.mark.usefixtures("_way")
-def test_the_result_is_that_of_counting_alone(dataset: Dataset) -> None:
-    found = counted_beside(dataset, lambda: None).result(SECONDS)
-    splits = dataset.splits
-    assert found == ngram_baselines(splits["train"], splits["test"], dataset.tokenizer.vocab_size)
+def test_the_result_is_that_of_counting_alone(dataset: Dataset, expected: NgramBaselines) -> None:
+    assert counted_beside(dataset, lambda: None).result(SECONDS) == expected
 
 
 @pytest.mark.usefixtures("_way")
@@ -60,16 +63,16 @@ def test_an_exception_of_the_check_is_the_result(dataset: Dataset, monkeypatch: 
         os.waitpid(child, 0)
 
 
-def test_a_child_that_fails_is_replaced_by_the_thread(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_fails_is_replaced_by_the_thread(
+    dataset: Dataset, expected: NgramBaselines, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(baselines, "FORKED_FROM", 0)
     monkeypatch.setattr(baselines, "_forked", lambda dataset: _ended())
-    splits = dataset.splits
-    expected = ngram_baselines(splits["train"], splits["test"], dataset.tokenizer.vocab_size)
     assert counted_beside(dataset, lambda: None).result(SECONDS) == expected
 
 
 def test_a_child_that_is_given_no_time_is_replaced_once_the_run_needs_the_result(
-    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+    dataset: Dataset, expected: NgramBaselines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(baselines, "FORKED_FROM", 0)
     monkeypatch.setattr(baselines, "PATIENCE", 0.07)
@@ -87,8 +90,7 @@ def test_a_child_that_is_given_no_time_is_replaced_once_the_run_needs_the_result
     assert is_enough.wait(SECONDS)
     assert not counting.done()
     os.kill(child, 0)
-    splits = dataset.splits
-    assert counting.result(SECONDS) == ngram_baselines(splits["train"], splits["test"], dataset.tokenizer.vocab_size)
+    assert counting.result(SECONDS) == expected
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
     assert baselines._processor_time(child) == 0.0

@@ -16,7 +16,6 @@ from vitral.reports.run import write_run_report
 from vitral.runs import RunFolder, load_run
 from vitral.runs.checkpoint import list_checkpoints
 from vitral.runs.checkpoint_files import MANIFEST
-from vitral.runs.config import ScheduleConfig
 from vitral.training import continue_run, resume, train
 from vitral.training.schedules import learning_rate
 
@@ -90,14 +89,6 @@ def test_its_schedule_is_data_and_it_is_continued_again(parent: RunFolder, tmp_p
     assert (again.steps, again.schedule.begin, again.threads) == (49, 47, 1)
     assert again.optimizer == training.optimizer
     assert sound(tmp_path / "again")
-
-
-def test_a_schedule_begins_where_it_is_told() -> None:
-    former = ScheduleConfig(name="cosine", warmup_steps=3, final_fraction=0.1)
-    later = former.model_copy(update={"begin": 100})
-    for step in range(20):
-        assert learning_rate(later, 0.5, 100 + step, 120) == learning_rate(former, 0.5, step, 20)
-    assert "begin" not in former.plain()
 
 
 def test_with_a_constant_rate_it_equals_a_longer_run(configured, tmp_path: Path) -> None:

@@ -79,8 +79,6 @@ def test_a_first_step_by_hand() -> None:
         weight.grad = torch.tensor([3.0, 4.0], dtype=torch.float64).view(shape)
         optimizer.step()
         moved = -weight.detach().flatten() / (0.1 * factor)
-        assert float(moved[1] / moved[0]) == pytest.approx(4 / 3)
-        assert float(moved.norm()) == pytest.approx(1, abs=0.25)
         expected = orthogonalise(torch.tensor([[[3.0, 4.0]]], dtype=torch.float64)).flatten()
         torch.testing.assert_close(moved, expected, rtol=1e-6, atol=1e-6)
         averages = optimizer.state[weight]["momentum_buffer"].flatten()

@@ -15,7 +15,7 @@ from vitral.evaluation import Masking, evaluate_split
 from vitral.lab.run import Run
 from vitral.runs import RunFolder, load_run
 from vitral.training import RunConfig, resume, train
-from vitral.training.objectives import IGNORED, Masked, make_inputs
+from vitral.training.objectives import IGNORED, make_inputs
 
 FILLING = {"objective": {"name": "masked", "rate": 0.3}}
 BOTH_WAYS = {"attention": {"mask": "bidirectional"}}
@@ -79,11 +79,6 @@ class TestConfiguration:
         with pytest.raises(UsageError, match=complaint) as refused:
             RunConfig.parse({"training": {"objective": objective}})
         assert "\n" not in str(refused.value)
-
-    def test_both_ways_is_refused_for_the_next_token_and_allowed_for_blanks(self, configured: Configured) -> None:
-        with pytest.raises(UsageError, match=r"already sees its next token.*masked"):
-            configured(model=BOTH_WAYS)
-        assert configured(model=BOTH_WAYS, training=FILLING).training.objective == Masked(rate=0.3)
 
     def test_texts_while_training_are_refused(self, configured: Configured) -> None:
         with pytest.raises(UsageError, match=r"training\.sample_every"):

@@ -11,15 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from tests.training.conftest import Configured, at, bytes_of, fail, measured_in
-from vitral.data import prepare
+from tests.training.conftest import Configured, at, bytes_of, fail, gradients, measured_in, trainer
 from vitral.runs import RunFolder
 from vitral.training import resume, train
 from vitral.training.loop import one_step
-from vitral.training.optimizers import SGD, AdamW, build_optimizer, optimizer_of
-from vitral.training.run import build_model
+from vitral.training.optimizers import SGD, AdamW
 from vitral.training.summing import CanonicalSum, StepSum
-from vitral.training.trainer import Trainer
 
 
 def by_levels(parts: list[Tensor]) -> Tensor:
@@ -90,21 +87,13 @@ def test_several_batches_are_one_of_the_same_windows(
     """In passes over the text the windows of a step follow one another, however they are cut into batches."""
     after = []
     for number, each in ((1, 12), (batches, size)):
-        config = configured(
-            model={"dropout": 0.0},
-            training={"windows": "shuffled", "dtype": "float64", "accumulation": number, "batch_size": each},
-        )
-        dataset = prepare(config.corpus)
-        model = build_model(config, dataset.tokenizer.vocab_size)
-        trainer = Trainer(
-            config, dataset, model, optimizer_of(model, config.training), RunFolder(tmp_path), lambda event: None
-        )
+        training = {"windows": "shuffled", "dtype": "float64", "accumulation": number, "batch_size": each}
+        made = trainer(configured(model={"dropout": 0.0}, training=training), tmp_path)
         numbers = []
         for _ in range(5):
-            numbers += one_step(trainer)
-            trainer.state.step += 1
-        gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-        tensors = [*gradients, *model.parameters()]
+            numbers += one_step(made)
+            made.state.step += 1
+        tensors = [*gradients(made.model).values(), *made.model.parameters()]
         after.append(torch.cat([torch.tensor(numbers), *(one.detach().flatten() for one in tensors)]))
     torch.testing.assert_close(after[0], after[1], rtol=1e-9, atol=1e-12)
 
@@ -114,12 +103,9 @@ def test_without_the_key_gradients_are_added_one_after_another(configured: Confi
     moved = {}
     for reduction in (None, "fast", "canonical"):
         config = configured(training={"accumulation": 5} | ({} if reduction is None else {"reduction": reduction}))
-        dataset = prepare(config.corpus)
-        model = build_model(config, dataset.tokenizer.vocab_size)
-        optimizer = build_optimizer(model, config.training.optimizer, fused=not config.training.is_canonical)
-        trainer = Trainer(config, dataset, model, optimizer, RunFolder(tmp_path), lambda event: None)
-        one_step(trainer)
-        moved[reduction] = torch.cat([p.detach().flatten() for p in model.parameters()])
+        made = trainer(config, tmp_path)
+        one_step(made)
+        moved[reduction] = torch.cat([p.detach().flatten() for p in made.model.parameters()])
     assert torch.equal(moved[None], moved["fast"])
     assert not torch.equal(moved["fast"], moved["canonical"])
 

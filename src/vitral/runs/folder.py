@@ -124,7 +124,6 @@ class RunFolder:
                 if begin is not None:
                     begin(folder)
                 above.rename(beside, path.name)
-                above.sync()
             except BaseException as error:
                 above.remove_folder(beside, _is_ours)
                 if not isinstance(error, OSError) or not is_run(path):
@@ -132,6 +131,7 @@ class RunFolder:
                 raise UsageError(
                     "{path}: another run has taken this name meanwhile; choose another --out", path=path
                 ) from None
+            above.sync()
         return cls(path)
 
     @classmethod

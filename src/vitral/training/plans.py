@@ -114,7 +114,7 @@ def resolve_plan(
             '"fit" chooses training.plan and training.regularisation for a time; give training.minutes too'
         )
     is_written = training.plan == "as-written" and training.minutes is None
-    is_judged = is_written and training.dtype == "bfloat16" and not _is_surely_fast(training)
+    is_judged = is_written and not _is_surely_fast(training)
     if is_written and training.threads is not None and not is_judged:
         return ResolvedPlan(config, ())
     sizes = sizes_for(config, num_tokens) if training.plan == FIT else [config]
@@ -122,12 +122,12 @@ def resolve_plan(
     trials = _Trials(sizes[0], build, limit, [])
     threads = training.threads or given_threads(training) or _faster_threads(trials)
     changes: dict[str, Any] = {"threads": threads}
-    if is_written and not is_judged:
+    if is_written:
+        if is_judged:
+            with using_threads(threads):
+                _judge(trials)
         return _resolved(config, changes, trials.notes)
     with using_threads(threads):
-        if is_written:
-            _judge(trials)
-            return _resolved(config, changes, trials.notes)
         allowed = 60 * (training.minutes or 0) if seconds_left is None else seconds_left
         plan, seconds = _fitting_size(trials, sizes, allowed) if training.plan == FIT else _chosen_precision(trials)
         config = trials.config
@@ -199,7 +199,7 @@ def _chosen_precision(trials: _Trials) -> tuple[ExecutionPlan, float]:
     """The plan to train with, and its seconds per step."""
     training = trials.config.training
     if training.plan == "as-written":
-        if training.dtype == "bfloat16" and not _is_surely_fast(training):
+        if not _is_surely_fast(training):
             _judge(trials)
         return _written_plan(trials, ExecutionPlan(training.dtype, training.compile))
     return _fastest(trials)
@@ -221,9 +221,10 @@ def _no_compiler(error: Exception) -> str:
 
 
 def _is_surely_fast(training: TrainingConfig) -> bool:
-    """Whether products in bfloat16 need no trial: the device is made for them, and nothing chooses other kernels."""
-    is_chosen = any(os.environ.get(name) for name in DISPATCH)
-    return resolve_device(training.device).type != "cpu" or (multiplies_bfloat16() and not is_chosen)
+    """Whether no trial is needed: of other types than bfloat16, or where the device has it and its kernels are used."""
+    if training.dtype != "bfloat16" or resolve_device(training.device).type != "cpu":
+        return True
+    return multiplies_bfloat16() and not any(os.environ.get(name) for name in DISPATCH)
 
 
 def _judge(trials: _Trials) -> None:

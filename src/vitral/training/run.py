@@ -99,8 +99,8 @@ def train(
         dataset = _judged(dataset, config, SPLITS if source is None else SPLITS[:1])  # a tuned model keeps its context
         is_measured = config.training.threads is None and given_threads(config.training) is None
         resolved = resolved_plan(config, dataset, deadline)
-        problems = [N_("problem: {text}").format(text=each) for each in dataset.problems]
-        for line in (*dataset.remarks, *problems[: None if config.training.watch else 0], *resolved.notes):
+        problems = [N_("problem: {text}").format(text=each) for each in dataset.problems if config.training.watch]
+        for line in (*dataset.remarks, *problems, *resolved.notes):
             callback({"event": "note", "text": line})
         require_training_memory(resolved.config, dataset.tokenizer.vocab_size, "config")
         config = complete(resolved.config)
@@ -118,13 +118,14 @@ def train(
 def _judged(dataset: Dataset, config: RunConfig, splits: Sequence[str]) -> Dataset:
     """The dataset with its problems for a loss; refused if one of the splits has no window of the context's length."""
     length = config.model.context_length
-    for split in (dataset.splits[name] for name in splits):
+    for name in splits:
+        split = dataset.splits[name]
         if not count_windows(split, length).any():
             raise UsageError(too_short(split, length))
     if dataset.num_characters > MOST_REPORTED:
         return dataset
-    text, batch_size = dataset.load_text().text, config.training.batch_size
-    report = corpus_report(dataset, text, context_length=length, batch_size=batch_size)
+    text = dataset.load_text().text
+    report = corpus_report(dataset, text, context_length=length, batch_size=config.training.batch_size)
     return replace(dataset, problems=report.loss_problems)
 
 
@@ -236,7 +237,6 @@ def _documents(trainer: Trainer, plan: Sequence[str], minutes: float | None) -> 
 def resolved_plan(config: RunConfig, dataset: Dataset, deadline: Deadline | None) -> ResolvedPlan:
     """The configuration with its execution plan."""
     tokens = {name: len(split.tokens) for name, split in dataset.splits.items()}
-    held_out = [tokens[name] for name in ("validation", "test")]
     vocab_size = dataset.tokenizer.vocab_size
 
     def build(config: RunConfig) -> Transformer:
@@ -247,7 +247,7 @@ def resolved_plan(config: RunConfig, dataset: Dataset, deadline: Deadline | None
         config,
         build,
         tokens["train"],
-        held_out,
+        [tokens[name] for name in SPLITS[1:]],
         seconds_left=None if deadline is None else deadline.left(),
     )
 

@@ -57,7 +57,7 @@ def _filter(keep: Callable[[Tensor, float], Tensor]) -> Function:
 
     def compute(arguments: Sequence[Tensor], _: Settings) -> Tensor:
         shares, value = arguments
-        kept = keep(shares.log()[None], float(value))[0]
+        kept = keep(shares.log().reshape(-1, shares.shape[-1]), float(value)).reshape(shares.shape)
         return shares.masked_fill(kept == -math.inf, 0.0)
 
     return Function(compute, 2, 2)
