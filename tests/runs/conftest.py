@@ -31,5 +31,5 @@ def checkpoint() -> Callable[..., Checkpoint]:
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
     """A run folder without checkpoints."""
-    documents = {"tokenizer": {"name": "char"}, "corpus": {"source": "é.txt"}}
+    documents = {"tokenizer": {"name": "char"}, "corpus": {"source": "é.txt"}, "run": {"documents": {}}}
     return RunFolder.create(tmp_path / "run", {"seed": 7, "model": {"d_model": 3}}, documents)

@@ -1,10 +1,9 @@
 """A checkpoint comes back bit for bit, or not at all."""
 
-import dataclasses
 import json
 import math
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,9 @@ import torch
 
 from vitral.core.errors import StorageError, UsageError
 from vitral.core.files import temporary_name
-from vitral.core.guarded import GuardedFolder
 from vitral.core.seals import sealed_json
 from vitral.runs.checkpoint import (
     Checkpoint,
-    count_weights,
     list_checkpoints,
     load_checkpoint,
     load_state,
@@ -27,9 +24,8 @@ from vitral.runs.checkpoint import (
     set_aside,
     step_name,
     sweep,
-    write_part,
 )
-from vitral.runs.checkpoint_files import FILES, FORMAT, IN_PARTS, MANIFEST, OPTIMIZER, WEIGHTS, part_name
+from vitral.runs.checkpoint_files import FILES, FORMAT, MANIFEST
 
 Made = Callable[[int], Checkpoint]
 
@@ -115,76 +111,12 @@ def test_a_manifest_of_another_kind_is_refused(content: str, tmp_path: Path, che
     refusal(folder)
 
 
-def test_another_format_is_named(tmp_path: Path, checkpoint: Made) -> None:
+@pytest.mark.parametrize("format_", [1, 3])
+def test_another_format_is_named(format_: int, tmp_path: Path, checkpoint: Made) -> None:
     folder = save_checkpoint(tmp_path, checkpoint(10))
-    manifest = json.loads((folder / MANIFEST).read_bytes())
-    (folder / MANIFEST).write_text(json.dumps(manifest | {"format": IN_PARTS + 1}), encoding="utf-8")
-    assert f"format {IN_PARTS + 1}, this Vitral reads {IN_PARTS}" in refusal(folder)
-
-
-class Dealt:
-    """Writes a tensor after another to the next of three parts."""
-
-    def __init__(self, weights: Mapping[str, torch.Tensor]) -> None:
-        self.weights = weights
-
-    def size(self, optimizer: Mapping[str, torch.Tensor]) -> int:
-        return 10_000
-
-    def write(self, folder: GuardedFolder, optimizer: Mapping[str, torch.Tensor]) -> dict[str, dict[str, Any]]:
-        files: dict[str, dict[str, Any]] = {}
-        for name, tensors in ((WEIGHTS, self.weights), (OPTIMIZER, optimizer)):
-            for rank in range(3):
-                file = part_name(name, rank, 3)
-                files[file] = write_part(folder, file, dict(list(tensors.items())[rank::3]))
-        return files
-
-
-class TestInParts:
-    """Checkpoints with a file of each rank."""
-
-    @pytest.fixture
-    @staticmethod
-    def folder(tmp_path: Path, checkpoint: Made) -> Path:
-        made = checkpoint(10)
-        return save_checkpoint(tmp_path, dataclasses.replace(made, model={}), writer=Dealt(made.model))
-
-    def test_read_as_one(self, folder: Path, checkpoint: Made) -> None:
-        read = load_checkpoint(folder)
-        assert read.format == IN_PARTS
-        assert_same(checkpoint(10), dataclasses.replace(read, format=FORMAT))
-        assert count_weights(folder) == sum(tensor.numel() for tensor in checkpoint(10).model.values())
-
-    def test_resealed(self, folder: Path, checkpoint: Made) -> None:
-        before = {file.name: file.read_bytes() for file in folder.glob("*.safetensors")}
-        reseal(GuardedFolder(folder.parent), folder.name, {"seconds": 3})
-        assert {file.name: file.read_bytes() for file in folder.glob("*.safetensors")} == before
-        assert load_checkpoint(folder).history == {"seconds": 3}
-
-    @pytest.mark.parametrize("name", [part_name(WEIGHTS, 2, 3), part_name(OPTIMIZER, 0, 3)])
-    def test_a_part_is_missing_or_damaged(self, name: str, folder: Path) -> None:
-        content = (folder / name).read_bytes()
-        (folder / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-        assert name in refusal(folder)
-        (folder / name).unlink()
-        assert name in refusal(folder)
-
-    @pytest.mark.parametrize("wrong", ["lost", "strange", "twice"])
-    def test_files_that_are_no_whole(self, wrong: str, folder: Path) -> None:
-        """Although the manifest has their hashes."""
-        files = json.loads((folder / MANIFEST).read_bytes())["files"]
-        here, there = folder / part_name(WEIGHTS, 0, 3), folder / part_name(WEIGHTS, 1, 3)
-        if wrong == "lost":
-            del files[here.name]
-            here.unlink()
-        elif wrong == "strange":
-            here.rename(folder / part_name(WEIGHTS, 7, 3))
-            files[part_name(WEIGHTS, 7, 3)] = files.pop(here.name)
-        else:
-            there.write_bytes(here.read_bytes())
-            files[there.name] = files[here.name]
-        (folder / MANIFEST).write_bytes(sealed_json({"format": IN_PARTS, "files": files}))
-        assert str(folder) in refusal(folder)
+    files = json.loads((folder / MANIFEST).read_bytes())["files"]
+    (folder / MANIFEST).write_bytes(sealed_json({"format": format_, "files": files}))
+    assert f"format {format_}, this Vitral reads {FORMAT}" in refusal(folder)
 
 
 def test_checkpoints_are_listed_in_the_order_of_steps(tmp_path: Path, checkpoint: Made) -> None:
@@ -217,26 +149,16 @@ def test_a_checkpoint_whose_replacement_was_killed_comes_back(tmp_path: Path, ch
     assert list(tmp_path.iterdir()) == [kept]
 
 
-@pytest.mark.parametrize("name", [".tmp-77-step-00000200", ".old-step-00000003", ".gone-step-00000003"])
-def test_a_folder_with_files_of_others_is_not_swept(name: str, tmp_path: Path, checkpoint: Made) -> None:
-    save_checkpoint(tmp_path, checkpoint(3))
-    (tmp_path / name).mkdir()
-    for inside in (FILES[0], "thesis.txt"):
-        (tmp_path / name / inside).write_bytes(b"mine")
-    sweep(tmp_path)
-    assert sorted(path.name for path in (tmp_path / name).iterdir()) == sorted((FILES[0], "thesis.txt"))
-
-
 def test_the_history_is_replaced_and_nothing_else(tmp_path: Path, checkpoint: Made) -> None:
     folder = save_checkpoint(tmp_path, checkpoint(3))
     before = {name: (folder / name).read_bytes() for name in FILES}
-    reseal(GuardedFolder(tmp_path), folder.name, {"environment": "other"})
+    reseal(folder, {"environment": "other"})
     assert load_checkpoint(folder).history == {"environment": "other"}
     assert {name for name in FILES if (folder / name).read_bytes() != before[name]} == {"history.json"}
     assert list(tmp_path.iterdir()) == [folder]
     (folder / "state.json").write_bytes(b"{}")
     with pytest.raises(UsageError):
-        reseal(GuardedFolder(tmp_path), folder.name, {})
+        reseal(folder, {})
 
 
 def test_a_state_is_read_without_its_tensors(tmp_path: Path, checkpoint: Made) -> None:
@@ -245,7 +167,7 @@ def test_a_state_is_read_without_its_tensors(tmp_path: Path, checkpoint: Made) -
     assert (found.model, found.optimizer) == ({}, {})
     assert found.state == load_checkpoint(folder).state
     assert found.manifest == load_checkpoint(folder).manifest == json.loads((folder / MANIFEST).read_bytes())["sha256"]
-    (folder / FILES[0]).write_bytes(b"damaged")
+    (folder / FILES[0]).write_bytes(bytes((folder / FILES[0]).stat().st_size))
     assert load_state(folder).state == found.state
     (folder / FILES[0]).unlink()
     with pytest.raises(UsageError, match=r"model\.safetensors"):
@@ -267,7 +189,7 @@ def test_pruning_waits_until_the_newest_verifies(tmp_path: Path, checkpoint: Mad
 def test_a_checkpoint_set_aside_makes_room(tmp_path: Path, checkpoint: Made) -> None:
     for content in (checkpoint(10), Checkpoint(10, {}, {}, {})):
         folder = save_checkpoint(tmp_path, content)
-        set_aside(GuardedFolder(tmp_path), folder.name)
+        set_aside(folder)
         assert list_checkpoints(tmp_path) == []
     assert [path.name for path in tmp_path.iterdir()] == ["damaged-step-00000010"]
 
@@ -275,8 +197,6 @@ def test_a_checkpoint_set_aside_makes_room(tmp_path: Path, checkpoint: Made) -> 
 def test_a_model_of_many_tensors_may_describe_them_at_length(tmp_path: Path) -> None:
     model = {f"blocks.{layer}.attn.out_proj.bias": torch.full((3,), float(layer)) for layer in range(11_003)}
     folder = save_checkpoint(tmp_path, Checkpoint(7, model, {}, {}))
-    with pytest.raises(UsageError, match="11,003 tensors"):
-        load_checkpoint(folder)  # of nobody knows which model
     found = load_checkpoint(folder, shapes=dict.fromkeys(model, (3,)))
     assert torch.equal(found.model["blocks.11002.attn.out_proj.bias"], torch.full((3,), 11002.0))
 
@@ -286,7 +206,7 @@ def test_a_model_of_many_tensors_may_describe_them_at_length(tmp_path: Path) -> 
 )
 def test_a_seal_of_another_kind_is_refused_when_it_is_read(seal: Any, tmp_path: Path, checkpoint: Made) -> None:
     folder = save_checkpoint(tmp_path, checkpoint(3))
-    reseal(GuardedFolder(tmp_path), folder.name, {"metrics": seal})
+    reseal(folder, {"metrics": seal})
     with pytest.raises(UsageError) as refused:
         load_state(folder)
     assert "\n" not in str(refused.value)

@@ -11,6 +11,7 @@ from torch import Tensor
 from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig
 from vitral.data.tokenizers import build_tokenizer
+from vitral.lab.run_health import repair_run
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import Checkpoint, RunConfig, RunFolder, load_run
 from vitral.runs.identity import document_hash, new_identity
@@ -108,19 +109,18 @@ def test_weights_that_do_not_fit_are_refused_in_one_line(
         ("seed = 1", "seed = [", "config.toml: "),
     ],
 )
-def test_the_sealed_configuration_is_used_and_a_changed_one_is_named(
-    old: str, new: str, complaint: str, tmp_path: Path
-) -> None:
-    model = made()
-    path, said = saved(tmp_path / "run", model), list[str]()
+def test_a_changed_configuration_is_refused_with_its_remedy(old: str, new: str, complaint: str, tmp_path: Path) -> None:
+    path = saved(tmp_path / "run", made())
     toml = (path / "config.toml").read_text(encoding="utf-8")
     assert toml.count(old) == 1
     (path / "config.toml").write_text(toml.replace(old, new), encoding="utf-8")
-    run = load_run(path, warn=said.append)
-    assert torch.equal(logits(run.model), logits(model))
-    assert len(said) == 1
-    assert said[0].startswith(f"{path}/{complaint}")
-    assert "\n" not in said[0]
+    with pytest.raises(UsageError) as refused:
+        load_run(path)
+    assert str(refused.value).startswith(f"{path}/{complaint}")
+    assert str(refused.value).endswith(f"; vitral doctor --repair {path} restores it")
+    assert "\n" not in str(refused.value)
+    repair_run(path)
+    load_run(path, warn=pytest.fail)
 
 
 def test_what_may_change_is_not_named(tmp_path: Path) -> None:

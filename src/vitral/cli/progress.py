@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from vitral.cli.panel import TrainingPanel
 from vitral.cli.screen import console, prints_unicode, runnable, say
 from vitral.cli.streams import error_stream, news_of_loss, output_is_optional
 from vitral.core.errors import UsageError
-from vitral.core.guarded import GuardedFolder
+from vitral.core.files import make
 from vitral.core.language import N_, _, retold
 from vitral.figures.text import visible
 from vitral.lab.progress import lasting
@@ -174,18 +174,17 @@ def tensorboard_reporter(folder: Path) -> Callback:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise UsageError("--tensorboard: TensorBoard is not installed; pip install 'vitral[track]'") from None
-    files, opened, writers = GuardedFolder(folder), ExitStack(), list[Any]()
+    writers = list[Any]()
 
     def report(event: Event) -> None:
         if event["event"] == "start":
-            files.make(TENSORBOARD)
-            writers.append(SummaryWriter(opened.enter_context(files.lent(TENSORBOARD))))
+            make(folder / TENSORBOARD)
+            writers.append(SummaryWriter(folder / TENSORBOARD))
         if event["event"] in ("step", "evaluation"):
             for name, value in event.items():
                 if name not in ("event", "step") and value is not None:
                     writers[0].add_scalar(f"{event['event']}/{name}", value, event["step"])
         if event["event"] == "end":
             writers[0].close()
-            opened.close()
 
     return Harmless(TENSORBOARD_FAILED, report)

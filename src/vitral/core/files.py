@@ -1,4 +1,8 @@
-"""Durable file operations: write a temporary file, flush it to disk, then rename, so that no old content is lost."""
+"""Files that survive a kill: written beside their place, flushed to disk, renamed; read only if they are regular.
+
+Inside a run or a study no link is read or written (`read`, `names`, `make`, `append`). A path that the user typed may
+have links.
+"""
 
 import errno
 import hashlib
@@ -6,6 +10,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import stat
 import threading
 import zlib
@@ -17,12 +22,14 @@ from pathlib import Path
 from time import sleep
 from typing import Any
 
-from vitral.core.errors import StorageError, reason
+from vitral.core.errors import StorageError, UsageError, reason
 from vitral.core.language import _
 
 PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 """Seconds before each further attempt at a change of names that the system refuses."""
 _TEMPORARY = re.compile(r"\..+\.(?:([0-9a-f]{8})-)?(\d{1,10})(?:-\d{1,20})?\.tmp", re.DOTALL)
+_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+"""A pipe that nobody reads or writes must not keep us waiting."""
 
 
 @contextmanager
@@ -45,6 +52,22 @@ def storage(path: Path) -> Generator[None]:
             reason=reason(error),
             advice=room if full else _("check the folder"),
         ) from None
+
+
+@contextmanager
+def readable(path: Path) -> Generator[None]:
+    """Convert what reading raises inside the block to one line that names `path`.
+
+    Raises:
+        UsageError: the file is missing, too large, not regular, or cannot be read.
+    """
+    try:
+        yield
+    except (UsageError, StorageError):
+        raise
+    except (OSError, ValueError) as error:
+        said = reason(error) if isinstance(error, OSError) else ascii(str(error))[1:-1]
+        raise UsageError("{path}: cannot be read ({reason})", path=path, reason=said) from None
 
 
 def insist(change: Callable[..., object], *names: Any, **where: Any) -> None:
@@ -72,48 +95,115 @@ def insist(change: Callable[..., object], *names: Any, **where: Any) -> None:
     change(*names, **where)
 
 
-def write_durably(path: Path, content: bytes) -> None:
-    """Write a new file and flush it to disk."""
-    with open(path, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def read_capped(path: Path, most: int) -> bytes:
-    """The bytes of a regular file of at most `most` bytes.
+def read_capped(path: Path, most: int, *, links: bool = True) -> bytes:
+    """The bytes of a regular file of at most `most` bytes; see `open_regular`.
 
     Raises:
-        ValueError: the file is larger, or not regular (a pipe might never end).
+        ValueError: the file is larger, or not regular.
         OSError: the file cannot be read.
     """
-    with open_regular(path) as file:
+    with open_regular(path, links=links) as file:
         size = os.fstat(file.fileno()).st_size
-        if size > most:
-            raise ValueError(_("{size:,} bytes, more than {most:,}", size=size, most=most))
-        return file.read()
+        content = file.read(size + 1) if size <= most else b""  # one more: it may have grown
+    if max(size, len(content)) > most:
+        raise ValueError(_("{size:,} bytes, more than {most:,}", size=max(size, len(content)), most=most))
+    return content
+
+
+def read(path: Path, most: int) -> bytes:
+    """The bytes of a regular file of at most `most` bytes in a run or a study.
+
+    Raises:
+        ValueError: the file is larger, a link, or not regular.
+        OSError: the file cannot be read.
+    """
+    return read_capped(path, most, links=False)
 
 
 @contextmanager
-def open_regular(path: Path) -> Generator[BufferedReader]:
+def open_regular(path: Path, *, links: bool = True) -> Generator[BufferedReader]:
     """A regular file, open for reading.
 
+    Args:
+        path: the file.
+        links: whether it may be a link.
+
     Raises:
-        ValueError: it is not regular (a pipe might never end).
+        ValueError: it is not regular (a pipe might never end), or a link.
         OSError: it cannot be read.
     """
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    with open(os.open(path, flags), "rb") as file:
+    if not links and path.is_symlink():
+        raise ValueError(_("a link"))
+    with open(os.open(path, os.O_RDONLY | _FLAGS), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ValueError(_("not a regular file"))
         yield file
 
 
-def sync_folder(folder: Path) -> None:
-    """Flush a folder's entries to disk, if the system supports it."""
-    if os.name == "nt":  # Windows cannot flush a folder
+def names(folder: Path) -> list[str]:
+    """The names in a folder inside a run or a study, sorted; empty if it does not exist.
+
+    Raises:
+        UsageError: it is a link, or no folder.
+    """
+    _require_real(folder)
+    return sorted(os.listdir(folder)) if folder.exists() else []
+
+
+def make(folder: Path) -> None:
+    """Create a folder inside a run or a study, and those above it, unless it exists.
+
+    Raises:
+        UsageError: it is a link, or no folder.
+        StorageError: it cannot be created.
+    """
+    _require_real(folder)
+    with storage(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def _require_real(folder: Path) -> None:
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise UsageError(
+            "{path}: is a link, or no folder; inside a run or a study Vitral uses only regular files and real folders; "
+            "remove it or put the folder itself there",
+            path=folder,
+        )
+
+
+def append(path: Path, content: bytes) -> None:
+    """Append to a file in a run or a study, which is created if it does not exist.
+
+    Raises:
+        StorageError: it is a link, or cannot be written.
+    """
+    with storage(path):
+        if path.is_symlink():
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        _write(path, content, os.O_APPEND)
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Write a file in its place and flush it to disk."""
+    _write(path, content, os.O_TRUNC, os.fsync)
+
+
+def _write(path: Path, content: bytes, flag: int, finish: Callable[[int], object] = lambda descriptor: None) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | flag | _FLAGS, 0o666)
+    try:
+        left = memoryview(content)
+        while left:
+            left = left[os.write(descriptor, left) :]
+        finish(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync(path: Path) -> None:
+    """Flush a file, or the names in a folder, to disk."""
+    if os.name == "nt" and path.is_dir():  # Windows cannot flush a folder
         return
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(descriptor)
     finally:
@@ -121,13 +211,13 @@ def sync_folder(folder: Path) -> None:
 
 
 def replace_durably(path: Path, content: bytes) -> None:
-    """Replace the content of `path` atomically."""
+    """Replace the content of `path` atomically; a link there is replaced itself."""
     beside = path.with_name(temporary_name(path.name))
     with storage(path):
         try:
             write_durably(beside, content)
             insist(os.replace, beside, path)
-            sync_folder(path.parent)
+            sync(path.parent)
         finally:
             insist(beside.unlink, missing_ok=True)
 
@@ -140,9 +230,7 @@ def create_durably(path: Path, content: bytes) -> None:
         StorageError: it cannot be written.
     """
     with suppress(OSError):
-        for left in path.parent.iterdir():
-            if left.name.startswith(f".{path.name}.") and is_left_behind(left.name):
-                left.unlink(missing_ok=True)
+        sweep(path.parent, f".{path.name}.")
     if os.path.lexists(path):
         raise FileExistsError(path)
     beside = path.with_name(temporary_name(path.name))
@@ -150,7 +238,7 @@ def create_durably(path: Path, content: bytes) -> None:
         try:
             write_durably(beside, content)
             exists = not _take_name(beside, path)
-            sync_folder(path.parent)
+            sync(path.parent)
         finally:
             insist(beside.unlink, missing_ok=True)
     if exists:
@@ -170,14 +258,23 @@ def _take_name(beside: Path, path: Path) -> bool:
     return True
 
 
+def remove_folder(folder: Path) -> None:
+    """Remove a folder with all that is in it, if it can be; links in it are removed themselves."""
+    with suppress(OSError):
+        insist(shutil.rmtree, folder)
+
+
+def sweep(folder: Path, prefix: str = "") -> None:
+    """Remove from a folder what processes that have ended left of files and folders whose temporary names begin so."""
+    for left in folder.iterdir():
+        if left.name.startswith(prefix) and is_left_behind(left.name):
+            with suppress(OSError):
+                insist(shutil.rmtree if left.is_dir() and not left.is_symlink() else os.unlink, left)
+
+
 def temporary_name(name: str) -> str:
     """A name for the next content of the file or folder `name`, beside it; of this machine, process and thread."""
     return f".{name}.{_machine()}-{os.getpid()}-{threading.get_ident()}.tmp"
-
-
-def is_temporary(name: str) -> bool:
-    """Whether a file or folder of this name is one of `temporary_name`, of whatever process."""
-    return _TEMPORARY.fullmatch(name) is not None
 
 
 def is_left_behind(name: str) -> bool:

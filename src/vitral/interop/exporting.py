@@ -1,5 +1,6 @@
 """A run becomes a folder of another library, with a model card and a proof."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,8 +8,7 @@ from pathlib import Path
 from vitral.core.checked import checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
-from vitral.core.files import as_json, is_left_behind, storage, temporary_name
-from vitral.core.guarded import GuardedFolder
+from vitral.core.files import as_json, insist, remove_folder, storage, sweep, sync, temporary_name, write_durably
 from vitral.interop.card import card
 from vitral.interop.draft import Draft
 from vitral.interop.proof import Proof, prove
@@ -24,7 +24,6 @@ TARGETS: dict[str, Callable[[LoadedRun, str], Draft]] = {
     graph.NAME: graph.draft,
 }
 """By what is typed after `--to`; every other name is a form of transformers."""
-_OURS = frozenset({CARD, PROOF, *transformers.FILES, *onnx.FILES, *gguf.FILES, *graph.FILES})
 
 
 @dataclass(frozen=True)
@@ -65,25 +64,23 @@ def export_run(run: LoadedRun, out: Path, *, to: str = ANY, proof: bool = True, 
     drafted = TARGETS.get(to, transformers.draft)(run, to)
     if proof:
         drafted.require()
-    above, beside = GuardedFolder(out.parent), temporary_name(out.name)
+    beside = out.with_name(temporary_name(out.name))
     with storage(out):
         try:
-            above.make()
-            for left in above.names():
-                if left.startswith(f".{out.name}.") and is_left_behind(left):
-                    above.remove_folder(left, _OURS.__contains__)
-            above.make(beside)
+            out.parent.mkdir(parents=True, exist_ok=True)
+            sweep(out.parent, f".{out.name}.")
+            beside.mkdir()
             for name, content in drafted.files.items():
-                above.write_new(f"{beside}/{name}", content)
+                write_durably(beside / name, content)
             made = None
             if proof:
-                made = _proof(run, drafted, out.parent / beside)
-                above.write_new(f"{beside}/{PROOF}", as_json(made.plain()))
-            above.write_new(f"{beside}/{CARD}", card(run, drafted, made, command).encode("utf-8"))
-            above.rename(beside, out.name)
-            above.sync()
+                made = _proof(run, drafted, beside)
+                write_durably(beside / PROOF, as_json(made.plain()))
+            write_durably(beside / CARD, card(run, drafted, made, command).encode("utf-8"))
+            insist(os.rename, beside, out)
+            sync(out.parent)
         except BaseException:
-            above.remove_folder(beside, _OURS.__contains__)
+            remove_folder(beside)
             raise
     return Export(out, drafted.form, made)
 

@@ -1,6 +1,7 @@
 """The demonstration: train, study and explain a small model of a bundled text, and write one page about it."""
 
 import itertools
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,6 @@ from pathlib import Path
 from vitral.core.config import assignment
 from vitral.core.errors import UsageError
 from vitral.core.files import is_left_behind, replace_durably
-from vitral.core.guarded import GuardedFolder
 from vitral.core.language import language
 from vitral.data import Dataset, load_corpus, prepare
 from vitral.evaluation import copied_spans, training_text
@@ -182,13 +182,12 @@ def _require_page(config: RunConfig, dataset: Dataset, sentence: str) -> None:
 
 def _has_begun(out: Path) -> bool:
     """Whether a folder contains a demonstration, finished or not, and nothing else."""
-    folder = GuardedFolder(out)
     known = {STUDY, FIGURES, PAGE, MODEL, MANIFEST}
     try:
-        names = {name for name in folder.names() if not is_left_behind(name)}
-    except NotADirectoryError:
+        names = {name for name in os.listdir(out) if not is_left_behind(name)}
+    except (FileNotFoundError, NotADirectoryError):
         return False
-    return STUDY in names and names <= known and folder.kind(STUDY) == "folder"
+    return STUDY in names and names <= known and (out / STUDY).is_dir()
 
 
 def _usual_folder(name: str, *, continued: bool) -> Path:
@@ -201,7 +200,7 @@ def _usual_folder(name: str, *, continued: bool) -> Path:
 
 
 def _was_stopped(out: Path) -> bool:
-    if not _has_begun(out) or GuardedFolder(out).kind(MANIFEST) is not None:
+    if not _has_begun(out) or (out / MANIFEST).exists():
         return False
     try:
         with only_writer(out / STUDY):

@@ -7,7 +7,7 @@ from typing import Any
 
 from vitral.core.config import differences
 from vitral.core.errors import UsageError
-from vitral.core.guarded import GuardedFolder
+from vitral.core.files import read
 from vitral.core.language import N_, number
 from vitral.core.seals import json_object
 from vitral.figures.text import big
@@ -172,11 +172,10 @@ def _read(folder: Path) -> _Study:
     Raises:
         UsageError: there is none, or what it keeps was changed.
     """
-    files = GuardedFolder(folder)
     try:
-        found = json_object(read_listed(files.within(REPORT), RESULTS))
+        found = json_object(read_listed(folder / REPORT, RESULTS))
         points = tuple(
-            point for arm in found["arms"] for run in arm["runs"] if (point := _point(files, found["unit"], arm, run))
+            point for arm in found["arms"] for run in arm["runs"] if (point := _point(folder, found["unit"], arm, run))
         )
         base = found["arms"][0]["configuration"]
     except FileNotFoundError as error:
@@ -195,11 +194,11 @@ def _read(folder: Path) -> _Study:
     return _Study(folder, base, points)
 
 
-def _point(files: GuardedFolder, unit: str, arm: Mapping[str, Any], run: Mapping[str, Any]) -> Point | None:
+def _point(folder: Path, unit: str, arm: Mapping[str, Any], run: Mapping[str, Any]) -> Point | None:
     """One run; None where it has no loss, or was not measured."""
     name, seed = arm["name"], run["seed"]
     try:
-        raw = files.read(f"{MEASURES}/{PROBE}/{name}-seed-{seed}.json", MOST_BYTES)
+        raw = read(folder / MEASURES / PROBE / f"{name}-seed-{seed}.json", MOST_BYTES)
     except FileNotFoundError:
         return None
     measured = data_of(raw, json_object(raw).get("of"))

@@ -1,6 +1,8 @@
 """The health of a run, and the repair of a damaged one."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ import torch
 
 from vitral.core.checked import checked
 from vitral.core.errors import StorageError, UsageError, VitralError
-from vitral.core.files import storage
+from vitral.core.files import insist, names, read, replace_durably, storage
 from vitral.core.language import N_, in_language
 from vitral.core.parts import own_parts
 from vitral.decoding import way_of
@@ -16,14 +18,15 @@ from vitral.lab.health import Diagnosis, HealthCheck, Mark
 from vitral.model import Transformer
 from vitral.model.native import native
 from vitral.reports.folder import MANIFEST, check_report
-from vitral.runs import Checkpoint, RunFolder, SealedRun, enter
-from vitral.runs.checkpoint import DAMAGED, STEP, list_checkpoints, load_checkpoint, load_state, step_name
-from vitral.runs.checkpoint_files import FORMAT
+from vitral.runs import Checkpoint, Finding, RunConfig, RunFolder, SealedRun, verify
+from vitral.runs.checkpoint import DAMAGED, list_checkpoints, load_checkpoint, load_state
+from vitral.runs.checkpoint_files import FORMAT, MOST_BYTES
 from vitral.runs.environment import UNRECORDED, describe_environment
-from vitral.runs.folder import CONFIG
+from vitral.runs.folder import CONFIG, RUN, pointers
 from vitral.runs.loading import needed_shapes
 from vitral.runs.lock import only_writer
 from vitral.runs.metrics_log import NAME as LOG
+from vitral.runs.sealed import identity_in, opened, with_free_keys
 from vitral.training import silent
 from vitral.training.loop import loss_of
 from vitral.training.parts import require_same_parts
@@ -31,11 +34,11 @@ from vitral.training.resumption import restored
 from vitral.training.summing import StepSum
 from vitral.training.trainer import chain_from_anchor
 
-MOST_SAMPLE = 1 << 26
-MOST_POINTER = 1 << 12
+POINTERS = {"best", "last"}
 
 
 @checked(first=True)
+@in_language("en")
 def examine_run(path: Path, *, replay: bool = True) -> Diagnosis:
     """Whether a run is complete: its files and checkpoints, and one logged step computed again. Nothing is written.
 
@@ -46,68 +49,67 @@ def examine_run(path: Path, *, replay: bool = True) -> Diagnosis:
     Raises:
         UsageError: not a run.
     """
-    folder = RunFolder.open(path)
-    with in_language("en"):
-        return _examined(path, folder, replay=replay)
-
-
-def _examined(path: Path, folder: RunFolder, *, replay: bool) -> Diagnosis:
-    complaints: list[str] = []
+    found = verify(path, deep=True)
+    wrong = [_as_check(path, one) for one in found.findings]
+    if any(one.is_refused for one in found.findings):
+        return Diagnosis((*wrong, *_left_behind(found.folder)))
     try:
-        sealed = enter(path, complaints.append)
+        sealed = opened(found)
         missing = [own.missing for own in own_parts(sealed.config) if own.registered is None]
         shapes = None if missing else needed_shapes(sealed.config.model, sealed.tokenizer.vocab_size, str(path))
     except VitralError as error:
-        return Diagnosis((HealthCheck("wrong", N_("files"), str(error)), *_left_behind(folder)))
-    files = [_as_finding(path, line) for line in complaints if line not in sealed.notes]
-    as_sealed = (
-        N_("configuration: as sealed")
-        if sealed.notes
-        else N_("configuration, tokenizer, text record and log: as sealed")
-    )
-    findings = [one for one in files if not STEP.fullmatch(one.what)] or [HealthCheck("ok", "files", as_sealed)]
-    findings += [HealthCheck("unknown", N_("format"), line.removeprefix(f"{path}: ")) for line in sealed.notes]
+        return Diagnosis((*wrong, HealthCheck("wrong", N_("files"), str(error)), *_left_behind(found.folder)))
+    damaged = {one.file for one in found.findings}
+    findings = list[HealthCheck]()
+    events = [] if LOG in damaged else found.folder.metrics()
+    checkpoints, whole = _checkpoints(sealed, shapes, damaged)
+    if not any("/" not in file and file not in POINTERS for file in damaged):
+        findings.append(HealthCheck("ok", N_("files"), N_("configuration, tokenizer, text record and log: as sealed")))
     findings += [HealthCheck("unknown", N_("own parts"), line) for line in missing]
-    events = _events(folder, findings)
-    checkpoints, whole = _checkpoints(sealed, shapes)
-    findings += [*checkpoints, *_left_behind(folder), *_pointers(folder, sealed), *_samples(folder, events)]
-    findings += _report(folder)
+    if LOG not in damaged:
+        findings.append(HealthCheck("ok", LOG, N_("{n:,} events").format(n=len(events))))
+    findings += [*checkpoints, *_left_behind(found.folder)]
+    findings += [*_for_people(sealed, events, damaged), *_report(found.folder)]
     if not whole:
         findings.append(HealthCheck("wrong", N_("checkpoints"), N_("none is complete")))
-        return Diagnosis(tuple(findings))
+        return Diagnosis((*wrong, *findings))
     if replay:
         findings.append(_replay(sealed, whole, events))
     if not missing:
         findings.append(_generation(sealed))
     findings.append(_remaining(path, sealed, whole[-1]))
-    return Diagnosis(tuple(findings))
+    return Diagnosis((*wrong, *findings))
 
 
-def _as_finding(path: Path, complaint: str) -> HealthCheck:
-    where, _, found = complaint.partition(": ")
-    return HealthCheck("wrong", Path(where).name if where.startswith(str(path)) else "files", found or complaint)
+def _as_check(path: Path, found: Finding) -> HealthCheck:
+    top, _, last = found.file.rpartition("/")
+    line = found.line.removeprefix(f"{path}/{found.file}: ").removeprefix(f"{path}: ")
+    return HealthCheck("wrong", top if top == "samples" else last, line)
 
 
-def _events(folder: RunFolder, findings: list[HealthCheck]) -> list[dict[str, Any]]:
-    try:
-        events = folder.metrics()
-    except UsageError as error:
-        if not any(finding.what == LOG for finding in findings):
-            findings.append(HealthCheck("wrong", LOG, str(error).removeprefix(f"{folder.path / LOG}: ")))
-        return []
-    findings.append(HealthCheck("ok", LOG, N_("{n:,} events").format(n=len(events))))
-    return events
+def _for_people(sealed: SealedRun, events: list[dict[str, Any]], damaged: Collection[str]) -> Iterator[HealthCheck]:
+    """The pointers and samples that agree with the seal."""
+    for pointer, name in pointers(sealed.newest).items() if sealed.newest else ():
+        if pointer not in damaged and (sealed.folder.path / pointer).exists():
+            yield HealthCheck("ok", pointer, N_("is step-{step:08d}").format(step=int(name[5:])))
+    written = [event for event in events if event["event"] == "sample"]
+    if written and not any(file.startswith("samples/") for file in damaged):
+        yield HealthCheck("ok", N_("samples"), N_("{n} as in the log").format(n=len(written)))
 
 
-def _checkpoints(sealed: SealedRun, shapes: Mapping[str, Any] | None) -> tuple[list[HealthCheck], list[Checkpoint]]:
-    folder, findings, whole = sealed.folder, [], []
-    for one in list_checkpoints(folder.guarded_steps):
+def _checkpoints(
+    sealed: SealedRun, shapes: Mapping[str, Any] | None, damaged: Collection[str]
+) -> tuple[list[HealthCheck], list[Checkpoint]]:
+    findings, whole = list[HealthCheck](), list[Checkpoint]()
+    for one in list_checkpoints(sealed.folder.steps):
+        if f"steps/{one.name}" in damaged:
+            continue
         try:
-            checkpoint = load_checkpoint(folder.guarded_steps.within(one.name), shapes=shapes)
+            checkpoint = load_checkpoint(one, shapes=shapes)
             bad = [name for name, tensor in checkpoint.model.items() if not tensor.isfinite().all()]
             if bad:
                 raise UsageError("{bad} contains numbers that are not finite", bad=bad[0])
-            if checkpoint.state.get("run", sealed.identity.run) != sealed.identity.run:
+            if checkpoint.state.get("run") != sealed.identity.run:
                 raise UsageError("it is of another run; remove it")
             whole.append(checkpoint)
             findings.append(HealthCheck("ok", one.name, N_("files, hashes, shapes and numbers are correct")))
@@ -116,68 +118,21 @@ def _checkpoints(sealed: SealedRun, shapes: Mapping[str, Any] | None) -> tuple[l
     return findings, whole
 
 
-def _left_behind(folder: RunFolder) -> list[HealthCheck]:
-    names = folder.files.names("steps")
-    damaged = [name for name in names if name.startswith(DAMAGED)]
-    swept = [name for name in names if name.startswith(".")]
-    found = []
+def _left_behind(folder: RunFolder) -> Iterator[HealthCheck]:
+    there = names(folder.steps)
+    damaged, swept = ([name for name in there if name.startswith(start)] for start in (DAMAGED, "."))
     if damaged:
         deletable = N_("{names}: can be deleted").format(names=", ".join(damaged))
-        found.append(HealthCheck("unknown", N_("set aside"), deletable))
+        yield HealthCheck("unknown", N_("set aside"), deletable)
     if swept:
         left = N_("{n} from an interrupted save; resume removes them").format(n=len(swept))
-        found.append(HealthCheck("unknown", N_("leftovers"), left))
-    return found
-
-
-def _pointers(folder: RunFolder, sealed: SealedRun) -> list[HealthCheck]:
-    """The files `best` and `last`, which are for people."""
-    if sealed.newest is None:
-        return []
-    best = sealed.newest.state.get("best_step")
-    findings = []
-    for pointer, step in (("best", best), ("last", sealed.newest.step)):
-        if folder.files.kind(pointer) is None or step is None:
-            continue
-        try:
-            name = folder.files.read(pointer, MOST_POINTER).decode("utf-8", "replace").strip()
-        except (UsageError, OSError, ValueError) as error:
-            findings.append(HealthCheck("wrong", pointer, str(error)))
-            continue
-        right = name == step_name(step)
-        found = (
-            N_("is step-{step:08d}").format(step=step)
-            if right
-            else N_("says {name!a}, but the sealed one is {sealed}, which is used").format(
-                name=name[:40], sealed=step_name(step)
-            )
-        )
-        findings.append(HealthCheck("ok" if right else "wrong", pointer, found))
-    return findings
-
-
-def _samples(folder: RunFolder, events: list[dict[str, Any]]) -> list[HealthCheck]:
-    """The files of samples, compared with the log."""
-    texts = {f"{step_name(event['step'])}.txt": event["text"] for event in events if event["event"] == "sample"}
-    wrong, right = list[str](), 0
-    for name in folder.files.names("samples") if folder.files.kind("samples") == "folder" else []:
-        try:
-            text = folder.files.read(f"samples/{name}", MOST_SAMPLE).decode("utf-8", "replace")
-        except (UsageError, OSError, ValueError):
-            text = None
-        if name in texts and text != texts[name] + "\n":
-            wrong.append(name)
-        right += name in texts and name not in wrong
-    if wrong:
-        differing = N_("{names}: differ from the log, which is right").format(names=", ".join(wrong[:3]))
-        return [HealthCheck("wrong", N_("samples"), differing)]
-    return [HealthCheck("ok", "samples", N_("{n} as in the log").format(n=right))] if texts else []
+        yield HealthCheck("unknown", N_("leftovers"), left)
 
 
 def _report(folder: RunFolder) -> list[HealthCheck]:
     """The pages and figures, compared with their manifest."""
-    report = folder.files.within("report")
-    complaints, is_listed = check_report(report), report.kind(MANIFEST) is not None
+    report = folder.path / "report"
+    complaints, is_listed = check_report(report), MANIFEST in names(report)
     found = [HealthCheck("wrong" if is_listed else "unknown", N_("report"), complaint) for complaint in complaints]
     return found or ([HealthCheck("ok", "report", N_("agrees with its manifest"))] if is_listed else [])
 
@@ -254,64 +209,61 @@ def repair_run(path: Path) -> tuple[str, ...]:
     done: list[str] = []
     with only_writer(path):
         RunFolder.open(path).sweep()
-        sealed = enter(path, lambda line: None)
-        folder = sealed.folder
-        if sealed.format == 1:
-            raise UsageError("{path}: of format 1, without a seal of its files; vitral resume seals it", path=path)
-        if sealed.changed:
+        found = verify(path, deep=True)
+        folder, damaged = found.folder, {one.file for one in found.findings}
+        for one in found.findings:
+            if one.is_refused and one.file != CONFIG:
+                raise UsageError(one.line)
+        identity = identity_in(found.sealed, str(path))
+        if CONFIG in damaged:
+            config = identity.config
+            with suppress(UsageError):
+                config = with_free_keys(config, RunConfig.parse(folder.config))
             done.append(_set_aside(folder, CONFIG))
-            folder.write_config(sealed.with_free_keys(sealed.identity.config).plain())
-        if not _is_born(folder, sealed):
-            done.append(_set_aside(folder, "run.json"))
-            folder.write_document("run", {"format": FORMAT, **sealed.identity.plain()})
-        seal = None if sealed.newest is None else sealed.newest.history.get("metrics")
-        if seal is not None and folder.log.complaint(seal):
+            folder.write_config(config.plain())
+        if RUN in damaged:
+            done.append(_set_aside(folder, RUN))
+            folder.write_document("run", {"format": FORMAT, **identity.plain()})
+        if LOG in damaged:
             done.append(_repair_log(folder))
-        wrong = [found.what for found in _pointers(folder, sealed) if found.mark == "wrong"]
+        wrong = sorted(POINTERS & damaged)
         done += [_set_aside(folder, pointer) for pointer in wrong]
-        if wrong and sealed.newest is not None:
-            folder.point(sealed.newest)
-    return tuple(line for line in done if line)
-
-
-def _is_born(folder: RunFolder, sealed: SealedRun) -> bool:
-    try:
-        return (folder.born() or {}).get("run") == sealed.identity.run
-    except UsageError:
-        return False
+        if wrong and found.newest is not None:
+            folder.point(found.newest)
+    return tuple(done)
 
 
 def _set_aside(folder: RunFolder, name: str) -> str:
     """Keep a damaged file under another name."""
-    if folder.files.kind(name) is None:
+    if not os.path.lexists(folder.path / name):
         return N_("{file} was missing and has been restored").format(file=name)
-    stem, suffix = Path(name).stem, Path(name).suffix
-    number = 1
-    while folder.files.kind(kept := f"{stem}.damaged-{number}{suffix}") is not None:
-        number += 1
+    kept = _free_name(folder, name)
     with storage(folder.path / name):
-        folder.files.rename(name, kept)
+        insist(os.rename, folder.path / name, folder.path / kept)
     return N_("{file} has been restored; the damaged one is {kept}").format(file=name, kept=kept)
+
+
+def _free_name(folder: RunFolder, name: str) -> str:
+    number = 1
+    while os.path.lexists(folder.path / (kept := f"{Path(name).stem}.damaged-{number}{Path(name).suffix}")):
+        number += 1
+    return kept
 
 
 def _repair_log(folder: RunFolder) -> str:
     """Cut the log after the last line that some checkpoint still seals, say so in the log, and seal it again."""
     intact = 0
-    for one in reversed(list_checkpoints(folder.guarded_steps)):
-        try:
-            seal = load_state(folder.guarded_steps.within(one.name)).history["metrics"]
-        except (UsageError, StorageError, KeyError):
-            continue
-        if folder.log.complaint(seal) is None:
+    for one in reversed(list_checkpoints(folder.steps)):
+        with suppress(UsageError, StorageError, KeyError):
+            folder.log.require(seal := load_state(one).history["metrics"])
             intact = int(seal["bytes"])
             break
-    there = folder.files.kind(LOG) == "file"
     kept = ""
-    if there:
-        with storage(folder.path / LOG):
-            kept = _copied(folder)
+    if folder.log.path.is_file() and not folder.log.path.is_symlink():
+        kept = _free_name(folder, LOG)
+        replace_durably(folder.path / kept, read(folder.log.path, MOST_BYTES))
         folder.log.cut({"bytes": intact})
-    elif folder.files.kind(LOG) is not None:
+    else:
         _set_aside(folder, LOG)
     text = N_("the log was damaged and has been cut here")
     folder.append_metric({"event": "repaired", "text": text, "kept": kept})
@@ -320,11 +272,3 @@ def _repair_log(folder: RunFolder) -> str:
     if not kept:
         return N_("{file} has been cut after {bytes:,} bytes; the damaged one is lost").format(**found)
     return N_("{file} has been cut after {bytes:,} bytes; the damaged one is {kept}").format(**found, kept=kept)
-
-
-def _copied(folder: RunFolder) -> str:
-    number = 1
-    while folder.files.kind(kept := f"metrics.damaged-{number}.jsonl") is not None:
-        number += 1
-    folder.files.copy(LOG, kept)
-    return kept

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from vitral.core.guarded import GuardedFolder
 from vitral.core.language import _
 from vitral.evaluation.copying import COPIED_WORDS
 from vitral.explanation import Walkthrough, to_sections
@@ -88,8 +87,8 @@ def write_demonstration(result: DemonstrationResult, out: Path) -> Path:
     Raises:
         StorageError: writing to disk failed.
     """
-    report = ReportFolder(GuardedFolder(out), figures=FIGURES)
-    of_run = ReportFolder(GuardedFolder(out).within(f"{result.run.relative_to(out).as_posix()}/report"))
+    report = ReportFolder(out, figures=FIGURES)
+    of_run = ReportFolder(result.run / "report")
     of_study = study_report(result.study)
     model = result.count.config
     claims = loss_claims(result.study)

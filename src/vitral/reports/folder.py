@@ -5,11 +5,12 @@ former report; one that is killed while it writes leaves whole files, old and ne
 """
 
 import json
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vitral.core.errors import UsageError, reason
-from vitral.core.files import is_left_behind
-from vitral.core.guarded import GuardedFolder
+from vitral.core.files import make, names, read, replace_durably, sweep
 from vitral.core.language import _
 from vitral.core.seals import listing, sealed_json, unsealed_json
 from vitral.figures.sections import Figure
@@ -33,7 +34,7 @@ class ReportFolder:
         folder: where it will be written.
     """
 
-    def __init__(self, folder: GuardedFolder, figures: str = "") -> None:
+    def __init__(self, folder: Path, figures: str = "") -> None:
         """Start an empty report.
 
         Args:
@@ -79,56 +80,49 @@ class ReportFolder:
             UsageError: a link or something else that is no file of ours stands in the way.
             StorageError: writing to disk failed; the files there are whole, old or new.
         """
-        names = [*self._files, *([MANIFEST] if manifest else [])]
-        for inside in sorted({name.rpartition("/")[0] for name in names}):
-            self.folder.make(inside)
-        self._sweep(names)
-        for name in names:
-            if self.folder.kind(name) not in ("file", None):
-                raise UsageError("{path}: is not a regular file; move it away", path=self.folder.path / name)
+        paths = [self.folder / name for name in (*self._files, *([MANIFEST] if manifest else []))]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for path in paths:
+            if path.parent != self.folder:
+                make(path.parent)
+            sweep(path.parent, f".{path.name}.")  # and nothing else: the folder may be the user's own
+            if path.is_symlink() or (path.exists() and not path.is_file()):
+                raise UsageError("{path}: is not a regular file; move it away", path=path)
         for name, content in self._files.items():
-            self.folder.write(name, content)
+            replace_durably(self.folder / name, content)
         if manifest:
-            self.folder.write(MANIFEST, sealed_json({"format": FORMAT, "files": listing(self._files)}))
-
-    def _sweep(self, names: list[str]) -> None:
-        """Remove what ended processes left of these files, and nothing else: the folder may be the user's own."""
-        for name in names:
-            inside, slash, last = name.rpartition("/")
-            for left in self.folder.names(inside):
-                if left.startswith(f".{last}.") and is_left_behind(left):
-                    self.folder.remove(f"{inside}{slash}{left}")
+            replace_durably(self.folder / MANIFEST, sealed_json({"format": FORMAT, "files": listing(self._files)}))
 
 
-def read_listed(folder: GuardedFolder, name: str) -> bytes:
+def read_listed(folder: Path, name: str) -> bytes:
     """A file of a report, as it was written.
 
     Raises:
         ValueError: it is not what the manifest lists, or there is no manifest.
         OSError: it cannot be read.
     """
-    listed = _listed(folder.read(MANIFEST, MOST_MANIFEST))
+    listed = _listed(read(folder / MANIFEST, MOST_MANIFEST))
     complaint = _complaint(folder, name, listed.get(name))
     if complaint:
         raise ValueError(complaint)
-    return folder.read(name, MOST_FILE)
+    return read(folder / name, MOST_FILE)
 
 
-def check_report(folder: GuardedFolder) -> list[str]:
+def check_report(folder: Path) -> list[str]:
     """Complaints about a report folder, one line each: files that are missing or were changed since they were written.
 
     A folder that does not exist, or is empty, has no report and no complaint.
     """
     try:
-        if not folder.names():
+        if not names(folder):
             return []
-        if folder.kind(MANIFEST) is None:
+        if MANIFEST not in names(folder):
             complaint = _(
                 "{name} is missing: the report was not finished, or is of an earlier Vitral; write it again",
                 name=MANIFEST,
             )
             return [complaint]
-        listed = _listed(folder.read(MANIFEST, MOST_MANIFEST))
+        listed = _listed(read(folder / MANIFEST, MOST_MANIFEST))
     except (UsageError, ValueError, OSError) as error:
         return [f"{MANIFEST}: {reason(error)}"]
     return [complaint for name, facts in listed.items() if (complaint := _complaint(folder, name, facts))]
@@ -143,11 +137,11 @@ def _listed(raw: bytes) -> dict[str, Any]:
     return manifest["files"]
 
 
-def _complaint(folder: GuardedFolder, name: str, facts: Any) -> str:
+def _complaint(folder: Path, name: str, facts: Any) -> str:
     try:
-        if folder.kind(name) is None:
+        if not os.path.lexists(folder / name):
             return _("{name!a:.80}: is missing", name=name)
-        content = folder.read(name, MOST_FILE)
+        content = read(folder / name, MOST_FILE)
     except (UsageError, ValueError, OSError) as error:
         return f"{name!a:.80}: {reason(error)}"
     same = listing({name: content})[name] == facts

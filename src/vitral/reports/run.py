@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 from vitral.core.checked import checked
-from vitral.core.guarded import GuardedFolder
 from vitral.core.language import N_, _, number, retold
 from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
 from vitral.evaluation.copying import COPIED_WORDS
@@ -43,7 +42,7 @@ def write_run_report(path: Path) -> Path:
         StorageError: writing to disk failed.
     """
     run = enter(path, warn_on_stderr)
-    report = ReportFolder(run.folder.files.within("report"))
+    report = ReportFolder(run.folder.path / "report")
     report.add(PAGE, run_page(run, report))
     report.write()
     return path / "report" / PAGE
@@ -71,8 +70,8 @@ def require_run_report(path: Path) -> None:
         UsageError: not a run, or a link or a device stands in the way.
         StorageError: writing to disk failed.
     """
-    folder = GuardedFolder(path).within("report")
-    if folder.kind(PAGE) is None or check_report(folder):
+    folder = path / "report"
+    if not (folder / PAGE).is_file() or check_report(folder):
         write_run_report(path)
 
 

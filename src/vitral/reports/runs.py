@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
-from vitral.core.guarded import GuardedFolder
 from vitral.core.language import N_, _, language, ngettext, retold
 from vitral.core.tables import Tabular
 from vitral.evaluation.baselines import baseline_name, neighbours
@@ -159,7 +158,7 @@ class RunList(Shown, Tabular):
         Raises:
             StorageError: writing to disk failed.
         """
-        report = ReportFolder(GuardedFolder(out), figures="figures")
+        report = ReportFolder(out, figures="figures")
         sections = self.sections(report)
         report.add(PAGE, self.page(sections))
         report.add_table("runs", self.table(), self.data())
@@ -343,11 +342,13 @@ def rank_text(run: RunSummary) -> str:
 
 
 def standing_text(run: RunSummary) -> str:
-    """The state with its reason and, of an earlier Vitral, the format."""
+    """The state with its reason."""
     told = _(STATES[run.state])
-    if run.format == 1:
-        told = _("{state} (format 1)", state=told)
-    return f"{told}: {retold(run.why)}" if run.why else told
+    why = retold(run.why)
+    if why == run.why:  # a file and what is wrong with it
+        file, colon, what = run.why.partition(": ")
+        why = f"{file}{colon}{retold(what)}"
+    return f"{told}: {why}" if why else told
 
 
 def _group_title(run: RunSummary) -> str:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from vitral.core.checked import checked
 from vitral.core.config import differences
-from vitral.core.guarded import GuardedFolder
 from vitral.core.language import N_, _, language, retold
 from vitral.core.tables import Tabular
 from vitral.evaluation import baseline_name
@@ -238,7 +237,7 @@ class RunComparison(Shown, Tabular):
         Raises:
             StorageError: writing to disk failed.
         """
-        report = ReportFolder(GuardedFolder(out), figures="figures")
+        report = ReportFolder(out, figures="figures")
         sections = self.sections(report)
         report.add(PAGE, self.page(sections))
         report.add("comparison.md", markdown(self.title, sections, footer=_(FOOTER)))

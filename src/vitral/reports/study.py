@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from vitral.core.checked import checked
-from vitral.core.guarded import GuardedFolder
 from vitral.core.language import N_, _, in_language, language
 from vitral.core.tables import Tabular
 from vitral.figures.html import page
@@ -183,7 +182,7 @@ def _listed(views: Sequence[JudgedView]) -> list[Judged]:
 
 def study_report(result: StudyResult) -> ReportFolder:
     """The report folder inside the study's, to be filled."""
-    return ReportFolder(GuardedFolder(result.folder).within(REPORT), figures="figures")
+    return ReportFolder(result.folder / REPORT, figures="figures")
 
 
 def study_sections(

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from vitral.core.checked import checked
-from vitral.core.guarded import GuardedFolder
 from vitral.core.language import N_, _, in_language, ngettext, number, retold
 from vitral.core.tables import Tabular
 from vitral.data import CorpusReport, Dataset, Text, corpus_report
@@ -93,7 +92,7 @@ class Survey(Shown, Tabular):
         Raises:
             StorageError: writing to disk failed.
         """
-        report = ReportFolder(GuardedFolder(out))
+        report = ReportFolder(out)
         report.add(PAGE, self.page(report))
         report.write(manifest=False)  # the folder is the user's own
         return out / PAGE

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vitral.core.guarded import GuardedFolder
 from vitral.figures.sections import Figure
 from vitral.reports.folder import ReportFolder
 
@@ -16,7 +15,7 @@ class Unwritten(ReportFolder):
 
     def __init__(self) -> None:
         """Belong to no folder."""
-        super().__init__(GuardedFolder(Path()))
+        super().__init__(Path())
 
     def figure(self, drawn: "matplotlib.figure.Figure", name: str, caption: str, alt: str) -> Figure:
         """The figure as a section of a page."""

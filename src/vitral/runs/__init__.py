@@ -1,4 +1,4 @@
-"""Runs on disk: configuration and identity, run folders, checkpoints, the gate, loading, locking, summaries."""
+"""Runs on disk: configuration and identity, run folders, checkpoints, verification, loading, locking, summaries."""
 
 from typing import TYPE_CHECKING
 
@@ -8,14 +8,16 @@ if TYPE_CHECKING:
     from vitral.runs.checkpoint import Checkpoint
     from vitral.runs.config import RunConfig, TrainingConfig
     from vitral.runs.folder import RunFolder, is_run, refuse_existing
-    from vitral.runs.gate import SealedRun, enter
     from vitral.runs.identity import Decision, Identity, Parent
     from vitral.runs.loading import LoadedRun, load_run, trajectory
+    from vitral.runs.sealed import SealedRun, enter
     from vitral.runs.summary import FoundRuns, RunSummary, find_runs, summarize_run
+    from vitral.runs.verification import Finding, verify
 
 __all__ = [
     "Checkpoint",
     "Decision",
+    "Finding",
     "FoundRuns",
     "Identity",
     "LoadedRun",
@@ -32,6 +34,7 @@ __all__ = [
     "refuse_existing",
     "summarize_run",
     "trajectory",
+    "verify",
 ]
 
 __getattr__ = lazily(
@@ -39,6 +42,7 @@ __getattr__ = lazily(
     {
         "Checkpoint": "checkpoint",
         "Decision": "identity",
+        "Finding": "verification",
         "FoundRuns": "summary",
         "Identity": "identity",
         "LoadedRun": "loading",
@@ -46,14 +50,15 @@ __getattr__ = lazily(
         "RunConfig": "config",
         "RunFolder": "folder",
         "RunSummary": "summary",
-        "SealedRun": "gate",
+        "SealedRun": "sealed",
         "TrainingConfig": "config",
-        "enter": "gate",
+        "enter": "sealed",
         "find_runs": "summary",
         "is_run": "folder",
         "load_run": "loading",
         "refuse_existing": "folder",
         "summarize_run": "summary",
         "trajectory": "loading",
+        "verify": "verification",
     },
 )

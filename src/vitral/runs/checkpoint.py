@@ -1,53 +1,42 @@
 """Checkpoints: one folder per step with safetensors and JSON files, and a manifest of hashes written last.
 
-A checkpoint is written under a temporary name, flushed and renamed, so a folder named `step-…` is always complete.
-Files are read, not mapped, so the verified bytes are the parsed bytes (`vitral.runs.checkpoint_files` verifies them).
-
-A checkpoint of format 2 seals the whole run: `state.json` contains the run's identity (`vitral.runs.identity`), and
-`history.json` the hash of metrics.jsonl up to the checkpoint. Format 1, without the two, is still read. Format 3 is
-format 2 with a file of weights and one of the optimizer for each rank that wrote it; every tensor is whole in one of
-them, so they are read together by as many processes as there are.
+A checkpoint is written under a temporary name, flushed and renamed, so a folder named `step-…` is always complete. It
+seals the whole run: `state.json` contains the run's identity (`vitral.runs.identity`), and `history.json` the hash of
+metrics.jsonl up to the checkpoint. Files are read, not mapped, so the verified bytes are the parsed bytes.
 
 Temporary folders, which remain after a kill and which `sweep` removes: `.tmp-…` is being written, `.old-step-…` is
 being replaced by a new checkpoint of the same step, `.gone-…` is being removed.
 """
 
-import contextlib
 import json
 import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
-
-import safetensors
+from typing import TYPE_CHECKING, Any
 
 from vitral.core.errors import StorageError, UsageError
-from vitral.core.files import as_json, is_temporary, storage
-from vitral.core.guarded import GuardedFolder
+from vitral.core.files import as_json, insist, make, names, open_regular, remove_folder, storage, sync, write_durably
 from vitral.core.language import _
 from vitral.core.seals import listing, sealed_json
 from vitral.runs.checkpoint_files import (
     FILES,
     FORMAT,
     HISTORY,
-    IN_PARTS,
     MANIFEST,
     MOST_PLAIN,
     OPTIMIZER,
-    PART,
-    SLOTS,
     STATE,
+    STEP,
     WEIGHTS,
     Shapes,
-    described,
-    read_verified,
+    contents,
     require_shapes,
-    sealed_in,
-    verified,
+    understood,
 )
 
 if TYPE_CHECKING:
@@ -56,8 +45,7 @@ if TYPE_CHECKING:
 DAMAGED = "damaged-"
 SEALS = {"metrics", "stopped"}
 """Keys of a history whose values are seals of metrics.jsonl."""
-STEP = re.compile(r"step-\d{8,9}")
-LEFTOVER = re.compile(r"\.(tmp-\d{1,10}-|old-|gone-)step-\d{8,9}")
+LEFTOVER = re.compile(rf"\.(tmp-\d{{1,10}}-|old-|gone-){STEP.pattern}")
 
 SPARE = 1 << 20
 """Bytes that must remain free on the disk after writing a checkpoint."""
@@ -72,10 +60,8 @@ class Checkpoint:
         model: the weights by name.
         optimizer: the optimizer's tensors by name.
         state: the remaining state of the trainer and the run's identity, as plain data.
-        history: facts that do not affect the next step: the seal of metrics.jsonl and of environment.json; empty in
-            format 1.
-        format: of the files it was read from.
-        manifest: SHA-256 of its manifest, in hexadecimal; empty until it is written.
+        history: facts that do not affect the next step: the seals of metrics.jsonl and of environment.json.
+        manifest: the SHA-256 that its manifest ends with, in hexadecimal; empty until it is written.
     """
 
     step: int
@@ -83,28 +69,7 @@ class Checkpoint:
     optimizer: "Mapping[str, Tensor]"
     state: Mapping[str, Any]
     history: Mapping[str, Any] = field(default_factory=dict)
-    format: int = FORMAT
     manifest: str = ""
-
-
-class Writer(Protocol):
-    """Several processes, each of which writes a part of a checkpoint's tensors."""
-
-    def size(self, optimizer: "Mapping[str, Tensor]") -> int:
-        """Bytes of all parts, from this process's tensors of the optimizer."""
-        ...
-
-    def write(self, folder: GuardedFolder, optimizer: "Mapping[str, Tensor]") -> dict[str, dict[str, Any]]:
-        """Write this process's part, as all processes do; bytes and SHA-256 of every file, by name (`write_part`).
-
-        Args:
-            folder: the checkpoint's, which all processes see.
-            optimizer: this process's tensors of the optimizer.
-
-        Raises:
-            VitralError: a process cannot write.
-        """
-        ...
 
 
 def step_name(step: int) -> str:
@@ -112,118 +77,65 @@ def step_name(step: int) -> str:
     return f"step-{step:08d}"
 
 
-def save_checkpoint(
-    steps: GuardedFolder | Path, checkpoint: Checkpoint, *, replace: bool = False, writer: Writer | None = None
-) -> Path:
+def save_checkpoint(steps: Path, checkpoint: Checkpoint, *, replace: bool = False) -> Path:
     """Write a checkpoint as a new folder under `steps`.
 
     Args:
         steps: the folder of checkpoints.
         checkpoint: the checkpoint.
         replace: whether to replace a checkpoint of the same step; otherwise an existing one is kept unchanged.
-        writer: what writes the tensors in parts; None: here, in one file each.
 
     Raises:
         UsageError: a link stands in the way.
         StorageError: the checkpoint cannot be written; existing files are unchanged.
     """
     content = {
+        WEIGHTS: as_tensors(checkpoint.model),
+        OPTIMIZER: as_tensors(checkpoint.optimizer),
         STATE: as_json({"format": FORMAT, "step": checkpoint.step, **checkpoint.state}),
         HISTORY: as_json(dict(checkpoint.history)),
     }
-    parts = WHOLE
-    if writer is None:
-        tensors = {WEIGHTS: as_tensors(checkpoint.model), OPTIMIZER: as_tensors(checkpoint.optimizer)}
-        content = tensors | content
-    else:
-        parts = _Parts(writer.size(checkpoint.optimizer), lambda folder: writer.write(folder, checkpoint.optimizer))
-    return _write(_guarded(steps), step_name(checkpoint.step), content, parts, replace=replace)
+    return _write(steps / step_name(checkpoint.step), content, replace=replace)
 
 
-def write_part(folder: GuardedFolder, name: str, tensors: "Mapping[str, Tensor]") -> dict[str, Any]:
-    """Write a rank's part of a checkpoint's tensors; its bytes and SHA-256.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
-    data = as_tensors(tensors)
-    with storage(folder.path / name):
-        folder.write_new(name, data)
-        folder.sync()
-    return listing({name: data})[name]
-
-
-def reseal(steps: GuardedFolder, name: str, history: Mapping[str, Any]) -> None:
+def reseal(folder: Path, history: Mapping[str, Any]) -> None:
     """Replace the history of an intact checkpoint; its other files stay equal to the byte.
 
     Raises:
         UsageError: the checkpoint is damaged.
         StorageError: the checkpoint cannot be written; the former one is intact.
     """
-    folder = steps.within(name)
-    sealed = sealed_in(folder)
-    if sealed.format < IN_PARTS:
-        content = {file: read_verified(folder, sealed, file, None) for file in sealed.expected}
-        _write(steps, name, {**content, HISTORY: as_json(dict(history))}, replace=True)
-        return
-    parts = [file for file in sealed.expected if PART.fullmatch(file)]
-
-    def copied(beside: GuardedFolder) -> dict[str, dict[str, Any]]:
-        for file in parts:
-            read_verified(folder, sealed, file, None)
-            steps.copy(f"{name}/{file}", f"{beside.path.name}/{file}")
-        return {file: sealed.files[file] for file in parts}
-
-    content = {STATE: read_verified(folder, sealed, STATE, None), HISTORY: as_json(dict(history))}
-    _write(steps, name, content, _Parts(sum(sealed.files[file]["bytes"] for file in parts), copied), replace=True)
+    _write(folder, contents(folder)[0] | {HISTORY: as_json(dict(history))}, replace=True)
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """Parts of a checkpoint that are written by other means: their bytes, and what writes them into its folder."""
-
-    size: int
-    write: Callable[[GuardedFolder], dict[str, dict[str, Any]]]
-
-
-WHOLE = _Parts(0, lambda folder: {})
-
-
-def _write(
-    steps: GuardedFolder, name: str, content: Mapping[str, bytes], parts: _Parts = WHOLE, *, replace: bool
-) -> Path:
-    there = steps.kind(name) == "folder"
+def _write(folder: Path, content: Mapping[str, bytes], *, replace: bool) -> Path:
+    steps, there = folder.parent, folder.is_dir()
     if there and not replace:
-        return steps.path / name
-    beside, old = f".tmp-{os.getpid()}-{name}", f".old-{name}"
-    with storage(steps.path / name):
+        return folder
+    beside, old = steps / f".tmp-{os.getpid()}-{folder.name}", steps / f".old-{folder.name}"
+    with storage(folder):
         try:
-            steps.make()
-            if not there and steps.kind(name) is not None:  # a link: without this the checkpoint would be lost
-                set_aside(steps, name)
-            _remove(steps, beside)
-            _require_room(steps, sum(map(len, content.values())) + parts.size)
-            steps.make(beside)
-            files = listing(content) | parts.write(steps.within(beside))
-            manifest = sealed_json({"format": FORMAT if parts is WHOLE else IN_PARTS, "files": files})
-            for file, data in {**content, MANIFEST: manifest}.items():
-                steps.write_new(f"{beside}/{file}", data)
-            steps.sync(beside)
+            make(steps)
+            remove_folder(beside)
+            _require_room(steps, sum(map(len, content.values())))
+            make(beside)
+            manifest = sealed_json({"format": FORMAT, "files": listing(content)})
+            for name, data in {**content, MANIFEST: manifest}.items():
+                write_durably(beside / name, data)
+            sync(beside)
             if there:
-                _remove(steps, old)
-                steps.rename(name, old)
-            steps.rename(beside, name)
-            steps.sync()
-            _remove(steps, old)
+                remove_folder(old)
+                insist(os.rename, folder, old)
+            insist(os.rename, beside, folder)
+            sync(steps)
+            remove_folder(old)
         except BaseException:
-            _remove(steps, beside)
+            remove_folder(beside)
             raise
-    return steps.path / name
+    return folder
 
 
-def load_checkpoint(
-    folder: GuardedFolder | Path, *, with_optimizer: bool = True, shapes: Shapes | None = None
-) -> Checkpoint:
+def load_checkpoint(folder: Path, *, with_optimizer: bool = True, shapes: Shapes | None = None) -> Checkpoint:
     """Read a checkpoint after verifying it against its manifest.
 
     Args:
@@ -235,166 +147,101 @@ def load_checkpoint(
         UsageError: a file is missing, damaged, of another format or of another model; names it.
         StorageError: a file cannot be read.
     """
-    guarded = _guarded(folder)
-    skipped = set() if with_optimizer else {OPTIMIZER}
-    content, sealed = verified(guarded, tuple(name for name in FILES if name not in skipped), shapes)
-    with _understood(guarded):
-        for name in (WEIGHTS, OPTIMIZER):
-            found: dict[str, tuple[int, ...]] = {}
-            for file in sealed.files_of(name) if name not in skipped else ():
-                tensors = described(content[file], 0 if shapes is None else SLOTS * len(shapes))
-                if twice := found.keys() & tensors.keys():
-                    raise ValueError(_("{name!a:.60} is in two of its files", name=min(twice)))
-                found |= tensors
-            if name == WEIGHTS and shapes is not None:
-                require_shapes(guarded.path, found, shapes)
+    content, manifest = contents(folder, [name for name in FILES if with_optimizer or name != OPTIMIZER], shapes)
+    with understood(folder):
         import safetensors.torch  # loads PyTorch, which takes seconds and which a list of runs does not need
 
-        model, optimizer = {}, {}
-        for file in sealed.files_of(WEIGHTS):
-            model |= safetensors.torch.load(content.pop(file))
-        for file in sealed.files_of(OPTIMIZER) if with_optimizer else ():
-            optimizer |= safetensors.torch.load(content.pop(file))
-        state, history = _plain(guarded, content)
-        return Checkpoint(int(state["step"]), model, optimizer, state, history, sealed.format, sealed.sha256)
+        load = safetensors.torch.load
+        model, optimizer = (load(content.pop(name)) if name in content else {} for name in (WEIGHTS, OPTIMIZER))
+        for name, tensor in (*model.items(), *optimizer.items()):
+            if not tensor.is_floating_point():
+                dtype = tensor.dtype
+                raise ValueError(_("{name!a:.60} has type {dtype!a:.20}, not floating-point", name=name, dtype=dtype))
+        if shapes is not None:
+            require_shapes(folder, {name: tuple(tensor.shape) for name, tensor in model.items()}, shapes)
+        return _parsed(folder, content, model, optimizer, manifest)
 
 
-def load_state(folder: GuardedFolder | Path) -> Checkpoint:
-    """A checkpoint without its tensors: its state and history, verified; tensor files only have to be there.
+def load_state(folder: Path) -> Checkpoint:
+    """A checkpoint without its tensors: its state and history, verified; of tensor files only the size is.
 
     Raises:
         UsageError: a file is missing, damaged or of another format; names it.
         StorageError: a file cannot be read.
     """
-    guarded = _guarded(folder)
-    content, sealed = verified(guarded, (STATE, HISTORY), None)
-    with _understood(guarded):
-        state, history = _plain(guarded, content)
-        return Checkpoint(int(state["step"]), {}, {}, state, history, sealed.format, sealed.sha256)
+    content, manifest = contents(folder, (STATE, HISTORY))
+    with understood(folder):
+        return _parsed(folder, content, {}, {}, manifest)
 
 
-def count_weights(folder: GuardedFolder | Path) -> int:
+def _parsed(folder: Path, content: Mapping[str, bytes], model: Any, optimizer: Any, manifest: str) -> Checkpoint:
+    state, history = json.loads(content[STATE]), json.loads(content[HISTORY])
+    if step_name(state["step"]) != folder.name:
+        raise ValueError(_("it is of step {step}", step=state["step"]))
+    for seal in (history[key] for key in SEALS & history.keys()):
+        if not (type(seal["bytes"]) is type(seal["lines"]) is int and isinstance(seal["sha256"], str)):
+            raise ValueError(_("its seal of metrics.jsonl is not one"))
+    return Checkpoint(state["step"], model, optimizer, state, history, manifest)
+
+
+def count_weights(folder: Path) -> int:
     """The numbers in the weights of a checkpoint, by the header of their file; the weights themselves are not read.
 
     Raises:
-        UsageError: the header is malformed, or is not that of a file of this size.
-        OSError: the file cannot be read.
+        UsageError: the header is malformed.
+        StorageError: the file cannot be read.
     """
-    guarded = _guarded(folder)
-    with _understood(guarded):
-        parts = [name for name in guarded.names() if (part := PART.fullmatch(name)) and part[1] == "model"]
-        return sum(_count_numbers(guarded, name) for name in parts or [WEIGHTS])
-
-
-def _count_numbers(folder: GuardedFolder, name: str) -> int:
-    with folder.stream(name) as file:
+    with understood(folder), open_regular(folder / WEIGHTS, links=False) as file:
         length = int.from_bytes(file.read(8), "little")
-        header = file.read(min(length, MOST_PLAIN))
-        size = os.fstat(file.fileno()).st_size
-    tensors = json.loads(header)
-    tensors.pop("__metadata__", None)
-    if size != 8 + length + max((tensor["data_offsets"][1] for tensor in tensors.values()), default=0):
-        raise ValueError(_("its weights are of another size"))
-    return sum(math.prod(tensor["shape"]) for tensor in tensors.values())
+        tensors = json.loads(file.read(min(length, MOST_PLAIN)))
+        return sum(math.prod(tensor["shape"]) for name, tensor in tensors.items() if name != "__metadata__")
 
 
-def _plain(folder: GuardedFolder, content: Mapping[str, bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """State and history of a checkpoint.
-
-    Raises:
-        ValueError: they are not objects, or of another step than the folder's name.
-    """
-    state, history = (json.loads(content.get(name, b"{}")) for name in (STATE, HISTORY))
-    if not isinstance(state, dict) or not isinstance(history, dict):
-        raise ValueError(_("its state is not an object"))
-    if step_name(state["step"]) != folder.path.name.removeprefix(DAMAGED):
-        raise ValueError(_("it is of step {step}", step=state["step"]))
-    for key in SEALS & history.keys():
-        seal = history[key]
-        if not (type(seal["bytes"]) is type(seal["lines"]) is int and isinstance(seal["sha256"], str)):
-            raise ValueError(_("its seal of metrics.jsonl is not one"))
-    return state, history
-
-
-@contextlib.contextmanager
-def _understood(folder: GuardedFolder) -> Generator[None]:
-    """Convert what malformed content of a checkpoint raises to one line."""
-    try:
-        yield
-    except UsageError:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, safetensors.SafetensorError) as error:
-        raise UsageError(
-            "{path}: not a checkpoint of this run ({error})", path=folder.path, error=ascii(str(error))[1:-1][:200]
-        ) from None
-
-
-def list_checkpoints(steps: GuardedFolder | Path) -> list[Path]:
+def list_checkpoints(steps: Path) -> list[Path]:
     """Everything that has the name of a checkpoint, oldest first; a link or a file is refused when it is read.
 
     Raises:
         UsageError: `steps` is a link.
     """
-    guarded = _guarded(steps)
-    return [guarded.path / name for name in guarded.names() if STEP.fullmatch(name)]
+    return [steps / name for name in names(steps) if STEP.fullmatch(name)]
 
 
-def set_aside(steps: GuardedFolder, name: str) -> None:
+def set_aside(folder: Path) -> None:
     """Rename a damaged checkpoint, so that it is no longer listed and can be replaced.
 
     Raises:
         StorageError: the folder cannot be renamed.
     """
-    with storage(steps.path / name):
-        aside = DAMAGED + name
-        for number in range(2, 1000):
-            if steps.kind(aside) is None or _remove(steps, aside):
-                break
-            aside = f"{DAMAGED}{number}-{name}"
-        steps.rename(name, aside)
+    aside = folder.with_name(DAMAGED + folder.name)
+    with storage(folder):
+        remove_folder(aside)
+        insist(os.rename, folder, aside)
 
 
-def sweep(steps: GuardedFolder | Path) -> None:
+def sweep(steps: Path) -> None:
     """Remove what interrupted saves and ended processes left, and restore a checkpoint that was not yet replaced."""
-    guarded = _guarded(steps)
-    for old in guarded.names():
-        target = old.removeprefix(".old-")
-        is_kept = old.startswith(".old-") and STEP.fullmatch(target) and guarded.kind(old) == "folder"
-        if is_kept and guarded.kind(target) is None:
-            with storage(guarded.path / target):
-                guarded.rename(old, target)
-    for leftover in guarded.names():
-        if LEFTOVER.fullmatch(leftover):
-            _remove(guarded, leftover)
-    guarded.sweep()
+    for name in names(steps):
+        target = steps / name.removeprefix(".old-")
+        if name.startswith(".old-") and not os.path.lexists(target):
+            with storage(target):
+                insist(os.rename, steps / name, target)
+        elif LEFTOVER.fullmatch(name):
+            remove_folder(steps / name)
 
 
-def prune(steps: GuardedFolder | Path, *, keep: int, also: set[str]) -> None:
+def prune(steps: Path, *, keep: int, also: set[str]) -> None:
     """Remove all but the newest `keep` checkpoints and those in `also`, provided that the newest is intact."""
-    guarded = _guarded(steps)
-    names = [folder.name for folder in list_checkpoints(guarded)]
-    if len(names) <= keep:
+    folders = list_checkpoints(steps)
+    if len(folders) <= keep:
         return
-    with contextlib.suppress(UsageError, OSError):
-        newest = guarded.within(names[-1])
-        sealed = sealed_in(newest)
-        for file in sealed.expected:
-            read_verified(newest, sealed, file, None)
-        for name in names[:-keep]:
-            if name not in also and guarded.kind(name) == "folder":
+    with suppress(UsageError, OSError):
+        contents(folders[-1])
+        for folder in folders[:-keep]:
+            if folder.name not in also:
                 # Rename first: a partly removed folder must not look like a damaged checkpoint.
-                guarded.rename(name, f".gone-{name}")
-                _remove(guarded, f".gone-{name}")
-
-
-def _guarded(folder: GuardedFolder | Path) -> GuardedFolder:
-    return folder if isinstance(folder, GuardedFolder) else GuardedFolder(folder)
-
-
-def _remove(steps: GuardedFolder, name: str) -> bool:
-    """Remove a folder that contains nothing but files of a checkpoint, and what a killed process was copying."""
-    own = {*FILES, MANIFEST}
-    return steps.remove_folder(name, lambda file: file in own or PART.fullmatch(file) is not None or is_temporary(file))
+                gone = steps / f".gone-{folder.name}"
+                insist(os.rename, folder, gone)
+                remove_folder(gone)
 
 
 def as_tensors(tensors: "Mapping[str, Tensor]") -> bytes:
@@ -404,19 +251,19 @@ def as_tensors(tensors: "Mapping[str, Tensor]") -> bytes:
     return safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
 
 
-def _require_room(folder: GuardedFolder, needed: int) -> None:
+def _require_room(folder: Path, needed: int) -> None:
     """Check the free space before writing.
 
     Raises:
         StorageError: there is too little space; names the needed and the free size.
     """
-    free = shutil.disk_usage(folder.path).free
+    free = shutil.disk_usage(folder).free
     needed += SPARE
     if free < needed:
         raise StorageError(
             "{path}: a checkpoint needs {needed:,.1f} MB, {free:,.1f} MB are free on this disk; free "
             "some space; earlier checkpoints are intact",
-            path=folder.path,
+            path=folder,
             needed=math.ceil(needed / 1e5) / 10,
             free=free // 1e5 / 10,
         )

@@ -1,218 +1,139 @@
-"""The files of a checkpoint: their names by format, how large they may be, and how they are verified before use.
+"""The files of a checkpoint: their names, how large they may be, and how they are verified before use.
 
-The checks are, in this order: file sizes within the model's needs, the manifest's own hash, the files' hashes, the
-tensors' names, types and shapes; then tensors are parsed. Hashes detect accidents, not attackers; the later checks also
-handle files changed together with their hashes.
+The checks are, in this order: the manifest's own hash, the names and sizes of all files, the hashes of those that are
+read; then tensors are parsed, and their names, types and shapes compared with the model's. Hashes detect accidents, not
+attackers; sizes and shapes also handle files changed together with their hashes.
 """
 
-import contextlib
-import json
 import math
 import re
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+
+import safetensors
 
 from vitral.core.errors import StorageError, UsageError, reason
-from vitral.core.files import as_json, sha256
-from vitral.core.guarded import GuardedFolder
-from vitral.core.language import _
+from vitral.core.files import as_json, names, read, sha256
+from vitral.core.seals import unsealed_json
 
 Shapes = Mapping[str, tuple[int, ...]]
 """Shapes of a model's tensors by name."""
 
-FORMAT, IN_PARTS = 2, 3
+FORMAT = 2
 FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "history.json")
 WEIGHTS, OPTIMIZER, STATE, HISTORY = FILES
-OF_FORMAT = {1: FILES[:3], 2: FILES, IN_PARTS: (STATE, HISTORY)}
-"""Files of a checkpoint besides its manifest, by format; of format 3 those besides the ranks' parts."""
-PART = re.compile(r"(model|optimizer)-rank-(\d{1,5})-of-(\d{1,5})\.safetensors")
 MANIFEST = "MANIFEST.json"
+STEP = re.compile(r"step-\d{8,9}")
 
 MOST_BYTES = 1 << 40
 """Maximum size of a tensor file if the model is unknown."""
 MOST_PLAIN = 1 << 20
 """Maximum bytes of a JSON file, and of the header of a tensor file."""
-MOST_TENSORS = 10_000
 WIDEST = 8
 """Maximum bytes per number."""
 SLOTS = 3
 """Maximum number of optimizer tensors per parameter."""
 DESCRIPTION = 512
 """Maximum bytes of one tensor's entry in the header: name, type, shape and offset."""
-TYPES = {"F64", "F32", "F16", "BF16"}
 
 
 class OtherModel(UsageError):
     """An intact checkpoint of another model than the configured one; older checkpoints will not match either."""
 
 
-def part_name(name: str, rank: int, ranks: int) -> str:
-    """The name of a rank's part of a file of tensors: `model-rank-0-of-2.safetensors`."""
-    return f"{name.removesuffix('.safetensors')}-rank-{rank}-of-{ranks}.safetensors"
+def contents(
+    folder: Path, wanted: Collection[str] = FILES, shapes: Shapes | None = None
+) -> tuple[dict[str, bytes], str]:
+    """The bytes of some of a checkpoint's files, compared with its manifest, and the hash that the manifest ends with.
 
+    Of the other files, name and size are compared.
 
-@dataclass(frozen=True)
-class Seal:
-    """A verified manifest: its format, its own hash, and size and hash of every file."""
+    Args:
+        folder: the checkpoint's.
+        wanted: the files to read.
+        shapes: the shapes of the model's tensors; larger files are not read.
 
-    format: int
-    sha256: str
-    files: Mapping[str, Any]
-
-    @property
-    def expected(self) -> tuple[str, ...]:
-        """The checkpoint's files besides its manifest."""
-        return tuple(self.files) if self.format == IN_PARTS else OF_FORMAT[self.format]
-
-    def files_of(self, name: str) -> tuple[str, ...]:
-        """The files with a checkpoint's weights, optimizer, state or history; none if its format has none."""
-        if self.format == IN_PARTS and name in (WEIGHTS, OPTIMIZER):
-            kind = name.removesuffix(".safetensors")
-            return tuple(file for file in self.files if (part := PART.fullmatch(file)) and part[1] == kind)
-        return (name,) if name in self.expected else ()
-
-
-def verified(folder: GuardedFolder, names: tuple[str, ...], shapes: Shapes | None) -> tuple[dict[str, bytes], Seal]:
-    """The bytes of the named files, verified against the manifest; the others only have to be there."""
-    sealed = sealed_in(folder)
-    files = [file for name in names for file in sealed.files_of(name)]
-    return {file: read_verified(folder, sealed, file, shapes) for file in files}, sealed
-
-
-def sealed_in(folder: GuardedFolder) -> Seal:
-    """The manifest of a checkpoint that has all of its files and no other."""
-    where = folder.path
-    with _read_from(where):
-        sealed = _listed(where, folder.read(MANIFEST, MOST_PLAIN))
-        expected, present = {*sealed.expected, MANIFEST}, set(folder.names())
-        if expected - present:
+    Raises:
+        UsageError: a file is missing, damaged or too many, or of another format; names it.
+        StorageError: a file cannot be read.
+    """
+    with understood(folder):
+        manifest = unsealed_json(read(folder / MANIFEST, MOST_PLAIN))
+        if manifest["format"] != FORMAT:
             raise UsageError(
-                "{where}: {name} is missing, the checkpoint is incomplete",
-                where=where,
-                name=min(expected - present),
+                "{folder}: format {format!a:.40}, this Vitral reads {ours}",
+                folder=folder,
+                format=manifest["format"],
+                ours=FORMAT,
             )
-        if present - expected:
+        for name in sorted({*names(folder)} ^ {MANIFEST, *manifest["files"]}):
+            if name in manifest["files"]:
+                raise FileNotFoundError(None, None, name)
             raise UsageError(
-                "{where}: {name!a:.80} does not belong to a checkpoint; remove it",
-                where=where,
-                name=min(present - expected),
+                "{where}: {name!a:.80} does not belong to a checkpoint; remove it", where=folder, name=name
             )
-        return sealed
+        content = dict[str, bytes]()
+        for name in FILES:
+            said, path = manifest["files"][name], folder / name
+            if name in wanted:
+                content[name] = read(path, _most_bytes(name, shapes))
+            if path.stat().st_size != said["bytes"] or (name in content and sha256(content[name]) != said["sha256"]):
+                raise UsageError(
+                    "{where}: {name} does not match {manifest}, the checkpoint is damaged",
+                    where=folder,
+                    name=name,
+                    manifest=MANIFEST,
+                )
+        return content, sha256(as_json(manifest))
 
 
-def read_verified(folder: GuardedFolder, sealed: Seal, name: str, shapes: Shapes | None) -> bytes:
-    """The bytes of a file, verified against the manifest."""
-    with _read_from(folder.path):
-        data = folder.read(name, _most_bytes(name, shapes))
-    if sealed.files.get(name) != {"bytes": len(data), "sha256": sha256(data)}:
-        raise UsageError(
-            "{where}: {name} does not match {manifest}, the checkpoint is damaged",
-            where=folder.path,
-            name=name,
-            manifest=MANIFEST,
-        )
-    return data
-
-
-@contextlib.contextmanager
-def _read_from(where: Path) -> Generator[None]:
-    """Convert what reading raises to one line."""
+@contextmanager
+def understood(folder: Path) -> Generator[None]:
+    """Convert what a malformed checkpoint raises to one line."""
     try:
         yield
     except (UsageError, StorageError):
         raise
-    except ValueError as error:
-        raise UsageError("{where}: invalid file ({error})", where=where, error=error) from None
     except FileNotFoundError as error:
         raise UsageError(
-            "{where}: {name} is missing, the checkpoint is incomplete", where=where, name=error.filename
+            "{where}: {name} is missing, the checkpoint is incomplete",
+            where=folder,
+            name=Path(str(error.filename)).name,
         ) from None
     except OSError as error:
-        raise StorageError("{where}: cannot be read ({reason})", where=where, reason=reason(error)) from None
-
-
-def _listed(folder: Path, raw: bytes) -> Seal:
-    """A manifest, after verifying it."""
-    try:
-        manifest = json.loads(raw)
-        format_, files, hashed = manifest["format"], manifest["files"], manifest["sha256"]
-        listed = {"format": format_, "files": files}
-        intact = raw == as_json({**listed, "sha256": hashed}) and hashed == sha256(as_json(listed))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise UsageError("{folder}: {manifest} is damaged", folder=folder, manifest=MANIFEST) from None
-    if format_ not in list(OF_FORMAT):
+        raise StorageError("{where}: cannot be read ({reason})", where=folder, reason=reason(error)) from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, safetensors.SafetensorError) as error:
         raise UsageError(
-            "{folder}: format {format!a:.40}, this Vitral reads {ours}", folder=folder, format=format_, ours=IN_PARTS
-        )
-    if format_ == IN_PARTS and not _are_parts(files):
-        intact = False
-    if not intact or not isinstance(files, dict):
-        raise UsageError("{folder}: {manifest} is damaged", folder=folder, manifest=MANIFEST)
-    return Seal(format_, hashed, files)
-
-
-def _are_parts(files: Any) -> bool:
-    """Whether these are the names of a checkpoint in parts: a file of weights and one of the optimizer a rank."""
-    if not isinstance(files, dict):
-        return False
-    parts = [part for name in files if (part := PART.fullmatch(name))]
-    ranks = int(parts[0][3]) if parts else 0
-    if len(parts) != 2 * ranks:
-        return False
-    expected = {part_name(name, rank, ranks) for name in (WEIGHTS, OPTIMIZER) for rank in range(ranks)}
-    return ranks > 0 and files.keys() == expected | {STATE, HISTORY}
+            "{path}: not a checkpoint of this run ({error})", path=folder, error=ascii(str(error))[1:-1][:200]
+        ) from None
 
 
 def _most_bytes(name: str, shapes: Shapes | None) -> int:
     """The maximum size of a file, checked before reading it."""
-    if name in (STATE, HISTORY):
+    if not name.endswith(".safetensors"):
         return MOST_PLAIN
     if shapes is None:
         return MOST_BYTES
-    weights = WIDEST * sum(math.prod(shape) for shape in shapes.values()) + DESCRIPTION * len(shapes)
-    return MOST_PLAIN + weights * (SLOTS if name.startswith("optimizer") else 1)
+    return MOST_PLAIN + SLOTS * sum(WIDEST * math.prod(shape) + DESCRIPTION for shape in shapes.values())
 
 
-def described(data: bytes, expected: int) -> dict[str, tuple[int, ...]]:
-    """The shapes in the header of a tensor file, checked before loading; `expected` is the plausible number of tensors.
-
-    Raises:
-        ValueError: the header is too long, or a tensor is not floating-point.
-    """
-    length = int.from_bytes(data[:8], "little")
-    if length > min(MOST_PLAIN + DESCRIPTION * expected, len(data) - 8):
-        raise ValueError(_("the header of its tensors is too long"))
-    tensors = json.loads(data[8 : 8 + length])
-    tensors.pop("__metadata__", None)
-    if len(tensors) > max(MOST_TENSORS, expected):
-        raise ValueError(_("{number:,} tensors", number=len(tensors)))
-    for name, tensor in tensors.items():
-        if tensor["dtype"] not in TYPES:
-            raise ValueError(
-                _("{name!a:.60} has type {dtype!a:.20}, not floating-point", name=name, dtype=tensor["dtype"])
-            )
-    return {name: tuple(tensor["shape"]) for name, tensor in tensors.items()}
-
-
-def require_shapes(folder: Path, found: Shapes, needed: Shapes) -> None:
+def require_shapes(where: str | Path, found: Shapes, needed: Shapes) -> None:
     """Check the tensors against those of the model.
 
     Raises:
         OtherModel: a tensor differs; names the first one.
     """
     for name in sorted(found.keys() | needed.keys()):
-        shown = ascii(name)[1:-1][:80]
+        told = {"where": where, "name": ascii(name)[1:-1][:80]}
         if name not in found:
-            raise OtherModel("{folder}: {name} is missing from the weights", folder=folder, name=shown)
+            raise OtherModel("{where}: {name} is missing from the weights", **told)
         if name not in needed:
-            raise OtherModel("{folder}: {name} does not belong to this model", folder=folder, name=shown)
+            raise OtherModel("{where}: {name} does not belong to this model", **told)
         if found[name] != needed[name]:
             raise OtherModel(
-                "{folder}: {name} has shape {found!s:.60}, this model needs {needed}",
-                folder=folder,
-                name=shown,
+                "{where}: {name} has shape {found!s:.60}, this model needs {needed}",
+                **told,
                 found=found[name],
                 needed=needed[name],
             )

@@ -12,54 +12,57 @@ best, last         one line each, for people: the name of a checkpoint
 samples/  report/  samples generated during training; figures and pages
 .lock              locked by the process that writes to the run
 
-What is read back is verified against the newest intact checkpoint. `vitral.runs.gate` opens a run and judges damage.
+What is read back is verified against the newest intact checkpoint. `vitral.runs.verification` judges damage.
 """
 
 import dataclasses
-import json
 import os
-import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
+from vitral.core import files
 from vitral.core.config import parse_toml
-from vitral.core.errors import StorageError, UsageError, reason
-from vitral.core.files import as_json, is_left_behind, sha256, storage, temporary_name
-from vitral.core.guarded import GuardedFolder
+from vitral.core.errors import StorageError, UsageError
+from vitral.core.files import (
+    as_json,
+    insist,
+    names,
+    read,
+    readable,
+    remove_folder,
+    replace_durably,
+    sha256,
+    storage,
+    temporary_name,
+)
 from vitral.core.language import N_, _
 from vitral.core.seals import json_object, sealed_json, unsealed_json
 from vitral.runs import checkpoint as checkpoints
-from vitral.runs.checkpoint import Checkpoint
+from vitral.runs.checkpoint import Checkpoint, list_checkpoints, load_checkpoint, load_state, step_name
 from vitral.runs.checkpoint_files import OtherModel, Shapes
 from vitral.runs.metrics_log import MetricsLog
 from vitral.runs.search import run_folders
 
 DUE = {"evaluation", "sample"}
 """Events that are due at a step."""
-ENDS = {"end", "stopped"}
 MOST_DOCUMENT = 1 << 26
 """Maximum bytes of a JSON file of a run; a tokenizer of a million tokens is smaller."""
 MOST_CONFIG = 1 << 20
-MOST_BORN = 1 << 22
-"""Maximum bytes of run.json: the configuration and some hashes."""
 CONFIG, RUN = "config.toml", "run.json"
 IMPORTED = "imported"
 """The source of the text of an imported model, and the key of corpus.json that says where the model comes from."""
-_OURS = re.compile(
-    r"config\.toml|metrics\.jsonl|best|last|\.lock|(run|environment|corpus|tokenizer|ngrams)\.json|steps"
-    r"|steps/(\.tmp-\d{1,10}-)?step-\d{8,9}(/((model|optimizer)(-rank-\d{1,5}-of-\d{1,5})?\.safetensors|(state|history|MANIFEST)\.json))?"
-    r"|(steps/)?\.[^/]*\.tmp"
-)
-"""Paths inside a run that is being created."""
+INSIDE = ("steps", "samples", "report")
+"""Folders inside a run."""
 
 
 def is_run(path: str | Path) -> bool:
     """Whether a folder has the files of a run, whole or damaged."""
-    folder = GuardedFolder(Path(path))
-    return os.path.isdir(path) and None not in (folder.kind("steps"), folder.kind(CONFIG) or folder.kind(RUN))
+    there = [os.path.lexists(os.path.join(path, name)) for name in ("steps", CONFIG, RUN)]
+    return os.path.isdir(path) and there[0] and any(there[1:])
 
 
 def _instead(path: Path) -> str:
@@ -78,15 +81,14 @@ class RunFolder:
 
     Attributes:
         path: the folder as the user typed it.
-        files: the door to it.
+        steps: the folder of checkpoints.
         log: its metrics.
     """
 
     def __init__(self, path: Path) -> None:
         """Refer to the folder at `path`; see `create` and `open`."""
-        self.path = path
-        self.files = GuardedFolder(path)
-        self.log = MetricsLog(self.files)
+        self.path, self.steps = path, path / "steps"
+        self.log = MetricsLog(path)
 
     @classmethod
     def create(
@@ -109,29 +111,26 @@ class RunFolder:
             StorageError: the folder cannot be written.
         """
         refuse_existing(path)
-        above, beside = GuardedFolder(path.parent), temporary_name(path.name)
+        folder = cls(path.with_name(temporary_name(path.name)))
         with storage(path):
             try:
-                above.make()
-                for left in above.names():
-                    if left.startswith(f".{path.name}.") and is_left_behind(left):
-                        above.remove_folder(left, _is_ours)
-                above.make(f"{beside}/steps")
-                folder = cls(path.with_name(beside))
+                path.parent.mkdir(parents=True, exist_ok=True)
+                files.sweep(path.parent, f".{path.name}.")
+                folder.steps.mkdir(parents=True)
                 for name, document in documents.items():
                     folder.write_document(name, document)
                 folder.write_config(config)
                 if begin is not None:
                     begin(folder)
-                above.rename(beside, path.name)
+                insist(os.rename, folder.path, path)
             except BaseException as error:
-                above.remove_folder(beside, _is_ours)
+                remove_folder(folder.path)
                 if not isinstance(error, OSError) or not is_run(path):
                     raise
                 raise UsageError(
                     "{path}: another run has taken this name meanwhile; choose another --out", path=path
                 ) from None
-            above.sync()
+            files.sync(path.parent)
         return cls(path)
 
     @classmethod
@@ -139,71 +138,51 @@ class RunFolder:
         """The run at `path`.
 
         Raises:
-            UsageError: it is not a run, or its files are links.
+            UsageError: it is not a run, or folders in it are links.
         """
-        folder = cls(path)
         if not is_run(path):
             raise UsageError(
                 "{path}: not a run (a run is a folder with config.toml and steps/; {hint})",
                 path=path,
                 hint=_instead(path),
             )
-        folder.files.names("steps")  # refuses a link
-        return folder
+        for inside in INSIDE:
+            names(path / inside)
+        return cls(path)
 
     @property
     def config(self) -> dict[str, Any]:
-        """The content of config.toml; `vitral.runs.gate` compares it with the sealed configuration.
+        """The content of config.toml; `vitral.runs.verification` compares it with the sealed configuration.
 
         Raises:
             UsageError: it cannot be read.
         """
         return parse_toml(self._read(CONFIG, MOST_CONFIG), self.path / CONFIG)
 
-    @property
-    def steps(self) -> Path:
-        """The folder of checkpoints."""
-        return self.path / "steps"
-
-    @property
-    def guarded_steps(self) -> GuardedFolder:
-        """The door to the folder of checkpoints."""
-        return self.files.within("steps")
-
     def newest(self) -> Checkpoint | None:
         """The newest intact checkpoint, without its tensors; None if there is none."""
-        for folder in reversed(checkpoints.list_checkpoints(self.guarded_steps)):
-            try:
-                return checkpoints.load_state(self.guarded_steps.within(folder.name))
-            except (UsageError, StorageError):
-                continue
+        for folder in reversed(list_checkpoints(self.steps)):
+            with suppress(UsageError, StorageError):
+                return load_state(folder)
         return None
 
-    def sealed(self, newest: Checkpoint | None = None) -> Mapping[str, Any]:
-        """The identity of the run as plain data: of the newest intact checkpoint, else of run.json; empty in format 1.
+    def sealed(self) -> Mapping[str, Any]:
+        """The identity of the run as plain data: of the newest intact checkpoint, else of run.json.
 
         Raises:
             UsageError: there is no checkpoint, and run.json is damaged.
         """
-        newest = newest or self.newest()
-        if newest is not None:
-            return newest.state if newest.format > 1 else {}
-        return self.born() or {}
+        newest = self.newest()
+        return self.born() if newest is None else newest.state
 
-    def born(self) -> dict[str, Any] | None:
-        """The content of run.json, the identity with which the run began; None if the file does not exist.
+    def born(self) -> dict[str, Any]:
+        """The content of run.json, the identity with which the run began.
 
         Raises:
-            UsageError: it is damaged.
+            UsageError: it is missing or damaged.
         """
-        if self.files.kind(RUN) is None:
-            return None
-        try:
-            return unsealed_json(self._read(RUN, MOST_BORN))
-        except UsageError:
-            raise
-        except ValueError as error:
-            raise UsageError("{path}: damaged ({error})", path=self.path / RUN, error=error) from None
+        with readable(self.path / RUN):
+            return unsealed_json(self._read(RUN))
 
     def document(self, name: str, sealed: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """A JSON file of the run: "environment", "corpus", "tokenizer", "ngrams".
@@ -215,15 +194,20 @@ class RunFolder:
         Raises:
             UsageError: the file is missing, damaged or not JSON.
         """
-        path, sealed = self.path / f"{name}.json", self.sealed() if sealed is None else sealed
-        raw = self._read(path.name, most_bytes(path.name))
-        expected = sealed.get("documents", {}).get(path.name)
-        if expected is not None and sha256(raw) != expected:
-            raise UsageError("{path}: changed since the run was saved; restore it from a copy", path=path)
-        try:
-            return json_object(raw)
-        except ValueError as error:
-            raise UsageError("{path}: cannot be read ({error})", path=path, error=ascii(str(error))[1:-1]) from None
+        documents = (self.sealed() if sealed is None else sealed).get("documents", {})
+        with readable(self.path / f"{name}.json"):
+            return json_object(self.as_sealed(f"{name}.json", documents.get(f"{name}.json")))
+
+    def as_sealed(self, name: str, hashed: str | None) -> bytes:
+        """The bytes of a JSON file of the run, whose SHA-256 must be this one if it is not None.
+
+        Raises:
+            UsageError: the file is missing or damaged.
+        """
+        raw = self._read(name)
+        if hashed is not None and sha256(raw) != hashed:
+            raise UsageError("{path}: changed since the run was saved, restore it from a copy", path=self.path / name)
+        return raw
 
     def ngrams(self, sealed: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """The n-gram baselines as plain data; None if they are not counted, or not sealed yet.
@@ -232,17 +216,16 @@ class RunFolder:
             UsageError: the file is damaged.
         """
         sealed = self.sealed() if sealed is None else sealed
-        if sealed:
-            return self.document("ngrams", sealed) if "ngrams.json" in sealed.get("documents", {}) else None
-        return self.document("corpus", sealed).get("ngrams")  # format 1
+        return self.document("ngrams", sealed) if "ngrams.json" in sealed["documents"] else None
 
     def write_document(self, name: str, document: Mapping[str, Any]) -> None:
         """Write a JSON file of the run atomically; run.json contains its own hash."""
-        self.files.write(f"{name}.json", sealed_json(document) if name == "run" else as_json(document))
+        content = sealed_json(document) if name == "run" else as_json(dict(document))
+        replace_durably(self.path / f"{name}.json", content)
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Write config.toml atomically."""
-        self.files.write(CONFIG, tomli_w.dumps(dict(config)).encode())
+        replace_durably(self.path / CONFIG, tomli_w.dumps(dict(config)).encode())
 
     def append_metric(self, event: Mapping[str, Any]) -> None:
         """Append one line to metrics.jsonl."""
@@ -271,41 +254,23 @@ class RunFolder:
         Raises:
             StorageError: the folder cannot be written.
         """
-        last = "" if checkpoint is None else checkpoints.step_name(checkpoint.step)
-        for folder in checkpoints.list_checkpoints(self.guarded_steps):
+        last = "" if checkpoint is None else step_name(checkpoint.step)
+        for folder in list_checkpoints(self.steps):
             if folder.name > last:
-                checkpoints.set_aside(self.guarded_steps, folder.name)
+                checkpoints.set_aside(folder)
         if checkpoint is None:
             return self.log.cut({"bytes": 0})
         self.point(checkpoint)
-        if "metrics" in checkpoint.history:
-            if "stopped" in checkpoint.history:  # of events that are removed now, so that a kill leaves a log as sealed
-                history = {name: value for name, value in checkpoint.history.items() if name != "stopped"}
-                checkpoints.reseal(self.guarded_steps, last, history)
-            return self.log.cut(checkpoint.history["metrics"])
-        self._rewind_log_of_format_1(checkpoint)
-        return 0
-
-    def _rewind_log_of_format_1(self, checkpoint: Checkpoint) -> None:
-        due = checkpoint.step if checkpoint.state.get("pending") else checkpoint.step + 1
-        kept = [
-            event
-            for event in self.log.events()
-            if event.get("step", 0) < (due if event["event"] in DUE else checkpoint.step + 1)
-            and event["event"] not in ENDS
-        ]
-        lines = "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in kept)
-        self.files.write("metrics.jsonl", lines.encode())
-        self.log = MetricsLog(self.files)
+        if "stopped" in checkpoint.history:  # of events that are removed now, so that a kill leaves a log as sealed
+            checkpoints.reseal(self.steps / last, _without_stop(checkpoint))
+        return self.log.cut(checkpoint.history["metrics"])
 
     def write_sample(self, step: int, text: str) -> None:
         """Save a sample generated at `step`."""
-        self.files.make("samples")
-        self.files.write(f"samples/{checkpoints.step_name(step)}.txt", (text + "\n").encode())
+        files.make(self.path / "samples")
+        replace_durably(self.path / "samples" / f"{step_name(step)}.txt", (text + "\n").encode())
 
-    def save(
-        self, checkpoint: Checkpoint, *, keep: int, replace: bool = False, writer: checkpoints.Writer | None = None
-    ) -> None:
+    def save(self, checkpoint: Checkpoint, *, keep: int, replace: bool = False) -> None:
         """Write a checkpoint that seals the log so far, and remove old checkpoints.
 
         The newest `keep` checkpoints remain, and that of the state's `best_step`.
@@ -314,15 +279,13 @@ class RunFolder:
             checkpoint: the checkpoint.
             keep: how many remain.
             replace: whether to replace a checkpoint of the same step.
-            writer: what writes its tensors in parts; None: they are those of the checkpoint.
 
         Raises:
             StorageError: the checkpoint cannot be written; earlier checkpoints are intact.
         """
         # Events must reach the disk before the checkpoint that follows them: sealing flushes them.
         history = {**checkpoint.history, "metrics": self.log.seal()}
-        sealed = dataclasses.replace(checkpoint, history=history)
-        checkpoints.save_checkpoint(self.guarded_steps, sealed, replace=replace, writer=writer)
+        checkpoints.save_checkpoint(self.steps, dataclasses.replace(checkpoint, history=history), replace=replace)
         self.tidy(checkpoint, keep=keep)
 
     def tidy(self, newest: Checkpoint, *, keep: int) -> None:
@@ -332,9 +295,7 @@ class RunFolder:
             StorageError: a pointer cannot be written.
         """
         self.point(newest)
-        best = newest.state.get("best_step")
-        also = set() if best is None else {checkpoints.step_name(best)}
-        checkpoints.prune(self.guarded_steps, keep=keep, also=also)
+        checkpoints.prune(self.steps, keep=keep, also={*pointers(newest).values()})
 
     def reseal(self, key: str = "stopped") -> None:
         """Seal events that were appended after the newest checkpoint, by writing its history again.
@@ -346,11 +307,9 @@ class RunFolder:
             StorageError: the checkpoint cannot be written.
         """
         newest = self.newest()
-        if newest is not None and newest.format > 1:
-            history = {name: value for name, value in newest.history.items() if name != "stopped"}
-            checkpoints.reseal(
-                self.guarded_steps, checkpoints.step_name(newest.step), {**history, key: self.log.seal()}
-            )
+        if newest is not None:
+            history = {**_without_stop(newest), key: self.log.seal()}
+            checkpoints.reseal(self.steps / step_name(newest.step), history)
 
     def load(
         self,
@@ -369,28 +328,23 @@ class RunFolder:
             which: "best" or "last".
             with_optimizer: whether to load the optimizer's tensors.
             shapes: the shapes of the model's tensors (see `load_checkpoint`).
-            newest: the newest checkpoint whose state is intact, if the caller has looked for it and has warned of
-                later ones; they are skipped.
+            newest: the newest checkpoint whose state is intact, if the caller has looked for it; later ones are
+                skipped.
             warn: called with one line for each checkpoint that is skipped.
 
         Raises:
             UsageError: there is no intact checkpoint.
         """
-        steps, wanted = self.guarded_steps, {"with_optimizer": with_optimizer, "shapes": shapes}
-        names = [folder.name for folder in reversed(checkpoints.list_checkpoints(steps))]
-        if newest is not None:
-            names = [name for name in names if name <= checkpoints.step_name(newest.step)]
-        elif which == "best":
-            newest = self.newest()
-        best = None if newest is None else newest.state.get("best_step")
-        lines = dict.fromkeys(names, N_("{complaint}; using the one before"))
-        if which == "best" and isinstance(best, int) and newest is not None and best != newest.step:
-            first = checkpoints.step_name(best)
-            lines.pop(first, None)
-            lines = {first: N_("{complaint}; using the last one instead")} | lines
+        newest = newest or self.newest()
+        pointed = {} if newest is None else pointers(newest)
+        there = [folder.name for folder in reversed(list_checkpoints(self.steps))]
+        lines = {name: N_("{complaint}; using the one before") for name in there if name <= pointed.get("last", "")}
+        if which == "best" and (best := pointed.get("best")) and best != pointed["last"]:
+            first = {best: N_("{complaint}; using the last one instead")}
+            lines = first | lines | first
         for name, line in lines.items():
             try:
-                return checkpoints.load_checkpoint(steps.within(name), **wanted)
+                return load_checkpoint(self.steps / name, with_optimizer=with_optimizer, shapes=shapes)
             except OtherModel:
                 raise
             except (UsageError, StorageError) as error:
@@ -401,10 +355,10 @@ class RunFolder:
 
     def sweep(self) -> None:
         """Remove what ended processes left behind; restore a checkpoint that was being replaced."""
-        checkpoints.sweep(self.guarded_steps)
-        for name in ("", "steps", "samples", "report"):
-            if not name or self.files.kind(name) == "folder":
-                self.files.sweep(name)
+        checkpoints.sweep(self.steps)
+        for folder in (self.path, *(self.path / inside for inside in INSIDE)):
+            if folder.is_dir():
+                files.sweep(folder)
 
     def point(self, checkpoint: Checkpoint) -> None:
         """Write the names of the last and the best checkpoint, for people.
@@ -412,24 +366,18 @@ class RunFolder:
         Raises:
             StorageError: they cannot be written.
         """
-        best = checkpoint.state.get("best_step")
-        for pointer, step in (("best", best), ("last", checkpoint.step)):
-            if step is not None:
-                self.files.write(pointer, f"{checkpoints.step_name(step)}\n".encode())
+        for pointer, name in pointers(checkpoint).items():
+            replace_durably(self.path / pointer, f"{name}\n".encode())
 
-    def _read(self, name: str, most: int) -> bytes:
-        try:
-            return self.files.read(name, most)
-        except (UsageError, StorageError):
-            raise
-        except (OSError, ValueError) as error:
-            said = reason(error) if isinstance(error, OSError) else ascii(str(error))[1:-1]
-            raise UsageError("{path}: cannot be read ({reason})", path=self.path / name, reason=said) from None
+    def _read(self, name: str, most: int = MOST_DOCUMENT) -> bytes:
+        with readable(self.path / name):
+            return read(self.path / name, most)
 
 
-def most_bytes(document: str) -> int:
-    """Maximum bytes of a JSON file of a run, by its name; versions and a machine need few."""
-    return MOST_BORN if document in (RUN, "environment.json") else MOST_DOCUMENT
+def pointers(newest: Checkpoint) -> dict[str, str]:
+    """The names of the best and the last checkpoint, by "best" and "last"; none is best before the first evaluation."""
+    steps = {"best": newest.state.get("best_step"), "last": newest.step}
+    return {pointer: step_name(step) for pointer, step in steps.items() if step is not None}
 
 
 def log_seal(checkpoint: Checkpoint | None) -> Mapping[str, Any] | None:
@@ -437,8 +385,8 @@ def log_seal(checkpoint: Checkpoint | None) -> Mapping[str, Any] | None:
     return None if checkpoint is None else checkpoint.history.get("stopped", checkpoint.history.get("metrics"))
 
 
-def _is_ours(path: str) -> bool:
-    return _OURS.fullmatch(path) is not None
+def _without_stop(checkpoint: Checkpoint) -> dict[str, Any]:
+    return {key: value for key, value in checkpoint.history.items() if key != "stopped"}
 
 
 def refuse_existing(path: Path) -> None:

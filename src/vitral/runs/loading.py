@@ -17,8 +17,9 @@ from vitral.data.tokenizers import Tokenizer
 from vitral.model import ModelConfig, Transformer, count_parameters
 from vitral.model.counts import BYTES_FLOAT32, parameter_table
 from vitral.runs.checkpoint import Checkpoint, list_checkpoints, load_checkpoint
+from vitral.runs.checkpoint_files import require_shapes
 from vitral.runs.folder import RunFolder
-from vitral.runs.gate import SealedRun, enter
+from vitral.runs.sealed import SealedRun, enter
 
 
 @dataclass(frozen=True)
@@ -91,11 +92,11 @@ def trajectory(run: LoadedRun) -> Iterator[tuple[int, Transformer]]:
     Raises:
         UsageError: a checkpoint is damaged, or of another run.
     """
-    where, steps = str(run.folder.path), run.folder.guarded_steps
+    where = str(run.folder.path)
     model = Transformer(run.model.config, run.model.vocab_size).to(run.model.token_embedding.weight).eval()
     shapes = needed_shapes(run.model.config, run.model.vocab_size, where)
-    for folder in list_checkpoints(steps):
-        checkpoint = load_checkpoint(steps.within(folder.name), with_optimizer=False, shapes=shapes)
+    for folder in list_checkpoints(run.folder.steps):
+        checkpoint = load_checkpoint(folder, with_optimizer=False, shapes=shapes)
         _require_of(run.sealed, checkpoint)
         load_weights(model, dict(checkpoint.model), where)
         yield checkpoint.step, model
@@ -111,8 +112,9 @@ def load_checkpoint_of(
     """
     where = str(sealed.folder.path)
     shapes = needed_shapes(sealed.config.model, sealed.tokenizer.vocab_size, where)
-    wanted = {"with_optimizer": with_optimizer, "shapes": shapes, "newest": sealed.newest}
-    checkpoint = sealed.folder.load(which, **wanted, warn=warn)
+    checkpoint = sealed.folder.load(
+        which, with_optimizer=with_optimizer, shapes=shapes, newest=sealed.newest, warn=warn
+    )
     _require_of(sealed, checkpoint)
     return checkpoint
 
@@ -142,20 +144,9 @@ def load_weights(model: Transformer, weights: dict[str, Tensor], where: str) -> 
     Raises:
         UsageError: a tensor differs; names the first one.
     """
-    own = model.state_dict()
-    for name in sorted(own.keys() | weights.keys()):
-        if name not in weights:
-            raise UsageError("{where}: {name} is missing from the weights", where=where, name=name)
-        if name not in own:
-            raise UsageError("{where}: {name} does not belong to this model", where=where, name=name)
-        if own[name].shape != weights[name].shape:
-            raise UsageError(
-                "{where}: {name} has shape {found}, this model needs {needed}",
-                where=where,
-                name=name,
-                found=tuple(weights[name].shape),
-                needed=tuple(own[name].shape),
-            )
+    shapes = [{name: tuple(one.shape) for name, one in tensors.items()} for tensors in (weights, model.state_dict())]
+    require_shapes(where, *shapes)
+    for name in sorted(weights):
         if not torch.isfinite(weights[name]).all():
             raise UsageError("{where}: {name} contains numbers that are not finite", where=where, name=name)
     model.load_state_dict(weights)

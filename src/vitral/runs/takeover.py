@@ -6,7 +6,7 @@ from pathlib import Path
 from vitral.core.errors import VitralError
 from vitral.core.guarded import GuardedFolder
 from vitral.runs.folder import is_run
-from vitral.runs.gate import enter
+from vitral.runs.sealed import enter
 
 
 def copy_run(there: GuardedFolder, name: str, to: str) -> bool:

@@ -6,7 +6,6 @@ from torch import Tensor, nn
 
 from vitral.core.guarded import GuardedFolder
 from vitral.model import Transformer
-from vitral.runs.checkpoint import Writer
 
 
 class Holding:
@@ -52,11 +51,6 @@ class Holding:
     def weights(self) -> Mapping[str, Tensor]:
         """What a checkpoint contains of this rank's weights."""
         return self.model.state_dict()
-
-    @property
-    def writer(self) -> Writer | None:
-        """What writes a checkpoint's tensors, where each rank has some; None: one rank has all."""
-        return None
 
     def try_folder(self, steps: GuardedFolder, shown: str = "") -> None:
         """Find out whether every rank that will write into the folder of checkpoints can.

@@ -252,7 +252,7 @@ def save(trainer: Trainer, *, replace: bool = False) -> None:
     trainer.team.verify({**held.parameters, **weights, **tensors}, held.distinct)
     checkpoint = Checkpoint(step, weights, tensors, state, history=trainer.history())
     keep = trainer.config.training.keep_checkpoints
-    trainer.folder.save(checkpoint, keep=keep, replace=replace, writer=held.writer)
+    trainer.folder.save(checkpoint, keep=keep, replace=replace)
     trainer.saved = step
 
 

@@ -11,12 +11,11 @@ from vitral.core.process import only_training, too_few_cores, using_threads
 from vitral.data import prepare_recorded
 from vitral.evaluation import NgramBaselines
 from vitral.runs import Checkpoint, Identity, RunFolder, SealedRun, enter
-from vitral.runs.checkpoint_files import FORMAT
 from vitral.runs.environment import describe_environment, environment_differences
-from vitral.runs.gate import identity_in
 from vitral.runs.identity import document_hash
 from vitral.runs.loading import load_checkpoint_of, load_weights
 from vitral.runs.lock import only_writer
+from vitral.runs.sealed import identity_in, with_free_keys
 from vitral.training.deadline import Deadline, TimeFrame
 from vitral.training.events import Callback, silent
 from vitral.training.memory import require_training_memory
@@ -76,7 +75,6 @@ def resume(
         RunFolder.open(path).sweep()
         sealed = enter(path, warn)
         sealed.require_text()
-        _refuse_changes(sealed)
         _compare_machines(sealed, warn, strict=strict)
         sources = accepted_changes(sealed.config, str(path), accept=changed_parts)
         checkpoint = None
@@ -101,7 +99,7 @@ def _minutes(sealed: SealedRun) -> float | None:
     try:
         minutes = sealed.document("environment").get("minutes")
     except UsageError:
-        return None  # the gate has said that it is damaged
+        return None  # it has been said that it is damaged
     return float(minutes) if isinstance(minutes, int | float) and not isinstance(minutes, bool) else None
 
 
@@ -130,7 +128,6 @@ def _continue(
         torn = trainer.folder.rewind(checkpoint)
         if torn:
             warn(N_("metrics.jsonl: an incomplete last line of {bytes:,} bytes was removed").format(bytes=torn))
-        _adopt(trainer, sealed)
         if sources:
             trainer.decide({"parts": dict(sources)})
         if checkpoint is None:
@@ -152,7 +149,7 @@ def _compare_machines(sealed: SealedRun, warn: Callable[[str], object], *, stric
     try:
         recorded = sealed.document("environment")
     except UsageError:
-        return  # the gate has said that it is damaged
+        return  # it has been said that it is damaged
     found = environment_differences(recorded, describe_environment(), sealed.config.training.device)
     if found and strict:
         raise UsageError(
@@ -161,18 +158,6 @@ def _compare_machines(sealed: SealedRun, warn: Callable[[str], object], *, stric
     if found:
         differences = "; ".join(found)
         warn(_("this machine differs from the one the run began on ({found}): the bits may differ", found=differences))
-
-
-def _refuse_changes(sealed: SealedRun) -> None:
-    """Refuse a configuration that differs from the sealed one in a key that affects the numbers."""
-    where = sealed.folder.path
-    if sealed.changed:
-        raise UsageError(
-            "{where}/config.toml: changed since the run began ({changed}); vitral doctor --repair "
-            "{where} restores it, vitral train --init-from {where} starts another run",
-            where=where,
-            changed="; ".join(sealed.changed),
-        )
 
 
 def last_checkpoint(sealed: SealedRun, warn: Callable[[str], object]) -> Checkpoint:
@@ -191,21 +176,15 @@ def last_checkpoint(sealed: SealedRun, warn: Callable[[str], object]) -> Checkpo
             key=missing[0],
             step=checkpoint.step,
         )
-    seal = checkpoint.history.get("metrics")
-    if seal is not None and (complaint := sealed.folder.log.complaint(seal)):
-        raise UsageError(
-            "{where}/metrics.jsonl: {complaint}; vitral doctor --repair {where} cuts it",
-            where=where,
-            complaint=complaint,
-        )
+    sealed.folder.log.require(checkpoint.history["metrics"])
     return checkpoint
 
 
 def identity_of(sealed: SealedRun, checkpoint: Checkpoint | None) -> Identity:
     """The identity at a checkpoint: decisions later than it have not affected it, and are taken again."""
-    if checkpoint is None or checkpoint.format == 1:
+    if checkpoint is None:
         return sealed.identity
-    return Identity.parse(identity_in(checkpoint.state), f"{sealed.folder.path}: step {checkpoint.step}")
+    return identity_in(checkpoint.state, f"{sealed.folder.path}: step {checkpoint.step}")
 
 
 def restored(
@@ -224,12 +203,12 @@ def restored(
     """
     folder, where = sealed.folder, str(sealed.folder.path)
     identity = identity_of(sealed, checkpoint)
-    config = sealed.with_free_keys(identity.current)
+    config = with_free_keys(identity.current, sealed.config)
     require_training_memory(config, sealed.tokenizer.vocab_size, where)
     dataset = prepare_recorded(
         config.corpus, sealed.document("corpus"), tokenizer=sealed.tokenizer, run_folder=folder.path, corpus=corpus
     )
-    known = folder.ngrams(identity.plain() if sealed.format > 1 else {})
+    known = folder.ngrams(identity.plain())
     model = build_model(config, dataset.tokenizer.vocab_size)
     optimizer = optimizer_of(model, config.training)
     baselines = None if known is None else NgramBaselines.from_plain(known)
@@ -257,16 +236,6 @@ def _environment_hash(folder: RunFolder, checkpoint: Checkpoint | None) -> str:
     if checkpoint is not None and "environment" in checkpoint.history:
         return str(checkpoint.history["environment"])
     return document_hash(folder.document("environment", {}))
-
-
-def _adopt(trainer: Trainer, sealed: SealedRun) -> None:
-    """Give a run of format 1 the files of format 2; its next checkpoint seals them."""
-    if sealed.format > 1:
-        return
-    if trainer.baselines is not None:
-        trainer.folder.write_document("ngrams", trainer.baselines.plain())
-        trainer.seal_document("ngrams", trainer.baselines.plain())
-    trainer.folder.write_document("run", {"format": FORMAT, **trainer.identity.plain()})
 
 
 def _refuse_finished(trainer: Trainer, checkpoint: Checkpoint) -> None:

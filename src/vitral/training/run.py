@@ -12,6 +12,7 @@ from vitral.core.allocation import keep_all_freed_memory
 from vitral.core.checked import checked
 from vitral.core.devices import resolve_device, weight_dtype
 from vitral.core.errors import UsageError
+from vitral.core.guarded import GuardedFolder
 from vitral.core.language import N_
 from vitral.core.process import only_training, using_threads
 from vitral.data import SPLITS, Dataset, corpus_report, count_windows, prepare
@@ -319,7 +320,7 @@ def run_to_the_end(trainer: Trainer) -> RunFolder:
         trainer.tell({"event": "lines", "ngrams": trainer.baselines.plain()})
     for line in trainer.team.remarks():
         trainer.note(line)
-    trainer.held.try_folder(trainer.folder.guarded_steps)
+    trainer.held.try_folder(GuardedFolder(trainer.folder.steps))
     run_steps(trainer)
     trainer.team.end()
     return trainer.folder

@@ -252,7 +252,7 @@ class Opened:
 
     def _listed_steps(self) -> list[int]:
         try:
-            names = [folder.name for folder in list_checkpoints(self.run.folder.guarded_steps)]
+            names = [folder.name for folder in list_checkpoints(self.run.folder.steps)]
         except (VitralError, OSError):
             return []
         return [int(name.removeprefix("step-")) for name in names]
@@ -359,14 +359,11 @@ class Opened:
             if step not in steps:
                 raise NotListed("step: the run has kept the checkpoints {steps}", steps=", ".join(map(str, steps)))
             folder = next(
-                each
-                for each in list_checkpoints(self.run.folder.guarded_steps)
-                if int(each.name.removeprefix("step-")) == step
+                each for each in list_checkpoints(self.run.folder.steps) if int(each.name.removeprefix("step-")) == step
             )
             own = self.run.model
             shapes = needed_shapes(own.config, own.vocab_size, str(self.path))
-            door = self.run.folder.guarded_steps.within(folder.name)
-            checkpoint = load_checkpoint(door, with_optimizer=False, shapes=shapes)
+            checkpoint = load_checkpoint(folder, with_optimizer=False, shapes=shapes)
             if checkpoint.state.get("run", self.run.sealed.identity.run) != self.run.sealed.identity.run:
                 raise Gone("{path}: another run is in this folder now; start vitral open again", path=self.path)
             model = Transformer(own.config, own.vocab_size).to(own.token_embedding.weight).eval()
