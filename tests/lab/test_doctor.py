@@ -14,7 +14,6 @@ from tests.reliability.conftest import last_bytes
 from vitral.cli import run as command
 from vitral.core.errors import UsageError
 from vitral.core.files import sha256
-from vitral.core.guarded import GuardedFolder
 from vitral.lab.health import Diagnosis, examine_machine, judge_speed
 from vitral.lab.machine_speed import ComparedSpeed, compare
 from vitral.lab.run_health import examine_run, repair_run
@@ -85,7 +84,7 @@ def _log_another_loss(run: Path) -> None:
         kept = (run / "metrics.jsonl").read_bytes().splitlines(keepends=True)[: history["metrics"]["lines"]]
         raw = b"".join(kept)
         seal = {"lines": len(kept), "bytes": len(raw), "sha256": sha256(raw)}
-        reseal(GuardedFolder(run / "steps"), checkpoint.name, {**history, "metrics": seal})
+        reseal(checkpoint, {**history, "metrics": seal})
 
 
 def _change_a_sample(run: Path) -> None:
@@ -116,8 +115,8 @@ NOWHERE = _write("last", b"step-00000099\n")
         (_tell_another_loss, "metrics.jsonl"),
         (_log_another_loss, "recomputed step"),
         (NOWHERE, "last"),
-        (_lose("tokenizer.json"), "files"),
-        (_none_whole, "files"),
+        (_lose("tokenizer.json"), "tokenizer.json"),
+        (_none_whole, "steps"),
         (_change_a_sample, "samples"),
     ],
 )

@@ -123,7 +123,7 @@ def test_every_call_of_a_checkpoint_may_fail(
 REFUSED = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
-@pytest.mark.parametrize("call", ["rename", "replace", "unlink", "rmdir"])
+@pytest.mark.parametrize("call", ["rename", "replace", "unlink"])
 def test_a_change_of_names_may_be_refused_twice(
     call: str,
     straight: RunFolder,

@@ -26,7 +26,7 @@ FAULTS = {
     "vitral.lab.grading.grade_document": ("grade CLASS --key KEY",),
     "vitral.training.loop.one_step": (TRAIN,),
     "vitral.page.content.graphs_of": ("bundle RUN --out OUT",),
-    "vitral.runs.gate._newest": ("generate RUN", EVALUATE, "doctor RUN", "resume RUN", "bundle RUN"),
+    "vitral.runs.verification._born": ("generate RUN", EVALUATE, "doctor RUN", "resume RUN", "bundle RUN"),
     "vitral.reports.runs.run_row": ("list runs RUN",),
 }
 

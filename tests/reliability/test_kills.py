@@ -29,7 +29,7 @@ from tests.reliability.conftest import (
 from vitral.core.errors import UsageError
 from vitral.runs import RunFolder, load_run
 from vitral.runs.checkpoint import load_checkpoint
-from vitral.runs.checkpoint_files import FORMAT, MANIFEST, STATE
+from vitral.runs.checkpoint_files import MANIFEST, STATE
 from vitral.training import RunConfig, continue_run, loop, resume, train
 from vitral.training.trainer import Trainer
 
@@ -69,7 +69,7 @@ def assert_nothing_is_left(folder: RunFolder) -> None:
     pointers = {name: f"step-{step:08d}" for name, step in (("last", newest.step), ("best", newest.state["best_step"]))}
     assert set(pointers.values()) <= set(kept)
     assert len(kept) <= 3
-    assert all(load_checkpoint(folder.steps / name).format == FORMAT for name in kept)
+    assert [load_checkpoint(folder.steps / name).step for name in kept] == [int(name[5:]) for name in kept]
     raw = (path / "metrics.jsonl").read_bytes()
     assert raw.endswith(b"\n")
     assert [json.loads(line) for line in raw.splitlines()] == folder.metrics()

@@ -152,7 +152,7 @@ def _measures(folder: GuardedFolder) -> Iterator[HealthCheck]:
 
 
 def _report(folder: GuardedFolder) -> Iterator[HealthCheck]:
-    complaints = check_report(folder.within(REPORT))
+    complaints = check_report(folder.within(REPORT).path)
     mark = "wrong" if folder.kind(f"{REPORT}/{MANIFEST}") else "unknown"
     for complaint in complaints:
         yield HealthCheck(mark, REPORT, f"{complaint}; {N_('the same vitral study command writes it again')}")

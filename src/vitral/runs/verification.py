@@ -24,7 +24,7 @@ from vitral.core.errors import StorageError, UsageError, printable
 from vitral.core.files import read, readable
 from vitral.core.language import N_, _
 from vitral.runs.checkpoint import Checkpoint, list_checkpoints, load_state, step_name
-from vitral.runs.checkpoint_files import contents, understood
+from vitral.runs.checkpoint_files import contents
 from vitral.runs.folder import CONFIG, MOST_DOCUMENT, RUN, RunFolder, log_seal, pointers
 from vitral.runs.keys import FREE
 from vitral.runs.metrics_log import NAME as LOG
@@ -90,27 +90,26 @@ def verify(path: Path, *, deep: bool = False) -> Verified:
         UsageError: it is not a run, or folders in it are links.
     """
     run = Verified(RunFolder.open(path))
-    with understood(path):
-        for folder in reversed(list_checkpoints(run.folder.steps)):
-            try:
-                found = load_state(folder)
-                run.newest = run.newest or found
-                if deep:
-                    contents(folder)
-            except (UsageError, StorageError) as error:
-                line = "{complaint}" if run.newest else N_("{complaint}; using the one before")
-                run.find(f"steps/{folder.name}", line, complaint=error)
-            if run.newest and not deep:
-                break
-        if not run.newest and run.findings:
-            complaint = run.findings[0].line.removeprefix(f"{path}{os.sep}").split(";")[0]
-            sentence = N_("{path}: no intact checkpoint ({complaint})")
-            run.find("steps", sentence, complaint=complaint, is_refused=True)
-        elif _born(run):
-            _documents(run)
-            _configuration(run)
+    for folder in reversed(list_checkpoints(run.folder.steps)):
+        try:
+            found = load_state(folder)
+            run.newest = run.newest or found
             if deep:
-                _for_people(run)
+                contents(folder)
+        except (UsageError, StorageError) as error:
+            line = "{complaint}" if run.newest else N_("{complaint}; using the one before")
+            run.find(f"steps/{folder.name}", line, complaint=error)
+        if run.newest and not deep:
+            break
+    if not run.newest and run.findings:
+        complaint = run.findings[0].line.removeprefix(f"{path}{os.sep}").split(";")[0]
+        sentence = N_("{path}: no intact checkpoint ({complaint})")
+        run.find("steps", sentence, complaint=complaint, is_refused=True)
+    elif _born(run):
+        _documents(run)
+        _configuration(run)
+        if deep:
+            _for_people(run)
     return run
 
 
@@ -127,7 +126,7 @@ def _born(run: Verified) -> bool:
         run.find(RUN, sentence, complaint=error)
         born = run.newest.state
     run.sealed = born if run.newest is None else run.newest.state
-    if born.get("run") != run.sealed["run"]:
+    if born.get("run") != run.sealed.get("run"):
         sentence = N_("{path}: its checkpoints are of another run than its run.json; they were put together by hand")
         run.find(RUN, sentence, is_refused=True)
     if run.newest is None and born.get("parent") is not None:
@@ -136,7 +135,10 @@ def _born(run: Verified) -> bool:
             "with vitral train --init-from or vitral continue"
         )
         run.find("steps", sentence, is_refused=True)
-    return True
+    unknown = [key for key in ("documents", "config") if not isinstance(run.sealed.get(key), dict)]
+    for key in unknown:
+        run.find("steps", "{path}: its identity has no {key}", key=key, is_refused=True)
+    return not unknown
 
 
 def _documents(run: Verified) -> None:
@@ -183,9 +185,13 @@ def _shown(value: Any) -> str:
 
 def _essence(config: Mapping[str, Any]) -> Any:
     """The configuration without keys that may change; a key that is unset is absent in TOML."""
-    corpus = {key: value for key, value in config.get("corpus", {}).items() if key != "source"}
-    training = {key: value for key, value in config.get("training", {}).items() if key not in FREE}
-    return _without_none({**config, "corpus": corpus, "training": training})
+    free = {"corpus": ("source",), "training": FREE}
+    return {
+        name: {key: _without_none(value) for key, value in table.items() if key not in free.get(name, ())}
+        if isinstance(table, Mapping)
+        else table
+        for name, table in _without_none(config).items()
+    }
 
 
 def _without_none(table: Any) -> Any:
