@@ -1,10 +1,12 @@
 """`--ranks` and torchrun end to end: processes of their own, signals, exit codes, one line."""
 
+import os
+import random
 import re
 import signal
-import socket
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -69,46 +71,73 @@ def test_stopped_by_ctrl_c_and_resumed_alone(config: Path) -> None:
     assert last_bytes(RunFolder.open(out)) == straight(config)
 
 
+def ranks_of(launcher: int) -> list[int]:
+    """The processes that a launcher has started and that have not ended."""
+    return [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if is_there(pid, launcher)]
+
+
+def is_there(pid: int, parent: int | None = None) -> bool:
+    """Whether a process goes on, whose parent may have to be this one."""
+    try:
+        state, above = Path(f"/proc/{pid}/stat").read_text(encoding="latin-1").rpartition(")")[2].split()[:2]
+    except OSError:
+        return False
+    return state not in "ZX" and parent in (None, int(above))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system tells the ranks nothing of their parent")
+@pytest.mark.parametrize(
+    "trial", [pytest.param(n, marks=pytest.mark.full if n else pytest.mark.merge) for n in range(20)]
+)
+def test_no_rank_trains_on_without_its_launcher(trial: int, config: Path) -> None:
+    """It finishes its step, saves it and ends; the run goes on with one rank."""
+    out = config.with_name("out")
+    command = [sys.executable, "-m", "vitral", "train", str(config), "--ranks=2", "--out", str(out)]
+    long = ["--set", "training.steps=99999", "--set", "training.evaluate_every=99999"]
+    with subprocess.Popen([*command, *long], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as launcher:
+        assert launcher.stdout is not None
+        assert any(re.match(r"step 1/", line) for line in launcher.stdout)
+        pids = ranks_of(launcher.pid)
+        assert len(pids) == 2
+        time.sleep(random.uniform(0, 0.5))
+        launcher.kill()
+        until = time.monotonic() + 30
+        while (left := [pid for pid in pids if is_there(pid)]) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert not left
+    newest = RunFolder.open(out).newest()
+    assert newest is not None
+    assert newest.step > 0
+
+
 DYING = """
 import os, signal, sys
-import torch
 from vitral.cli import run
+from vitral.training import loop
 
-passes, backward = 0, torch.Tensor.backward
+one_step = loop.one_step
 
-def dying(*args, **kwargs):
-    global passes
-    passes += 1
-    if passes == 13:
+def dying(trainer):
+    if trainer.state.step == 3:
         os.kill(os.getpid(), signal.SIGKILL)
-    return backward(*args, **kwargs)
+    return one_step(trainer)
 
-if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == "VICTIM":
-    torch.Tensor.backward = dying
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == "1":
+    loop.one_step = dying
 sys.exit(run(sys.argv[1:]))
 """
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("victim", [0, 1])
-def test_one_of_two_machines_whose_rank_dies(victim: int, config: Path) -> None:
-    """torchrun counts the death on one of them only; the ranks meet all the same, and only rank 0's has a run."""
-    script, folders = config.with_name("dying.py"), [config.with_name(name) for name in ("one", "other")]
-    script.write_text(DYING.replace("VICTIM", str(victim)), encoding="utf-8")
-    with socket.socket() as found:
-        found.bind(("localhost", 0))
-        port = found.getsockname()[1]
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", "--max-restarts=1"]
-    meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{port}", "--rdzv-id=7", "--local-addr=localhost"]
-    command = [*launcher, *meeting, str(script), "train", str(config), "--out"]
-    machines = [
-        subprocess.Popen([*command, str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for out in folders
-    ]
-    said = [machine.communicate()[1] for machine in machines]
-    assert [machine.returncode for machine in machines] == [0, 0], "\n".join(said)
-    assert "exitcode: -9" in "".join(said)
-    (out,) = (folder for folder in folders if folder.exists())
+@pytest.mark.merge
+def test_torchrun_starts_the_ranks_anew(config: Path) -> None:
+    """After a death, from the last checkpoint; the end is that of a straight run."""
+    script, out = config.with_name("dying.py"), config.with_name("out")
+    script.write_text(DYING, encoding="utf-8")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--max-restarts=1", "--standalone"]
+    command = [*launcher, str(script), "train", str(config), "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "exitcode: -9" in done.stderr
     assert last_bytes(RunFolder.open(out)) == straight(config)
 
 
@@ -127,7 +156,7 @@ def test_one_rank_loads_nothing_of_several(config: Path) -> None:
     code = (
         "import sys; from vitral.cli import run; "
         f"run(['train', {str(config)!r}, '--set', 'training.steps=1', '--out', {str(config.with_name('one'))!r}]); "
-        "print({'vitral.training.ranks', 'torch.distributed.elastic', 'torch.distributed.fsdp'} & set(sys.modules))"
+        "print({'torch.distributed.elastic', 'torch.distributed.fsdp', 'torch.distributed.tensor'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "set()"

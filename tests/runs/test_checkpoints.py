@@ -4,7 +4,7 @@ import dataclasses
 import json
 import math
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ import torch
 from vitral.core.errors import StorageError, UsageError
 from vitral.core.files import temporary_name
 from vitral.core.guarded import GuardedFolder
-from vitral.core.seals import sealed_json
 from vitral.runs.checkpoint import (
     Checkpoint,
     count_weights,
@@ -27,9 +26,8 @@ from vitral.runs.checkpoint import (
     set_aside,
     step_name,
     sweep,
-    write_part,
 )
-from vitral.runs.checkpoint_files import FILES, FORMAT, IN_PARTS, MANIFEST, OPTIMIZER, WEIGHTS, part_name
+from vitral.runs.checkpoint_files import FILES, FORMAT, MANIFEST
 
 Made = Callable[[int], Checkpoint]
 
@@ -118,73 +116,16 @@ def test_a_manifest_of_another_kind_is_refused(content: str, tmp_path: Path, che
 def test_another_format_is_named(tmp_path: Path, checkpoint: Made) -> None:
     folder = save_checkpoint(tmp_path, checkpoint(10))
     manifest = json.loads((folder / MANIFEST).read_bytes())
-    (folder / MANIFEST).write_text(json.dumps(manifest | {"format": IN_PARTS + 1}), encoding="utf-8")
-    assert f"format {IN_PARTS + 1}, this Vitral reads {IN_PARTS}" in refusal(folder)
+    (folder / MANIFEST).write_text(json.dumps(manifest | {"format": FORMAT + 1}), encoding="utf-8")
+    assert f"format {FORMAT + 1}, this Vitral reads {FORMAT}" in refusal(folder)
 
 
-class Dealt:
-    """Writes a tensor after another to the next of three parts."""
-
-    def __init__(self, weights: Mapping[str, torch.Tensor]) -> None:
-        self.weights = weights
-
-    def size(self, optimizer: Mapping[str, torch.Tensor]) -> int:
-        return 10_000
-
-    def write(self, folder: GuardedFolder, optimizer: Mapping[str, torch.Tensor]) -> dict[str, dict[str, Any]]:
-        files: dict[str, dict[str, Any]] = {}
-        for name, tensors in ((WEIGHTS, self.weights), (OPTIMIZER, optimizer)):
-            for rank in range(3):
-                file = part_name(name, rank, 3)
-                files[file] = write_part(folder, file, dict(list(tensors.items())[rank::3]))
-        return files
-
-
-class TestInParts:
-    """Checkpoints with a file of each rank."""
-
-    @pytest.fixture
-    @staticmethod
-    def folder(tmp_path: Path, checkpoint: Made) -> Path:
-        made = checkpoint(10)
-        return save_checkpoint(tmp_path, dataclasses.replace(made, model={}), writer=Dealt(made.model))
-
-    def test_read_as_one(self, folder: Path, checkpoint: Made) -> None:
-        read = load_checkpoint(folder)
-        assert read.format == IN_PARTS
-        assert_same(checkpoint(10), dataclasses.replace(read, format=FORMAT))
-        assert count_weights(folder) == sum(tensor.numel() for tensor in checkpoint(10).model.values())
-
-    def test_resealed(self, folder: Path, checkpoint: Made) -> None:
-        before = {file.name: file.read_bytes() for file in folder.glob("*.safetensors")}
-        reseal(GuardedFolder(folder.parent), folder.name, {"seconds": 3})
-        assert {file.name: file.read_bytes() for file in folder.glob("*.safetensors")} == before
-        assert load_checkpoint(folder).history == {"seconds": 3}
-
-    @pytest.mark.parametrize("name", [part_name(WEIGHTS, 2, 3), part_name(OPTIMIZER, 0, 3)])
-    def test_a_part_is_missing_or_damaged(self, name: str, folder: Path) -> None:
-        content = (folder / name).read_bytes()
-        (folder / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-        assert name in refusal(folder)
-        (folder / name).unlink()
-        assert name in refusal(folder)
-
-    @pytest.mark.parametrize("wrong", ["lost", "strange", "twice"])
-    def test_files_that_are_no_whole(self, wrong: str, folder: Path) -> None:
-        """Although the manifest has their hashes."""
-        files = json.loads((folder / MANIFEST).read_bytes())["files"]
-        here, there = folder / part_name(WEIGHTS, 0, 3), folder / part_name(WEIGHTS, 1, 3)
-        if wrong == "lost":
-            del files[here.name]
-            here.unlink()
-        elif wrong == "strange":
-            here.rename(folder / part_name(WEIGHTS, 7, 3))
-            files[part_name(WEIGHTS, 7, 3)] = files.pop(here.name)
-        else:
-            there.write_bytes(here.read_bytes())
-            files[there.name] = files[here.name]
-        (folder / MANIFEST).write_bytes(sealed_json({"format": IN_PARTS, "files": files}))
-        assert str(folder) in refusal(folder)
+def test_resealed(tmp_path: Path, checkpoint: Made) -> None:
+    """Nothing but the history is another."""
+    folder = save_checkpoint(tmp_path, checkpoint(10))
+    reseal(GuardedFolder(tmp_path), folder.name, {"seconds": 3})
+    assert_same(dataclasses.replace(checkpoint(10), history={"seconds": 3}), load_checkpoint(folder))
+    assert count_weights(folder) == sum(tensor.numel() for tensor in checkpoint(10).model.values())
 
 
 def test_checkpoints_are_listed_in_the_order_of_steps(tmp_path: Path, checkpoint: Made) -> None:

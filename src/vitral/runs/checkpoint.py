@@ -4,9 +4,7 @@ A checkpoint is written under a temporary name, flushed and renamed, so a folder
 Files are read, not mapped, so the verified bytes are the parsed bytes (`vitral.runs.checkpoint_files` verifies them).
 
 A checkpoint of format 2 seals the whole run: `state.json` contains the run's identity (`vitral.runs.identity`), and
-`history.json` the hash of metrics.jsonl up to the checkpoint. Format 1, without the two, is still read. Format 3 is
-format 2 with a file of weights and one of the optimizer for each rank that wrote it; every tensor is whole in one of
-them, so they are read together by as many processes as there are.
+`history.json` the hash of metrics.jsonl up to the checkpoint. Format 1, without the two, is still read.
 
 Temporary folders, which remain after a kill and which `sweep` removes: `.tmp-…` is being written, `.old-step-…` is
 being replaced by a new checkpoint of the same step, `.gone-…` is being removed.
@@ -18,10 +16,10 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import safetensors
 
@@ -34,11 +32,9 @@ from vitral.runs.checkpoint_files import (
     FILES,
     FORMAT,
     HISTORY,
-    IN_PARTS,
     MANIFEST,
     MOST_PLAIN,
     OPTIMIZER,
-    PART,
     SLOTS,
     STATE,
     WEIGHTS,
@@ -87,70 +83,30 @@ class Checkpoint:
     manifest: str = ""
 
 
-class Writer(Protocol):
-    """Several processes, each of which writes a part of a checkpoint's tensors."""
-
-    def size(self, optimizer: "Mapping[str, Tensor]") -> int:
-        """Bytes of all parts, from this process's tensors of the optimizer."""
-        ...
-
-    def write(self, folder: GuardedFolder, optimizer: "Mapping[str, Tensor]") -> dict[str, dict[str, Any]]:
-        """Write this process's part, as all processes do; bytes and SHA-256 of every file, by name (`write_part`).
-
-        Args:
-            folder: the checkpoint's, which all processes see.
-            optimizer: this process's tensors of the optimizer.
-
-        Raises:
-            VitralError: a process cannot write.
-        """
-        ...
-
-
 def step_name(step: int) -> str:
     """The folder's name: `step-00000600`."""
     return f"step-{step:08d}"
 
 
-def save_checkpoint(
-    steps: GuardedFolder | Path, checkpoint: Checkpoint, *, replace: bool = False, writer: Writer | None = None
-) -> Path:
+def save_checkpoint(steps: GuardedFolder | Path, checkpoint: Checkpoint, *, replace: bool = False) -> Path:
     """Write a checkpoint as a new folder under `steps`.
 
     Args:
         steps: the folder of checkpoints.
         checkpoint: the checkpoint.
         replace: whether to replace a checkpoint of the same step; otherwise an existing one is kept unchanged.
-        writer: what writes the tensors in parts; None: here, in one file each.
 
     Raises:
         UsageError: a link stands in the way.
         StorageError: the checkpoint cannot be written; existing files are unchanged.
     """
     content = {
+        WEIGHTS: as_tensors(checkpoint.model),
+        OPTIMIZER: as_tensors(checkpoint.optimizer),
         STATE: as_json({"format": FORMAT, "step": checkpoint.step, **checkpoint.state}),
         HISTORY: as_json(dict(checkpoint.history)),
     }
-    parts = WHOLE
-    if writer is None:
-        tensors = {WEIGHTS: as_tensors(checkpoint.model), OPTIMIZER: as_tensors(checkpoint.optimizer)}
-        content = tensors | content
-    else:
-        parts = _Parts(writer.size(checkpoint.optimizer), lambda folder: writer.write(folder, checkpoint.optimizer))
-    return _write(_guarded(steps), step_name(checkpoint.step), content, parts, replace=replace)
-
-
-def write_part(folder: GuardedFolder, name: str, tensors: "Mapping[str, Tensor]") -> dict[str, Any]:
-    """Write a rank's part of a checkpoint's tensors; its bytes and SHA-256.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
-    data = as_tensors(tensors)
-    with storage(folder.path / name):
-        folder.write_new(name, data)
-        folder.sync()
-    return listing({name: data})[name]
+    return _write(_guarded(steps), step_name(checkpoint.step), content, replace=replace)
 
 
 def reseal(steps: GuardedFolder, name: str, history: Mapping[str, Any]) -> None:
@@ -162,36 +118,11 @@ def reseal(steps: GuardedFolder, name: str, history: Mapping[str, Any]) -> None:
     """
     folder = steps.within(name)
     sealed = sealed_in(folder)
-    if sealed.format < IN_PARTS:
-        content = {file: read_verified(folder, sealed, file, None) for file in sealed.expected}
-        _write(steps, name, {**content, HISTORY: as_json(dict(history))}, replace=True)
-        return
-    parts = [file for file in sealed.expected if PART.fullmatch(file)]
-
-    def copied(beside: GuardedFolder) -> dict[str, dict[str, Any]]:
-        for file in parts:
-            read_verified(folder, sealed, file, None)
-            steps.copy(f"{name}/{file}", f"{beside.path.name}/{file}")
-        return {file: sealed.files[file] for file in parts}
-
-    content = {STATE: read_verified(folder, sealed, STATE, None), HISTORY: as_json(dict(history))}
-    _write(steps, name, content, _Parts(sum(sealed.files[file]["bytes"] for file in parts), copied), replace=True)
+    content = {file: read_verified(folder, sealed, file, None) for file in sealed.expected}
+    _write(steps, name, {**content, HISTORY: as_json(dict(history))}, replace=True)
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """Parts of a checkpoint that are written by other means: their bytes, and what writes them into its folder."""
-
-    size: int
-    write: Callable[[GuardedFolder], dict[str, dict[str, Any]]]
-
-
-WHOLE = _Parts(0, lambda folder: {})
-
-
-def _write(
-    steps: GuardedFolder, name: str, content: Mapping[str, bytes], parts: _Parts = WHOLE, *, replace: bool
-) -> Path:
+def _write(steps: GuardedFolder, name: str, content: Mapping[str, bytes], *, replace: bool) -> Path:
     there = steps.kind(name) == "folder"
     if there and not replace:
         return steps.path / name
@@ -202,10 +133,9 @@ def _write(
             if not there and steps.kind(name) is not None:  # a link: without this the checkpoint would be lost
                 set_aside(steps, name)
             _remove(steps, beside)
-            _require_room(steps, sum(map(len, content.values())) + parts.size)
+            _require_room(steps, sum(map(len, content.values())))
             steps.make(beside)
-            files = listing(content) | parts.write(steps.within(beside))
-            manifest = sealed_json({"format": FORMAT if parts is WHOLE else IN_PARTS, "files": files})
+            manifest = sealed_json({"format": FORMAT, "files": listing(content)})
             for file, data in {**content, MANIFEST: manifest}.items():
                 steps.write_new(f"{beside}/{file}", data)
             steps.sync(beside)
@@ -239,22 +169,17 @@ def load_checkpoint(
     skipped = set() if with_optimizer else {OPTIMIZER}
     content, sealed = verified(guarded, tuple(name for name in FILES if name not in skipped), shapes)
     with _understood(guarded):
-        for name in (WEIGHTS, OPTIMIZER):
-            found: dict[str, tuple[int, ...]] = {}
-            for file in sealed.files_of(name) if name not in skipped else ():
-                tensors = described(content[file], 0 if shapes is None else SLOTS * len(shapes))
-                if twice := found.keys() & tensors.keys():
-                    raise ValueError(_("{name!a:.60} is in two of its files", name=min(twice)))
-                found |= tensors
-            if name == WEIGHTS and shapes is not None:
-                require_shapes(guarded.path, found, shapes)
+        found = {
+            name: described(content[name], 0 if shapes is None else SLOTS * len(shapes))
+            for name in (WEIGHTS, OPTIMIZER)
+            if name not in skipped
+        }
+        if shapes is not None:
+            require_shapes(guarded.path, found[WEIGHTS], shapes)
         import safetensors.torch  # loads PyTorch, which takes seconds and which a list of runs does not need
 
-        model, optimizer = {}, {}
-        for file in sealed.files_of(WEIGHTS):
-            model |= safetensors.torch.load(content.pop(file))
-        for file in sealed.files_of(OPTIMIZER) if with_optimizer else ():
-            optimizer |= safetensors.torch.load(content.pop(file))
+        model = safetensors.torch.load(content.pop(WEIGHTS))
+        optimizer = safetensors.torch.load(content.pop(OPTIMIZER)) if with_optimizer else {}
         state, history = _plain(guarded, content)
         return Checkpoint(int(state["step"]), model, optimizer, state, history, sealed.format, sealed.sha256)
 
@@ -282,20 +207,15 @@ def count_weights(folder: GuardedFolder | Path) -> int:
     """
     guarded = _guarded(folder)
     with _understood(guarded):
-        parts = [name for name in guarded.names() if (part := PART.fullmatch(name)) and part[1] == "model"]
-        return sum(_count_numbers(guarded, name) for name in parts or [WEIGHTS])
-
-
-def _count_numbers(folder: GuardedFolder, name: str) -> int:
-    with folder.stream(name) as file:
-        length = int.from_bytes(file.read(8), "little")
-        header = file.read(min(length, MOST_PLAIN))
-        size = os.fstat(file.fileno()).st_size
-    tensors = json.loads(header)
-    tensors.pop("__metadata__", None)
-    if size != 8 + length + max((tensor["data_offsets"][1] for tensor in tensors.values()), default=0):
-        raise ValueError(_("its weights are of another size"))
-    return sum(math.prod(tensor["shape"]) for tensor in tensors.values())
+        with guarded.stream(WEIGHTS) as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = file.read(min(length, MOST_PLAIN))
+            size = os.fstat(file.fileno()).st_size
+        tensors = json.loads(header)
+        tensors.pop("__metadata__", None)
+        if size != 8 + length + max((tensor["data_offsets"][1] for tensor in tensors.values()), default=0):
+            raise ValueError(_("its weights are of another size"))
+        return sum(math.prod(tensor["shape"]) for tensor in tensors.values())
 
 
 def _plain(folder: GuardedFolder, content: Mapping[str, bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -394,7 +314,7 @@ def _guarded(folder: GuardedFolder | Path) -> GuardedFolder:
 def _remove(steps: GuardedFolder, name: str) -> bool:
     """Remove a folder that contains nothing but files of a checkpoint, and what a killed process was copying."""
     own = {*FILES, MANIFEST}
-    return steps.remove_folder(name, lambda file: file in own or PART.fullmatch(file) is not None or is_temporary(file))
+    return steps.remove_folder(name, lambda file: file in own or is_temporary(file))
 
 
 def as_tensors(tensors: "Mapping[str, Tensor]") -> bytes:

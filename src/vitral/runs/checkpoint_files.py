@@ -8,7 +8,6 @@ handle files changed together with their hashes.
 import contextlib
 import json
 import math
-import re
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +21,11 @@ from vitral.core.language import _
 Shapes = Mapping[str, tuple[int, ...]]
 """Shapes of a model's tensors by name."""
 
-FORMAT, IN_PARTS = 2, 3
+FORMAT = 2
 FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "history.json")
 WEIGHTS, OPTIMIZER, STATE, HISTORY = FILES
-OF_FORMAT = {1: FILES[:3], 2: FILES, IN_PARTS: (STATE, HISTORY)}
-"""Files of a checkpoint besides its manifest, by format; of format 3 those besides the ranks' parts."""
-PART = re.compile(r"(model|optimizer)-rank-(\d{1,5})-of-(\d{1,5})\.safetensors")
+OF_FORMAT = {1: FILES[:3], 2: FILES}
+"""Files of a checkpoint besides its manifest, by format."""
 MANIFEST = "MANIFEST.json"
 
 MOST_BYTES = 1 << 40
@@ -48,11 +46,6 @@ class OtherModel(UsageError):
     """An intact checkpoint of another model than the configured one; older checkpoints will not match either."""
 
 
-def part_name(name: str, rank: int, ranks: int) -> str:
-    """The name of a rank's part of a file of tensors: `model-rank-0-of-2.safetensors`."""
-    return f"{name.removesuffix('.safetensors')}-rank-{rank}-of-{ranks}.safetensors"
-
-
 @dataclass(frozen=True)
 class Seal:
     """A verified manifest: its format, its own hash, and size and hash of every file."""
@@ -64,21 +57,14 @@ class Seal:
     @property
     def expected(self) -> tuple[str, ...]:
         """The checkpoint's files besides its manifest."""
-        return tuple(self.files) if self.format == IN_PARTS else OF_FORMAT[self.format]
-
-    def files_of(self, name: str) -> tuple[str, ...]:
-        """The files with a checkpoint's weights, optimizer, state or history; none if its format has none."""
-        if self.format == IN_PARTS and name in (WEIGHTS, OPTIMIZER):
-            kind = name.removesuffix(".safetensors")
-            return tuple(file for file in self.files if (part := PART.fullmatch(file)) and part[1] == kind)
-        return (name,) if name in self.expected else ()
+        return OF_FORMAT[self.format]
 
 
 def verified(folder: GuardedFolder, names: tuple[str, ...], shapes: Shapes | None) -> tuple[dict[str, bytes], Seal]:
     """The bytes of the named files, verified against the manifest; the others only have to be there."""
     sealed = sealed_in(folder)
-    files = [file for name in names for file in sealed.files_of(name)]
-    return {file: read_verified(folder, sealed, file, shapes) for file in files}, sealed
+    files = [name for name in names if name in sealed.expected]
+    return {name: read_verified(folder, sealed, name, shapes) for name in files}, sealed
 
 
 def sealed_in(folder: GuardedFolder) -> Seal:
@@ -144,25 +130,11 @@ def _listed(folder: Path, raw: bytes) -> Seal:
         raise UsageError("{folder}: {manifest} is damaged", folder=folder, manifest=MANIFEST) from None
     if format_ not in list(OF_FORMAT):
         raise UsageError(
-            "{folder}: format {format!a:.40}, this Vitral reads {ours}", folder=folder, format=format_, ours=IN_PARTS
+            "{folder}: format {format!a:.40}, this Vitral reads {ours}", folder=folder, format=format_, ours=FORMAT
         )
-    if format_ == IN_PARTS and not _are_parts(files):
-        intact = False
     if not intact or not isinstance(files, dict):
         raise UsageError("{folder}: {manifest} is damaged", folder=folder, manifest=MANIFEST)
     return Seal(format_, hashed, files)
-
-
-def _are_parts(files: Any) -> bool:
-    """Whether these are the names of a checkpoint in parts: a file of weights and one of the optimizer a rank."""
-    if not isinstance(files, dict):
-        return False
-    parts = [part for name in files if (part := PART.fullmatch(name))]
-    ranks = int(parts[0][3]) if parts else 0
-    if len(parts) != 2 * ranks:
-        return False
-    expected = {part_name(name, rank, ranks) for name in (WEIGHTS, OPTIMIZER) for rank in range(ranks)}
-    return ranks > 0 and files.keys() == expected | {STATE, HISTORY}
 
 
 def _most_bytes(name: str, shapes: Shapes | None) -> int:
@@ -172,7 +144,7 @@ def _most_bytes(name: str, shapes: Shapes | None) -> int:
     if shapes is None:
         return MOST_BYTES
     weights = WIDEST * sum(math.prod(shape) for shape in shapes.values()) + DESCRIPTION * len(shapes)
-    return MOST_PLAIN + weights * (SLOTS if name.startswith("optimizer") else 1)
+    return MOST_PLAIN + weights * (SLOTS if name == OPTIMIZER else 1)
 
 
 def described(data: bytes, expected: int) -> dict[str, tuple[int, ...]]:

@@ -50,7 +50,7 @@ IMPORTED = "imported"
 """The source of the text of an imported model, and the key of corpus.json that says where the model comes from."""
 _OURS = re.compile(
     r"config\.toml|metrics\.jsonl|best|last|\.lock|(run|environment|corpus|tokenizer|ngrams)\.json|steps"
-    r"|steps/(\.tmp-\d{1,10}-)?step-\d{8,9}(/((model|optimizer)(-rank-\d{1,5}-of-\d{1,5})?\.safetensors|(state|history|MANIFEST)\.json))?"
+    r"|steps/(\.tmp-\d{1,10}-)?step-\d{8,9}(/((model|optimizer)\.safetensors|(state|history|MANIFEST)\.json))?"
     r"|(steps/)?\.[^/]*\.tmp"
 )
 """Paths inside a run that is being created."""
@@ -303,9 +303,7 @@ class RunFolder:
         self.files.make("samples")
         self.files.write(f"samples/{checkpoints.step_name(step)}.txt", (text + "\n").encode())
 
-    def save(
-        self, checkpoint: Checkpoint, *, keep: int, replace: bool = False, writer: checkpoints.Writer | None = None
-    ) -> None:
+    def save(self, checkpoint: Checkpoint, *, keep: int, replace: bool = False) -> None:
         """Write a checkpoint that seals the log so far, and remove old checkpoints.
 
         The newest `keep` checkpoints remain, and that of the state's `best_step`.
@@ -314,7 +312,6 @@ class RunFolder:
             checkpoint: the checkpoint.
             keep: how many remain.
             replace: whether to replace a checkpoint of the same step.
-            writer: what writes its tensors in parts; None: they are those of the checkpoint.
 
         Raises:
             StorageError: the checkpoint cannot be written; earlier checkpoints are intact.
@@ -322,7 +319,7 @@ class RunFolder:
         # Events must reach the disk before the checkpoint that follows them: sealing flushes them.
         history = {**checkpoint.history, "metrics": self.log.seal()}
         sealed = dataclasses.replace(checkpoint, history=history)
-        checkpoints.save_checkpoint(self.guarded_steps, sealed, replace=replace, writer=writer)
+        checkpoints.save_checkpoint(self.guarded_steps, sealed, replace=replace)
         self.tidy(checkpoint, keep=keep)
 
     def tidy(self, newest: Checkpoint, *, keep: int) -> None:

@@ -17,14 +17,14 @@ from vitral.runs.gate import identity_in
 from vitral.runs.identity import document_hash
 from vitral.runs.loading import load_checkpoint_of, load_weights
 from vitral.runs.lock import only_writer
+from vitral.training import ranks
 from vitral.training.deadline import Deadline, TimeFrame
 from vitral.training.events import Callback, silent
 from vitral.training.memory import require_training_memory
 from vitral.training.optimizers import load_optimizer_tensors, optimizer_of
 from vitral.training.parts import accepted_changes
-from vitral.training.run import build_model, initial_state, keep, note_excess, run_to_the_end, share
+from vitral.training.run import build_model, follow, initial_state, keep, note_excess, run_to_the_end, share
 from vitral.training.stopping import stop_on_signals
-from vitral.training.team import current
 from vitral.training.trainer import Planner, Trainer, TrainerState, chain_from_anchor
 
 
@@ -66,10 +66,9 @@ def resume(
     def warn(line: str) -> None:
         callback({"event": "note", "text": line})
 
-    team = current()
-    team.agree({"changed_parts": changed_parts, "strict": strict})
-    if not team.leads:
-        return team.follow(corpus)
+    ranks.require_same(N_("what is asked for"), repr(["resume", changed_parts, strict]))
+    if not ranks.leads():
+        return follow(corpus)
     frame = frame or TimeFrame()
     RunFolder.open(path)
     with only_writer(path), only_training():
@@ -147,7 +146,7 @@ def _compare_machines(sealed: SealedRun, warn: Callable[[str], object], *, stric
     threads = sealed.identity.current_threads
     if sealed.config.training.device == "cpu" and (slower := too_few_cores(threads, cores())):
         warn(slower)
-    if strict and (others := current().remarks()):
+    if strict and (others := ranks.remarks()):
         raise UsageError("{path}: --strict: {found}", path=sealed.folder.path, found="; ".join(map(retold, others)))
     try:
         recorded = sealed.document("environment")
