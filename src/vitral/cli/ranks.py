@@ -43,7 +43,7 @@ def launch_if_several(ranks: int | None) -> None:
         )
     from vitral.training.ranks import launch
 
-    raise typer.Exit(launch(ranks, ["-m", "vitral", *_without_ranks(session.given())]))
+    raise typer.Exit(launch(ranks, _without_ranks(session.given())))
 
 
 def _without_ranks(given: list[str]) -> list[str]:

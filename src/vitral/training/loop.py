@@ -26,6 +26,7 @@ from vitral.training.optimizers import optimizer_tensors
 from vitral.training.ranks import RankDiffers, RankLost
 from vitral.training.schedules import learning_rate
 from vitral.training.stopping import StopAsked
+from vitral.training.summing import StepSum
 from vitral.training.trainer import ANCHOR_EVERY, Trainer, link
 from vitral.training.views import early_is_due, evaluate_early, write_sample
 
@@ -124,7 +125,7 @@ def one_step(trainer: Trainer) -> tuple[float, float, float]:
     """
     training, step = trainer.config.training, trainer.state.step
     trainer.optimizer.zero_grad()
-    chain, summed = trainer.state.chain, ranks.step_sum(list(trainer.parameters.values()), training)
+    chain, summed = trainer.state.chain, StepSum(list(trainer.parameters.values()), training)
     for micro in range(training.accumulation):
         if micro % ranks.size() != ranks.rank():
             chain = link(chain, *trainer.batches.batch(step, micro))

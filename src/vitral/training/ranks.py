@@ -17,9 +17,7 @@ import os
 import platform
 import re
 import signal
-import sys
 import tempfile
-import uuid
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -29,27 +27,28 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn.functional import pad
 
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import N_
 from vitral.core.launching import LAUNCHER, TOLD, end_with_parent, launched
-from vitral.core.machine import processor
 from vitral.core.versions import versions
 from vitral.runs import Checkpoint, RunFolder
-from vitral.runs.config import OwnOptimizer, RunConfig, TrainingConfig
+from vitral.runs.config import OwnOptimizer, RunConfig
 from vitral.runs.environment import NUMERICS
-from vitral.training.summing import StepSum, taken
 
 LEAST_TORCH = (2, 9)
 TIMEOUT = "VITRAL_RANKS_TIMEOUT"
 """Variable of the environment: seconds after which a rank that does not answer is lost."""
 LONGEST_SILENCE = 1800.0
 """These seconds if the variable is not set."""
-LONGEST_END = 600
-"""Seconds in which ranks that were asked to stop must have finished their step and saved it."""
-_remarks: list[str] = []
+LAUNCHERS = {
+    "OMP_NUM_THREADS": "1",  # as torchrun does
+    "PET_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT",  # a terminal that closes ends no training
+    "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "600",  # in which ranks that were asked to stop must have saved their step
+}
+"""Variables of the environment that `launch` sets for the launcher, unless they are set."""
 
 
 class RankLost(VitralError):
@@ -91,11 +90,6 @@ def leads() -> bool:
 def on_this_machine() -> int:
     """The number of ranks on this machine."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if size() > 1 else 1
-
-
-def remarks() -> list[str]:
-    """What the user should know of the ranks, as stored sentences."""
-    return _remarks
 
 
 @contextmanager
@@ -143,9 +137,6 @@ def _join() -> None:
     atexit.register(dist.destroy_process_group)
     drawing = {"NumPy": np.__version__, "numerics": NUMERICS, "machine": platform.machine()}
     require_same(N_("versions"), json.dumps([versions(), drawing]))
-    if (other := _other(processor())) is not None:
-        sentence = N_("rank {rank} has another processor than rank 0: the bits may differ")
-        _remarks.append(sentence.format(rank=other))
 
 
 def require_ranks() -> None:
@@ -189,11 +180,11 @@ def _speaks(error: BaseException) -> bool:
 
 
 def launch(ranks: int, arguments: Sequence[str]) -> int:
-    """Run a program on several ranks of this machine by torchrun's launcher, and return the exit code.
+    """Run `vitral` on several ranks of this machine by torchrun's launcher, and return the exit code.
 
     Args:
         ranks: their number.
-        arguments: of Python.
+        arguments: of the command line.
 
     Raises:
         UsageError: PyTorch cannot connect ranks.
@@ -201,42 +192,26 @@ def launch(ranks: int, arguments: Sequence[str]) -> int:
         KeyboardInterrupt: a signal ended all of them before they could say anything.
     """
     require_ranks()
+    from torch.distributed import run
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does
-    os.environ[LAUNCHER] = str(os.getpid())
-    options: dict[str, Any] = {}
-    if "signals_to_handle" in LaunchConfig.__dataclass_fields__:
-        options["signals_to_handle"] = "SIGTERM,SIGINT"  # a terminal that closes ends no training
-    if "shutdown_timeout" in LaunchConfig.__dataclass_fields__ and "TORCH_ELASTIC_SHUTDOWN_TIMEOUT" not in os.environ:
-        options["shutdown_timeout"] = LONGEST_END
-    config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=ranks,
-        run_id=uuid.uuid4().hex,
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        local_addr="localhost",
-        max_restarts=0,
-        **options,
-    )
+    for name, value in LAUNCHERS.items():
+        os.environ.setdefault(name, value)
+    options = ["--standalone", f"--nproc-per-node={ranks}", "--local-addr=localhost", "-m", "vitral", *arguments]
+    failures: dict[int, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         code = Path(folder) / "code"
-        os.environ[TOLD] = str(code)
-        failures: dict[int, Any] = {}
+        os.environ |= {TOLD: str(code), LAUNCHER: str(os.getpid())}
         logging.disable()  # a rank says what is to be said
         try:
-            elastic_launch(config, sys.executable)(*arguments)
+            run.run(run.parse_args(options))
         except ChildFailedError as failed:
             failures = failed.failures
         except SignalException:
             pass  # passed on to the ranks, which have ended
         finally:
             logging.disable(logging.NOTSET)
-            del os.environ[TOLD]
         if code.exists():
             return int(code.read_text(encoding="ascii"))
     if not failures:
@@ -315,6 +290,25 @@ def any_of(*flags: bool) -> list[bool]:
     return found.bool().tolist()
 
 
+def exchanged(flat: Tensor) -> Sequence[Tensor]:
+    """This rank's piece of one tensor of each rank, in their order."""
+    if size() == 1:
+        return [flat]
+    mine = pad(flat if flat.is_cuda else flat.cpu(), (0, -len(flat) % size()))
+    found = torch.empty_like(mine)
+    dist.all_to_all_single(found, mine)
+    return [piece.clone() for piece in found.view(size(), -1)]
+
+
+def assembled(piece: Tensor) -> Tensor:
+    """The pieces of all ranks, one after another."""
+    if size() == 1:
+        return piece
+    pieces = [torch.empty_like(piece) for _ in range(size())]
+    dist.all_gather(pieces, piece)
+    return torch.cat(pieces)
+
+
 def added(tensor: Tensor) -> Tensor:
     """The sum over all ranks, in the engine's order."""
     if size() > 1:
@@ -328,16 +322,13 @@ def require_same(what: str, content: str, kind: type[VitralError] = UsageError) 
     Raises:
         VitralError: of this kind: a rank has something else.
     """
-    if size() > 1 and (other := _other(content)) is not None:
-        raise kind("rank {rank} differs from rank 0: {what}", rank=other, what=what)
-
-
-def _other(content: str) -> int | None:
-    """The first rank with other content than rank 0."""
+    if size() == 1:
+        return
     mine = torch.frombuffer(bytearray(hashlib.sha256(content.encode()).digest()), dtype=torch.uint8)
-    digests = [torch.empty_like(mine) for _ in range(size())]
-    dist.all_gather(digests, mine)
-    return next((other for other, found in enumerate(digests) if not found.equal(digests[0])), None)
+    first, *others = assembled(mine).view(size(), -1)
+    for other, found in enumerate(others, 1):
+        if not found.equal(first):
+            raise kind("rank {rank} differs from rank 0: {what}", rank=other, what=what)
 
 
 def digest(tensors: Mapping[str, Tensor]) -> str:
@@ -372,68 +363,6 @@ def gathered(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if leads():
             found[name] = all_of_it if all_of_it is tensor else all_of_it.cpu()
     return found
-
-
-def step_sum(parameters: Sequence[nn.Parameter], training: TrainingConfig) -> StepSum:
-    """The sum of a step's gradients over all ranks; no parameter has a gradient."""
-    if size() == 1:
-        return StepSum(parameters, training)
-    return (ShardedSum if training.sharding == "sharded" else ReplicatedSum)(parameters, training)
-
-
-class ReplicatedSum(StepSum):
-    """Loss and gradients of one step's batches, summed over ranks that have all weights."""
-
-    def add(self, loss: Tensor) -> None:
-        """Count a batch of this rank; the other ranks count theirs at the same time."""
-        if not self._canonical:
-            super().add(loss)
-            return
-        mine = self._flat(loss)
-        pieces = torch.empty_like(mine)
-        dist.all_to_all_single(pieces, mine)
-        for piece in pieces.view(size(), -1):
-            self._tree.add([piece.clone()])
-
-    def total(self) -> Tensor:
-        """Leave the sums in the gradients of every rank, and return the loss."""
-        if self._canonical:
-            (piece,) = self._tree.total()
-            pieces = [torch.empty_like(piece) for _ in range(size())]
-            dist.all_gather(pieces, piece)
-            found = torch.cat(pieces)
-        else:
-            found = added(self._flat(self._loss))
-        lengths = [one.numel() for one in self._parameters]
-        *gradients, rest = found.split([*lengths, len(found) - sum(lengths)])
-        for one, gradient, is_there in zip(self._parameters, gradients, rest[1:].tolist(), strict=False):
-            if is_there:
-                one.grad = torch.empty_like(one).copy_(gradient.view_as(one))
-        return rest[0].clone()
-
-    def _flat(self, loss: Tensor) -> Tensor:
-        """The gradients, the loss, which gradients there are, and zeros up to a multiple of the number of ranks."""
-        flags = torch.tensor([float(one.grad is not None) for one in self._parameters])
-        parts = [part.detach().reshape(-1) for part in (*taken(self._parameters), loss, flags)]
-        flat = torch.cat([part.to(parts[0].device if parts[0].is_cuda else "cpu") for part in parts])
-        return nn.functional.pad(flat, (0, -len(flat) % size()))
-
-
-class ShardedSum(StepSum):
-    """Loss of one step's batches, whose gradients `fully_shard` has summed over the ranks."""
-
-    def __init__(self, parameters: Sequence[nn.Parameter], training: TrainingConfig) -> None:
-        """Begin a step; the parameters have no gradients."""
-        super().__init__(parameters, training)
-        self._canonical = False
-
-    def total(self) -> Tensor:
-        """The loss."""
-        return added(self._loss)
-
-    def norm(self) -> Float[Tensor, ""]:
-        """The norm of the sums."""
-        return whole(super().norm())
 
 
 class SilentFolder(RunFolder):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
-from vitral.core.language import N_, _, retold
-from vitral.core.machine import cores
+from vitral.core.language import N_, _
+from vitral.core.machine import cores, processor
 from vitral.core.process import only_training, too_few_cores, using_threads
 from vitral.data import prepare_recorded
 from vitral.evaluation import NgramBaselines
@@ -67,6 +67,8 @@ def resume(
         callback({"event": "note", "text": line})
 
     ranks.require_same(N_("what is asked for"), repr(["resume", changed_parts, strict]))
+    if strict:
+        ranks.require_same(N_("the processor"), processor())
     if not ranks.leads():
         return follow(corpus)
     frame = frame or TimeFrame()
@@ -146,8 +148,6 @@ def _compare_machines(sealed: SealedRun, warn: Callable[[str], object], *, stric
     threads = sealed.identity.current_threads
     if sealed.config.training.device == "cpu" and (slower := too_few_cores(threads, cores())):
         warn(slower)
-    if strict and (others := ranks.remarks()):
-        raise UsageError("{path}: --strict: {found}", path=sealed.folder.path, found="; ".join(map(retold, others)))
     try:
         recorded = sealed.document("environment")
     except UsageError:

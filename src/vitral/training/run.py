@@ -356,8 +356,6 @@ def run_to_the_end(trainer: Trainer) -> RunFolder:
     )
     if trainer.baselines is not None:
         trainer.tell({"event": "lines", "ngrams": trainer.baselines.plain()})
-    for line in ranks.remarks():
-        trainer.note(line)
     if trainer.is_sharded:
         from vitral.training.sharding import share_out  # loads `fully_shard`
 

@@ -25,9 +25,9 @@ EARLY_TOKENS = 1 << 13
 def early_is_due(trainer: Trainer) -> bool:
     """Whether rank 0 has trained for long enough to show an early evaluation."""
     waited = time.perf_counter() - trainer.began
-    if trainer.looked or waited < EARLY_AFTER or trainer.clock.seconds() < EARLY_STEPPING:
+    if not trainer.clock.pause or trainer.looked or waited < EARLY_AFTER or trainer.clock.seconds() < EARLY_STEPPING:
         return False
-    return ranks.leads() and trainer.config.training.watch
+    return ranks.leads() and bool(trainer.config.training.watch)
 
 
 def evaluate_early(trainer: Trainer) -> None:
