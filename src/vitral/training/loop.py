@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from vitral.core.devices import ordered_sums, precision
-from vitral.core.errors import TrainingStopped
+from vitral.core.errors import StorageError, TrainingStopped
 from vitral.core.language import N_
 from vitral.core.streams import ambient_stream
 from vitral.data.batches import thinned
@@ -23,12 +23,15 @@ from vitral.training import ranks
 from vitral.training.clock import Clock
 from vitral.training.objectives import make_inputs
 from vitral.training.optimizers import optimizer_tensors
-from vitral.training.ranks import RankDiffers, RankLost
+from vitral.training.ranks import RankLost
 from vitral.training.schedules import learning_rate
 from vitral.training.stopping import StopAsked
 from vitral.training.summing import StepSum
 from vitral.training.trainer import ANCHOR_EVERY, Trainer, link
 from vitral.training.views import early_is_due, evaluate_early, write_sample
+
+FAULT = StorageError.exit_code
+"""The exit code of ranks that have other numbers, although they do the same."""
 
 
 def run_steps(trainer: Trainer) -> bool:
@@ -134,7 +137,11 @@ def one_step(trainer: Trainer) -> tuple[float, float, float]:
             trainer.tick()
         loss, chain = backward(trainer, step, micro, chain)
         summed.add(loss)
-    ranks.require_same(N_("the batches, whose text has changed, or its machine has a fault"), chain, RankDiffers)
+    ranks.require_same(
+        N_("the batches, since its text has changed or its machine has a fault; this step was not applied"),
+        chain,
+        FAULT,
+    )
     loss, norm = summed.total(), summed.norm()
     loss_value, norm_value, state_value = _fetched(loss, norm, _norm_of_state(trainer))
     culprit = _first_not_finite(trainer, state_value)
@@ -277,7 +284,7 @@ def save(trainer: Trainer, *, replace: bool = False, together: bool = True) -> N
     if trainer.is_sharded:
         weights, tensors = ranks.gathered(weights), ranks.gathered(tensors)
     elif together:
-        ranks.require_same(N_("the weights; this step was not saved"), ranks.digest(weights | tensors), RankDiffers)
+        ranks.require_same(N_("the weights; this step was not saved"), ranks.digest(weights | tensors), FAULT)
     checkpoint = Checkpoint(step, weights, tensors, state, history=trainer.history())
     trainer.folder.save(checkpoint, keep=trainer.config.training.keep_checkpoints, replace=replace)
     trainer.saved = step

@@ -31,7 +31,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from vitral.core.errors import UsageError, VitralError
-from vitral.core.language import N_
+from vitral.core.language import N_, _
 from vitral.core.launching import LAUNCHER, TOLD, end_with_parent, launched
 from vitral.core.versions import versions
 from vitral.runs import Checkpoint, RunFolder
@@ -66,10 +66,8 @@ class RankLost(VitralError):
         self.line = sentence.format(**places)
 
 
-class RankDiffers(VitralError):
-    """A rank has other batches or weights, although all do the same; those of no rank are to be trusted."""
-
-    exit_code = 4
+class RankDiffers(UsageError):
+    """A rank has something else than rank 0 that all must have alike."""
 
 
 def rank() -> int:
@@ -122,14 +120,15 @@ def _join() -> None:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
     try:
         timeout = timedelta(seconds=float(given))
-        store, number, count = next(dist.rendezvous("env://", timeout=timeout))
+        store, number, count = next(dist.rendezvous("env://", timeout=timeout))  # pyright: ignore[reportPrivateImportUsage]
         if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":  # it remembers the addresses of an earlier start
-            store = dist.PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
+            start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+            store = dist.PrefixStore(start, store)  # pyright: ignore[reportPrivateImportUsage]
         engines = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(engines, store=store, rank=number, world_size=count, timeout=timeout)
     except (ValueError, OverflowError) as error:
         raise UsageError(
-            "the launcher of several ranks, or {variable}={given!r}: {error}",
+            "what the launcher of several ranks sets, or {variable}={given!r}, is wrong: {error}",
             variable=TIMEOUT,
             given=given,
             error=error,
@@ -316,11 +315,11 @@ def added(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def require_same(what: str, content: str, kind: type[VitralError] = UsageError) -> None:
+def require_same(what: str, content: str, code: int = UsageError.exit_code) -> None:
     """Compare something that all ranks must have alike; all call it at the same place.
 
     Raises:
-        VitralError: of this kind: a rank has something else.
+        RankDiffers: a rank has something else; the command ends with this code.
     """
     if size() == 1:
         return
@@ -328,7 +327,9 @@ def require_same(what: str, content: str, kind: type[VitralError] = UsageError) 
     first, *others = assembled(mine).view(size(), -1)
     for other, found in enumerate(others, 1):
         if not found.equal(first):
-            raise kind("rank {rank} differs from rank 0: {what}", rank=other, what=what)
+            error = RankDiffers("rank {rank} differs from rank 0: {what}", rank=other, what=_(what))
+            error.exit_code = code
+            raise error
 
 
 def digest(tensors: Mapping[str, Tensor]) -> str:

@@ -357,8 +357,6 @@ def run_to_the_end(trainer: Trainer) -> RunFolder:
     if trainer.baselines is not None:
         trainer.tell({"event": "lines", "ngrams": trainer.baselines.plain()})
     if trainer.is_sharded:
-        from vitral.training.sharding import share_out  # loads `fully_shard`
-
-        share_out(trainer)
+        trainer.share_out()
     run_steps(trainer)
     return trainer.folder

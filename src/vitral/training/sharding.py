@@ -12,25 +12,35 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from vitral.training.optimizers import load_optimizer_tensors, optimizer_of, optimizer_tensors
-from vitral.training.trainer import Trainer
+from vitral.model import Transformer
+from vitral.runs.config import TrainingConfig
+from vitral.training.optimizers import Optimizers, load_optimizer_tensors, optimizer_of, optimizer_tensors
 
 
-def share_out(trainer: Trainer) -> None:
-    """Leave every rank some rows of the weights and of the optimizer's state, of which all ranks have the whole."""
-    model, kept = trainer.model, optimizer_tensors(trainer.model, trainer.optimizer)
+def share_out(model: Transformer, optimizer: Optimizers, training: TrainingConfig) -> Optimizers:
+    """Leave every rank some rows of the weights and of the optimizer's state, of which all ranks have the whole.
+
+    Args:
+        model: the model, whose parameters are others afterwards.
+        optimizer: that of the parameters before.
+        training: its options.
+
+    Returns:
+        The optimizer of the new parameters.
+    """
+    kept = optimizer_tensors(model, optimizer)
     for module in (*model.blocks, model):
         fully_shard(module)
     for module in _shared(model):
         module.set_gradient_divide_factor(1.0)  # the losses are divided, and gradients added
         module.set_force_sum_reduction_for_comms(True)  # gloo knows no other
-    trainer.optimizer = optimizer_of(model, trainer.config.training)
-    trainer.parameters = dict(model.named_parameters())
+    parameters, optimizer = dict(model.named_parameters()), optimizer_of(model, training)
     for name, tensor in kept.items():
-        like = trainer.parameters[name.partition("/")[0]]
+        like = parameters[name.partition("/")[0]]
         if isinstance(like, DTensor) and tensor.shape == like.shape:
             kept[name] = distribute_tensor(tensor, like.device_mesh, like.placements, src_data_rank=None)
-    load_optimizer_tensors(model, trainer.optimizer, kept, str(trainer.folder.path))
+    load_optimizer_tensors(model, optimizer, kept, "")
+    return optimizer
 
 
 @contextmanager
