@@ -124,7 +124,8 @@ def _join() -> None:
         if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":  # it remembers the addresses of an earlier start
             start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
             store = dist.PrefixStore(start, store)  # pyright: ignore[reportPrivateImportUsage]
-        engines = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        has_gpu = 0 < int(os.environ.get("LOCAL_WORLD_SIZE", "1")) <= torch.cuda.device_count()
+        engines = "cpu:gloo,cuda:nccl" if has_gpu else "gloo"  # NCCL needs a GPU for each rank
         dist.init_process_group(engines, store=store, rank=number, world_size=count, timeout=timeout)
     except (ValueError, OverflowError) as error:
         raise UsageError(
@@ -293,7 +294,8 @@ def exchanged(flat: Tensor) -> Sequence[Tensor]:
     """This rank's piece of one tensor of each rank, in their order."""
     if size() == 1:
         return [flat]
-    mine = pad(flat if flat.is_cuda else flat.cpu(), (0, -len(flat) % size()))
+    here = flat if flat.is_cuda and "nccl" in dist.get_backend_config() else flat.cpu()
+    mine = pad(here, (0, -len(flat) % size()))
     found = torch.empty_like(mine)
     dist.all_to_all_single(found, mine)
     return [piece.clone() for piece in found.view(size(), -1)]
