@@ -88,8 +88,8 @@ def is_asked_to_stop(trainer: Trainer, clock: Clock) -> bool:
     """
     decision = None if trainer.request.asked else planned(trainer, clock)
     asked, decides, looks = ranks.any_of(trainer.request.asked, decision is not None, early_is_due(trainer))
-    trainer.request.asked = asked
-    if asked:
+    if asked:  # else a request that has come meanwhile is known before the next step
+        trainer.request.asked = True
         return True
     if decides:
         trainer.decide(ranks.told(decision))

@@ -68,7 +68,7 @@ def resume(
 
     ranks.require_same(N_("what is asked for"), repr(["resume", changed_parts, strict]))
     if strict:
-        ranks.require_same(N_("the processor"), processor())
+        ranks.require_same(N_("the processor"), str(processor()))
     if not ranks.leads():
         return follow(corpus)
     frame = frame or TimeFrame()
