@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -24,6 +25,8 @@ pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="signals"),
     pytest.mark.skipif(not can_connect(), reason="PyTorch is too old for several ranks"),
 ]
+
+MARKS = (pytest.mark.merge, pytest.mark.full)
 
 
 @pytest.fixture
@@ -55,59 +58,40 @@ def straight(config: Path) -> dict[str, bytes]:
     return last_bytes(train(RunConfig.parse(plain).watched(), config.with_name("straight")))
 
 
+def started(config: Path, *options: str) -> "subprocess.Popen[str]":
+    """The launcher of two ranks, whose first step has been shown."""
+    command = [sys.executable, "-m", "vitral", "train", str(config), "--ranks=2", "--out", str(config.with_name("out"))]
+    launcher = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert launcher.stdout is not None
+    assert any(re.match(r"step 1/", line) for line in launcher.stdout)
+    return launcher
+
+
 @pytest.mark.merge
 def test_stopped_by_ctrl_c_and_resumed_alone(config: Path) -> None:
     """The launcher passes the signal on; the step is finished and saved, and the end is that of a straight run."""
-    out = config.with_name("out")
-    command = [sys.executable, "-m", "vitral", "train", str(config), "--ranks=2", "--out", str(out)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ranks:
-        assert ranks.stdout is not None
-        assert ranks.stderr is not None
-        said = next((line for line in ranks.stdout if re.match(r"step 1/", line)), "")
+    with started(config) as ranks:
         ranks.send_signal(signal.SIGINT)
-        said += ranks.stdout.read()
-        assert (ranks.wait(), ranks.stderr.read()) == (0, ""), said
+        assert ranks.communicate()[1] == ""
+        assert ranks.returncode == 0
+    out = config.with_name("out")
     assert run(["resume", str(out)]) in (0, 2)  # 2: it had ended before the signal
     assert last_bytes(RunFolder.open(out)) == straight(config)
 
 
-def ranks_of(launcher: int) -> list[int]:
-    """The processes that a launcher has started and that have not ended."""
-    return [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if is_there(pid, launcher)]
-
-
-def is_there(pid: int, parent: int | None = None) -> bool:
-    """Whether a process goes on, whose parent may have to be this one."""
-    try:
-        state, above = Path(f"/proc/{pid}/stat").read_text(encoding="latin-1").rpartition(")")[2].split()[:2]
-    except OSError:
-        return False
-    return state not in "ZX" and parent in (None, int(above))
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="the system tells the ranks nothing of their parent")
-@pytest.mark.parametrize(
-    "trial", [pytest.param(n, marks=pytest.mark.full if n else pytest.mark.merge) for n in range(20)]
-)
+@pytest.mark.parametrize("trial", [pytest.param(n, marks=MARKS[n > 0]) for n in range(20)])
 def test_no_rank_trains_on_without_its_launcher(trial: int, config: Path) -> None:
-    """It finishes its step, saves it and ends; the run goes on with one rank."""
-    out = config.with_name("out")
-    command = [sys.executable, "-m", "vitral", "train", str(config), "--ranks=2", "--out", str(out)]
+    """Each finishes its step and ends; rank 0 has saved it."""
     long = ["--set", "training.steps=99999", "--set", "training.evaluate_every=99999"]
-    with subprocess.Popen([*command, *long], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as launcher:
-        assert launcher.stdout is not None
-        assert any(re.match(r"step 1/", line) for line in launcher.stdout)
-        pids = ranks_of(launcher.pid)
-        assert len(pids) == 2
+    with started(config, *long) as launcher:
+        children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
+        ranks = [os.pidfd_open(int(child)) for child in children]
+        assert len(ranks) == 2
         time.sleep(random.uniform(0, 0.5))
         launcher.kill()
-        until = time.monotonic() + 30
-        while (left := [pid for pid in pids if is_there(pid)]) and time.monotonic() < until:
-            time.sleep(0.05)
-        assert not left
-    newest = RunFolder.open(out).newest()
-    assert newest is not None
-    assert newest.step > 0
+        assert all(select.select([rank], [], [], 30)[0] for rank in ranks)
+    assert RunFolder.open(config.with_name("out")).newest() is not None
 
 
 DYING = """
@@ -149,14 +133,3 @@ def test_what_cannot_be_shared_is_one_line(config: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
     assert "training.accumulation = 4" in done.stderr
     assert not config.with_name("out").exists()
-
-
-@pytest.mark.merge
-def test_one_rank_loads_nothing_of_several(config: Path) -> None:
-    code = (
-        "import sys; from vitral.cli import run; "
-        f"run(['train', {str(config)!r}, '--set', 'training.steps=1', '--out', {str(config.with_name('one'))!r}]); "
-        "print({'torch.distributed.elastic', 'torch.distributed.fsdp', 'torch.distributed.tensor'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "set()"
