@@ -28,7 +28,7 @@ STEPS, QUICK_STEPS = 60, 2
 
 
 def measure(names: Sequence[str], options: Options) -> list[Section]:
-    """Measure steps with replicated and with sharded weights.
+    """Measure steps in canonical order.
 
     Raises:
         LeftOut: this PyTorch cannot connect ranks.
@@ -40,27 +40,24 @@ def measure(names: Sequence[str], options: Options) -> list[Section]:
     except UsageError as error:
         raise LeftOut(str(error)) from None
     steps = QUICK_STEPS if options.quick else STEPS
-    sections: list[Section] = []
     with cold(options) as (scratch, environment):
-        for sharding in ("replicated", "sharded"):
-            contenders = {
-                name: partial(_seconds, _config(scratch, sharding, reduction, options), scratch, environment)
-                for name, reduction in ((OURS, "canonical"), (FAST, "fast"))
-            }
-            section = Section(
-                "ranks",
-                f"{steps} steps of {RANKS} ranks, weights {sharding}",
-                measure_contenders(contenders, options.rounds),
-                unit="steps",
-                work=steps,
-                goals=(Goal("within", MOST, FAST),),
-                notes=("4 batches a step, AdamW, clipping; seconds spent in steps; gloo, one thread a rank",),
-            )
-            sections.append(section)
-    return sections
+        contenders = {
+            name: partial(_seconds, _config(scratch, reduction, options), scratch, environment)
+            for name, reduction in ((OURS, "canonical"), (FAST, "fast"))
+        }
+        section = Section(
+            "ranks",
+            f"{steps} steps of {RANKS} ranks",
+            measure_contenders(contenders, options.rounds),
+            unit="steps",
+            work=steps,
+            goals=(Goal("within", MOST, FAST),),
+            notes=("4 batches a step, AdamW, clipping; seconds spent in steps; gloo, one thread a rank",),
+        )
+    return [section]
 
 
-def _config(scratch: Path, sharding: str, reduction: str, options: Options) -> Path:
+def _config(scratch: Path, reduction: str, options: Options) -> Path:
     text = scratch / "words.txt"
     text.write_text("the cat saw a bird and the dog sang to me of it\n" * 999, encoding="utf-8")
     plain = {
@@ -73,13 +70,12 @@ def _config(scratch: Path, sharding: str, reduction: str, options: Options) -> P
             "clip_norm": 1.0,
             "evaluate_every": 10**6,
             "reduction": reduction,
-            "sharding": sharding,
             "threads": 1,
             "watch": False,
             "device": "cpu",
         },
     }
-    path = scratch / f"{sharding}-{reduction}.toml"
+    path = scratch / f"{reduction}.toml"
     path.write_bytes(tomli_w.dumps(plain).encode())
     return path
 

@@ -1,10 +1,13 @@
 """`--ranks` and torchrun end to end: processes of their own, signals, exit codes, one line."""
 
+import os
+import random
 import re
+import select
 import signal
-import socket
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,8 @@ pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="signals"),
     pytest.mark.skipif(not can_connect(), reason="PyTorch is too old for several ranks"),
 ]
+
+MARKS = (pytest.mark.merge, pytest.mark.full)
 
 
 @pytest.fixture
@@ -53,62 +58,70 @@ def straight(config: Path) -> dict[str, bytes]:
     return last_bytes(train(RunConfig.parse(plain).watched(), config.with_name("straight")))
 
 
+def started(config: Path, *options: str) -> "subprocess.Popen[str]":
+    """The launcher of two ranks, whose first step has been shown."""
+    command = [sys.executable, "-m", "vitral", "train", str(config), "--ranks=2", "--out", str(config.with_name("out"))]
+    launcher = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert launcher.stdout is not None
+    assert any(re.match(r"step 1/", line) for line in launcher.stdout)
+    return launcher
+
+
 @pytest.mark.merge
 def test_stopped_by_ctrl_c_and_resumed_alone(config: Path) -> None:
     """The launcher passes the signal on; the step is finished and saved, and the end is that of a straight run."""
-    out = config.with_name("out")
-    command = [sys.executable, "-m", "vitral", "train", str(config), "--ranks=2", "--out", str(out)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ranks:
-        assert ranks.stdout is not None
-        assert ranks.stderr is not None
-        said = next((line for line in ranks.stdout if re.match(r"step 1/", line)), "")
+    with started(config) as ranks:
         ranks.send_signal(signal.SIGINT)
-        said += ranks.stdout.read()
-        assert (ranks.wait(), ranks.stderr.read()) == (0, ""), said
+        assert ranks.communicate()[1] == ""
+    assert ranks.returncode == 0
+    out = config.with_name("out")
     assert run(["resume", str(out)]) in (0, 2)  # 2: it had ended before the signal
     assert last_bytes(RunFolder.open(out)) == straight(config)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the system tells the ranks nothing of their parent")
+@pytest.mark.parametrize("trial", [pytest.param(n, marks=MARKS[n > 0]) for n in range(20)])
+def test_no_rank_trains_on_without_its_launcher(trial: int, config: Path) -> None:
+    """Each finishes its step and ends; rank 0 has saved it."""
+    long = ["--set", "training.steps=99999", "--set", "training.evaluate_every=99999"]
+    with started(config, *long) as launcher:
+        children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
+        ranks = [os.pidfd_open(int(child)) for child in children]
+        assert len(ranks) == 2
+        time.sleep(random.uniform(0, 0.5))
+        launcher.kill()
+        assert all(select.select([rank], [], [], 30)[0] for rank in ranks)
+    assert RunFolder.open(config.with_name("out")).newest() is not None
+
+
 DYING = """
 import os, signal, sys
-import torch
 from vitral.cli import run
+from vitral.training import loop
 
-passes, backward = 0, torch.Tensor.backward
+one_step = loop.one_step
 
-def dying(*args, **kwargs):
-    global passes
-    passes += 1
-    if passes == 13:
+def dying(trainer):
+    if trainer.state.step == 3:
         os.kill(os.getpid(), signal.SIGKILL)
-    return backward(*args, **kwargs)
+    return one_step(trainer)
 
-if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == "VICTIM":
-    torch.Tensor.backward = dying
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == "1":
+    loop.one_step = dying
 sys.exit(run(sys.argv[1:]))
 """
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("victim", [0, 1])
-def test_one_of_two_machines_whose_rank_dies(victim: int, config: Path) -> None:
-    """torchrun counts the death on one of them only; the ranks meet all the same, and only rank 0's has a run."""
-    script, folders = config.with_name("dying.py"), [config.with_name(name) for name in ("one", "other")]
-    script.write_text(DYING.replace("VICTIM", str(victim)), encoding="utf-8")
-    with socket.socket() as found:
-        found.bind(("localhost", 0))
-        port = found.getsockname()[1]
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", "--max-restarts=1"]
-    meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{port}", "--rdzv-id=7", "--local-addr=localhost"]
-    command = [*launcher, *meeting, str(script), "train", str(config), "--out"]
-    machines = [
-        subprocess.Popen([*command, str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for out in folders
-    ]
-    said = [machine.communicate()[1] for machine in machines]
-    assert [machine.returncode for machine in machines] == [0, 0], "\n".join(said)
-    assert "exitcode: -9" in "".join(said)
-    (out,) = (folder for folder in folders if folder.exists())
+@pytest.mark.merge
+def test_torchrun_starts_the_ranks_anew(config: Path) -> None:
+    """After a death, from the last checkpoint; the end is that of a straight run."""
+    script, out = config.with_name("dying.py"), config.with_name("out")
+    script.write_text(DYING, encoding="utf-8")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--max-restarts=1", "--standalone"]
+    command = [*launcher, str(script), "train", str(config), "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "exitcode: -9" in done.stderr
     assert last_bytes(RunFolder.open(out)) == straight(config)
 
 
@@ -119,15 +132,3 @@ def test_what_cannot_be_shared_is_one_line(config: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     assert "training.accumulation = 4" in done.stderr
-    assert not config.with_name("out").exists()
-
-
-@pytest.mark.merge
-def test_one_rank_loads_nothing_of_several(config: Path) -> None:
-    code = (
-        "import sys; from vitral.cli import run; "
-        f"run(['train', {str(config)!r}, '--set', 'training.steps=1', '--out', {str(config.with_name('one'))!r}]); "
-        "print({'vitral.training.ranks', 'torch.distributed.elastic', 'torch.distributed.fsdp'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "set()"

@@ -1,62 +1,27 @@
-"""What a launcher says to its ranks: read, or refused in one line."""
-
-import os
+"""What a launcher says to its ranks."""
 
 import pytest
 
-from vitral.core.errors import UsageError
-from vitral.core.launching import Launch, launched
-from vitral.training.joining import together
-
-WHOLE = {"RANK": "1", "WORLD_SIZE": "3", "MASTER_ADDR": "first", "MASTER_PORT": "29500"}
-NAMES = [*WHOLE, "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT"]
-WRONG = [
-    *(("WORLD_SIZE", value) for value in ("two", "0", "-1", "2.0")),
-    *(("RANK", value) for value in (None, "", "3", "-1", "one")),
-    *(("MASTER_PORT", value) for value in (None, "0", "65536", "http")),
-    ("MASTER_ADDR", None),
-    ("LOCAL_RANK", "x"),
-    ("LOCAL_WORLD_SIZE", "4"),
-    ("TORCHELASTIC_RESTART_COUNT", "never"),
-]
+from vitral.core.launching import launch_name, launched
 
 
-@pytest.fixture
-def whole(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """A launcher that says everything that is needed."""
-    for name in NAMES:
-        monkeypatch.delenv(name, raising=False)
-    for name, value in WHOLE.items():
-        monkeypatch.setenv(name, value)
-    return monkeypatch
-
-
-def test_a_launcher_may_say_little_or_all(whole: pytest.MonkeyPatch) -> None:
-    assert launched()
-    assert Launch.read() == Launch(1, 3, 0, 1, "first", 29500, 0)
-    for name, value in (("LOCAL_RANK", "1"), ("LOCAL_WORLD_SIZE", "3"), ("TORCHELASTIC_RESTART_COUNT", "2")):
-        whole.setenv(name, value)
-    assert Launch.read() == Launch(1, 3, 1, 3, "first", 29500, 2)
-
-
-@pytest.mark.parametrize("size", [None, "", "1"])
-def test_one_process_is_alone(size: str | None, whole: pytest.MonkeyPatch) -> None:
-    whole.delenv("WORLD_SIZE")
+@pytest.mark.parametrize(("size", "several"), [(None, False), ("", False), ("1", False), ("2", True), ("two", True)])
+def test_one_process_is_alone(size: str | None, several: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody trains alone by mistake."""
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
     if size is not None:
-        whole.setenv("WORLD_SIZE", size)
-    assert not launched()
-    with together() as team:
-        assert team.size == 1
+        monkeypatch.setenv("WORLD_SIZE", size)
+    assert launched() == several
 
 
-@pytest.mark.parametrize(("name", "value"), WRONG)
-def test_a_wrong_word_of_the_launcher_is_refused(name: str, value: str | None, whole: pytest.MonkeyPatch) -> None:
-    """Where the ranks would come together; nobody trains alone by mistake."""
-    if value is None:
-        whole.delenv(name)
-    else:
-        whole.setenv(name, value)
-    assert launched()
-    with pytest.raises(UsageError, match=name), together():
-        pytest.fail("it trains")
-    assert os.environ.get(name) == value
+def test_all_starts_by_one_launcher_have_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    assert launch_name() == ""
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    names = set[str]()
+    for attempt in range(2):
+        monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", f"/tmp/torchelastic_a/none_b/attempt_{attempt}/0/error.json")
+        names.add(launch_name())
+    assert names == {"/tmp/torchelastic_a/none_b/"}
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "7")
+    assert launch_name() == "7"

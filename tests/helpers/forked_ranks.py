@@ -3,23 +3,18 @@
 import gc
 import json
 import os
-import select
 import signal
+import socket
 import time
 import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-import torch.distributed as dist
-
 from vitral.core.errors import UsageError, VitralError
-from vitral.training.joining import together
-from vitral.training.ranks import require_ranks
+from vitral.training.ranks import joined, require_ranks
 
-ENDED = "ended"
-"""Prefix of the files in which each rank that failed leaves its message, its exit code and whether it speaks."""
-PATIENCE = 900.0
+PATIENCE = 120.0
 """Seconds after which ranks are taken for some that would never end."""
 
 
@@ -33,59 +28,22 @@ def can_connect() -> bool:
 
 
 class Forked:
-    """Ranks that do the same work.
+    """Ranks that do the same work; each that fails leaves in a folder its message, and whether it speaks.
 
     Attributes:
         children: their processes, by rank.
     """
 
-    def __init__(
-        self,
-        size: int,
-        work: Callable[[], object],
-        folder: Path,
-        local: int | None = None,
-        /,
-        *,
-        before: "Forked | None" = None,
-        **environment: str,
-    ) -> None:
-        """Start them.
-
-        Args:
-            size: number of ranks.
-            work: what each does inside `together`.
-            folder: for the files about failures.
-            local: number of those of one machine; None: all.
-            before: ranks that this launcher starts anew; None: it starts its first.
-            environment: further variables.
-        """
+    def __init__(self, size: int, work: Callable[[], object], folder: Path, **environment: str) -> None:
+        """Start them, with further variables of the environment."""
         self._folder = folder
-        for left in folder.glob(f"{ENDED}-*"):
+        for left in folder.glob("ended-*"):
             left.unlink()
-        self._store = before._store if before is not None else _served()
-        shared = {
-            "WORLD_SIZE": str(size),
-            "LOCAL_WORLD_SIZE": str(local or size),
-            "MASTER_ADDR": "localhost",
-            "MASTER_PORT": str(self._store.port),
-            "TORCHELASTIC_USE_AGENT_STORE": "True",
-            **environment,
-        }
-        ranks = ({"RANK": str(rank), "LOCAL_RANK": str(rank % (local or size))} for rank in range(size))
-        # The store's thread is idle until all are forked: a child would wait for ever for a lock that it holds.
-        self._gate = os.pipe()
-        self.children = [self._forked(work, shared | rank) for rank in ranks]
-        for end in self._gate:
-            os.close(end)
-
-    def is_there(self, seconds: float, rank: int = 0) -> bool:
-        """Whether a rank is still there after so many seconds at most."""
-        descriptor = os.pidfd_open(self.children[rank])
-        try:
-            return not select.select([descriptor], [], [], seconds)[0]
-        finally:
-            os.close(descriptor)
+        with socket.socket() as found:
+            found.bind(("localhost", 0))
+            port = found.getsockname()[1]
+        shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "localhost", "MASTER_PORT": str(port), **environment}
+        self.children = [self._forked(work, shared | {"RANK": str(rank)}) for rank in range(size)]
 
     def signal(self, rank: int, number: int) -> None:
         """Send a signal to a rank."""
@@ -93,16 +51,21 @@ class Forked:
 
     def wait(self) -> list[int]:
         """Wait until all have ended, and kill what goes on for minutes; the exit codes, negative for signals."""
-        until = time.monotonic() + PATIENCE
-        for rank in range(len(self.children)):
-            if self.is_there(max(0.0, until - time.monotonic()), rank):
-                self.signal(rank, signal.SIGKILL)
-        return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in self.children]
+        until, codes = time.monotonic() + PATIENCE, dict[int, int]()
+        while len(codes) < len(self.children):
+            for child in self.children:
+                ended, status = os.waitpid(child, os.WNOHANG) if child not in codes else (0, 0)
+                if ended:
+                    codes[child] = os.waitstatus_to_exitcode(status)
+                elif child not in codes and time.monotonic() > until:
+                    os.kill(child, signal.SIGKILL)
+            time.sleep(0.02)
+        return [codes[child] for child in self.children]
 
-    def said(self) -> list[tuple[str, int]]:
-        """What the ranks that speak to the user say, with their exit codes."""
-        found = [json.loads(file.read_bytes()) for file in sorted(self._folder.glob(f"{ENDED}-*"))]
-        return [(one["line"], one["code"]) for one in found if not one["is_said"]]
+    def said(self) -> list[str]:
+        """What the ranks that speak to the user say."""
+        found = [json.loads(file.read_bytes()) for file in sorted(self._folder.glob("ended-*"))]
+        return [line for line, is_said in found if not is_said]
 
     def _forked(self, work: Callable[[], object], environment: dict[str, str]) -> int:
         with warnings.catch_warnings():
@@ -111,24 +74,17 @@ class Forked:
         if child:
             return child
         code = 70
-        gc.freeze()  # else a store of an earlier test, freed here, would wait for a thread that only the parent has
+        gc.freeze()
         try:
             os.environ |= environment
-            begin, held = self._gate
-            os.close(held)
-            os.read(begin, 1)  # returns when no process holds the other end any more
-            with together():
+            with joined():
                 work()
             code = 0
         except VitralError as error:
             code = error.exit_code
-            about = {"line": str(error), "code": code, "is_said": getattr(error, "is_said", False)}
-            (self._folder / f"{ENDED}-{environment['RANK']}").write_text(json.dumps(about), encoding="utf-8")
+            about = [str(error), getattr(error, "is_said", False)]
+            (self._folder / f"ended-{environment['RANK']}").write_text(json.dumps(about), encoding="utf-8")
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(code)
-
-
-def _served() -> dist.TCPStore:  # pyright: ignore[reportPrivateImportUsage]
-    return dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)  # pyright: ignore

@@ -178,8 +178,8 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     "the lock of a run": (RUN, "        with only_writer(out):\n", "        if True:\n", f"{KILLS} -k one_writer"),
     "a decision before its first step": (
         LOOP,
-        "        save(trainer, replace=trainer.saved == step)\n",
-        "        pass\n",
+        "            save(trainer, replace=trainer.saved == trainer.state.step)\n",
+        "            pass\n",
         f"{KILLS} -k a_decision_is_on_the_disk",
     ),
     "a callback's failure saves": (
@@ -196,13 +196,13 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     ),
     "the look at weights and optimizer": (
         LOOP,
-        "    culprit = trainer.held.agreed(_first_not_finite(trainer, state_value))\n",
+        "    culprit = _first_not_finite(trainer, state_value)\n",
         "    culprit = None\n",
         f"{NUMBERS} -k training_stops",
     ),
     "what is due at a step is done again": (
         LOOP,
-        "        if state.pending:\n            after_step(trainer, clock)\n",
+        "            if state.pending:\n                after_step(trainer, clock)\n",
         "",
         f"{KILLS} -k asked_to_stop",
     ),

@@ -15,11 +15,10 @@ from vitral.core import machine
 from vitral.core.devices import precision, weight_dtype
 from vitral.core.errors import UsageError
 from vitral.model import Transformer, count_parameters, next_token_loss
-from vitral.training import RunConfig, memory
+from vitral.training import RunConfig, memory, ranks
 from vitral.training.memory import require_training_memory, training_bytes
 from vitral.training.optimizers import optimizer_of
 from vitral.training.summing import StepSum
-from vitral.training.team import Team, as_team
 
 VOCAB = 97
 MODELS: list[dict[str, Any]] = [
@@ -177,18 +176,12 @@ def test_a_gpu_is_asked_for_its_own_memory(monkeypatch: pytest.MonkeyPatch) -> N
         require_training_memory(config, VOCAB, "here")
 
 
-class Sharing(Team):
-    """Six ranks, two on this machine."""
-
-    size, local = 6, 2
-
-
 def test_ranks_that_share_the_weights_out_need_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two ranks of a machine hold the weights twice, once or a third of them."""
-    kinds = [configured({}, sharding=kind, accumulation=6) for kind in ("replicated", "hybrid", "sharded")]
+    """Two of six ranks are on this machine."""
     asked: list[int] = []
     monkeypatch.setattr(memory, "require_memory", lambda needed, *told, **named: asked.append(needed))
-    with as_team(Sharing()):
-        for config in kinds:
-            require_training_memory(config, VOCAB, "here")
-    assert asked == sorted(set(asked), reverse=True)
+    monkeypatch.setattr(ranks, "size", lambda: 6)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    for kind in ("replicated", "sharded"):
+        require_training_memory(configured({}, sharding=kind, accumulation=6), VOCAB, "here")
+    assert 2 * training_bytes(configured({}, accumulation=6), VOCAB) == asked[0] > asked[1]

@@ -1,18 +1,14 @@
 """A step's gradients: one order of additions, whatever shares them out."""
 
-import os
-from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
-from forked_ranks import Forked, can_connect
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from tests.training.conftest import Configured, at, bytes_of, fail, gradients, measured_in, trainer
-from vitral.runs import RunFolder
+from tests.training.conftest import Configured, at, bytes_of, fail, gradients, trainer
 from vitral.training import resume, train
 from vitral.training.loop import one_step
 from vitral.training.optimizers import SGD, AdamW
@@ -32,9 +28,9 @@ def test_the_tree_pairs_neighbours_and_carries_an_odd_last_one_upward(count: int
     leaves = torch.randn(count, 3, generator=torch.Generator().manual_seed(seed))
     summed, most = CanonicalSum(), 0
     for leaf in leaves:
-        summed.add([leaf.clone()])
+        summed.add(leaf.clone())
         most = max(most, len(summed._kept))
-    assert torch.equal(summed.total()[0], by_levels(list(leaves)))
+    assert torch.equal(summed.total(), by_levels(list(leaves)))
     assert most <= count.bit_length()  # ⌊log₂ n⌋ + 1
 
 
@@ -119,15 +115,3 @@ def test_a_resume_adds_in_the_same_order(reduction: str, configured: Configured,
         train(config, tmp_path / "stopped", callback=at(fail, "step", 3))
     stopped = resume(tmp_path / "stopped")
     assert bytes_of(stopped, 6) == bytes_of(straight, 6)
-
-
-@pytest.mark.skipif(not (hasattr(os, "pidfd_open") and can_connect()), reason="one process a run on this system")
-def test_two_ranks_give_the_bits_of_one(configured: Configured, tmp_path: Path) -> None:
-    """With a half of the weights each; there is more in `test_ranks.py`."""
-    config = configured(training={"steps": 3, "optimizer": {"name": "muon"}, "threads": 1})
-    one = train(config, tmp_path / "one")
-    shared = config.model_copy(update={"training": config.training.model_copy(update={"sharding": "sharded"})})
-    assert Forked(2, partial(train, shared, tmp_path / "two"), tmp_path).wait() == [0, 0]
-    two = RunFolder.open(tmp_path / "two")
-    assert bytes_of(two, 3) == bytes_of(one, 3)
-    assert measured_in(two) == measured_in(one)

@@ -4,6 +4,7 @@ import functools
 import gc
 import logging
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -47,7 +48,7 @@ from vitral.cli.streams import OutputLost, guard, settle
 from vitral.core import interrupts
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import _, retold
-from vitral.core.launching import launched
+from vitral.core.launching import end_with_parent, launched
 
 ALLOCATIONS = 50_000
 """Objects after which Python looks for unreachable cycles, not 700: imports make very many, and no garbage."""
@@ -160,6 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _ignore_matplotlib_settings()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it reads about every installed package
     if launched():
+        end_with_parent(signal.SIGTERM)
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else PyTorch tells the user of lost connections too
     else:  # ranks end together, by their launcher
         interrupts.watch(complain)

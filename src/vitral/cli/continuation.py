@@ -28,11 +28,11 @@ def continue_run(
     from vitral.cli.session import time_frame
     from vitral.lab import free_folder
     from vitral.training import continue_run
-    from vitral.training.joining import together
+    from vitral.training.ranks import joined, leads
 
     folder = out or free_folder(str(run))
-    with together() as team, reporting(team) as report:
+    with joined(), reporting() as report:
         how = {"minutes": minutes, "steps": steps, "threads": threads, "corpus": corpus}
         continue_run(run, folder, **how, callback=report, frame=time_frame())
-    if team.leads:
+    if leads():
         finish(folder)

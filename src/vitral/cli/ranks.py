@@ -11,11 +11,10 @@ import typer
 
 from vitral.cli import session
 from vitral.core.errors import UsageError
-from vitral.core.launching import launched
+from vitral.core.launching import TOLD, launched
 
 if TYPE_CHECKING:
     from vitral.training import Callback
-    from vitral.training.team import Team
 
 RanksOption = Annotated[
     int | None,
@@ -26,10 +25,6 @@ RanksOption = Annotated[
         max=1024,
     ),
 ]
-TOLD = "VITRAL_TOLD"
-"""Variable of the environment: the file in which the rank that has spoken leaves its exit code for `--ranks`."""
-
-
 _silent = False
 
 
@@ -48,7 +43,7 @@ def launch_if_several(ranks: int | None) -> None:
         )
     from vitral.training.ranks import launch
 
-    raise typer.Exit(launch(ranks, ["-m", "vitral", *_without_ranks(session.given())], TOLD))
+    raise typer.Exit(launch(ranks, _without_ranks(session.given())))
 
 
 def _without_ranks(given: list[str]) -> list[str]:
@@ -58,13 +53,13 @@ def _without_ranks(given: list[str]) -> list[str]:
 
 
 @contextmanager
-def reporting(team: "Team") -> "Iterator[Callback]":
+def reporting() -> "Iterator[Callback]":
     """The display of the progress, on rank 0; the others are silent."""
     from vitral.cli.progress import live_reporter
     from vitral.cli.streams import output_is_optional
-    from vitral.training import silent
+    from vitral.training import ranks, silent
 
-    if team.leads:
+    if ranks.leads():
         with live_reporter() as report:
             yield report
     else:

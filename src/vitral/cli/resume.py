@@ -31,16 +31,16 @@ def resume(
     from vitral.cli.session import time_frame
     from vitral.reports.run import require_run_report
     from vitral.training import resume
-    from vitral.training.joining import together
+    from vitral.training.ranks import joined, leads
     from vitral.training.resumption import FinishedRun
 
-    with together() as team:
+    with joined():
         try:
-            with reporting(team) as report:
+            with reporting() as report:
                 how = {"corpus": corpus, "strict": strict, "changed_parts": changed_parts}
                 resume(run, callback=report, **how, frame=time_frame())
         except FinishedRun:
             require_run_report(run)  # it may have been killed while it was written
             raise
-    if team.leads:
+    if leads():
         finish(run)

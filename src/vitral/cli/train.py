@@ -28,7 +28,6 @@ from vitral.core.language import _
 
 if TYPE_CHECKING:
     from vitral.lab.configuration import RunPlan
-    from vitral.training.team import Team
 
 
 class StepPlan(enum.StrEnum):
@@ -107,7 +106,7 @@ def train(
     from vitral.core.config import assignment
     from vitral.lab import free_folder
     from vitral.lab.configuration import pinned, plan_run
-    from vitral.training.joining import together
+    from vitral.training.ranks import joined, leads
 
     overrides: list[dict[str, Any]] = [
         runtime(device, dtype),
@@ -121,21 +120,21 @@ def train(
         overrides.append({"seed": seed})
     if threads is not None:
         overrides.append({"training": {"threads": threads}})
-    with together() as team:
+    with joined():
         planned = plan_run(start, corpus=text, init_from=init_from, minutes=minutes, overrides=overrides)
         folder = out or free_folder(start or planned.config.corpus.source)
-        _train(planned, folder, team, tensorboard=tensorboard)
-    if team.leads:
+        _train(planned, folder, tensorboard=tensorboard)
+    if leads():
         finish(folder)
 
 
-def _train(planned: "RunPlan", folder: Path, team: "Team", *, tensorboard: bool) -> None:
+def _train(planned: "RunPlan", folder: Path, *, tensorboard: bool) -> None:
     from vitral.cli.progress import tensorboard_reporter
     from vitral.cli.session import time_frame
-    from vitral.training import all_of
+    from vitral.training import all_of, ranks
 
-    with reporting(team) as report:
-        reports = all_of(report, *([tensorboard_reporter(folder)] if tensorboard and team.leads else []))
+    with reporting() as report:
+        reports = all_of(report, *([tensorboard_reporter(folder)] if tensorboard and ranks.leads() else []))
         planned.train(folder, reports, time_frame())
 
 

@@ -17,13 +17,11 @@ from vitral.data import Corpus, Dataset, corpus_names, load_corpus, prepare
 from vitral.data.corpora import refuse_task_name, sharded_text
 from vitral.lab.text_plan import TextPlan, plan_text, usual_shape, written_plan
 from vitral.runs import RunFolder, enter, load_run, refuse_existing
-from vitral.training import Callback, RunConfig, resume, train
+from vitral.training import Callback, RunConfig, ranks, resume, train
 from vitral.training.deadline import TimeFrame
-from vitral.training.joining import Begun, begun
 from vitral.training.plans import FIT, ResolvedPlan
-from vitral.training.run import resolved_plan
+from vitral.training.run import how_far_begun, resolved_plan
 from vitral.training.sizes import LADDER
-from vitral.training.team import current
 
 DEFAULT_PRESET = "fast"
 DEFAULT_MINUTES = 2.0
@@ -117,17 +115,19 @@ class RunPlan:
             TrainingStopped: a number was not finite.
             StorageError: writing to disk failed.
         """
-        match begun(out):
-            case Begun.STOPPED:
+        match ranks.told(ranks.leads() and how_far_begun(out)):
+            case "stopped":
                 return resume(out, callback=callback, frame=frame)
-            case Begun.FINISHED:
+            case "finished":
                 return RunFolder(out)
-            case Begun.NOT:
+            case _ if ranks.leads():
                 refuse_existing(out)
+            case _:
+                pass
         for line in () if self.corpus is None else self.text.lines:
             callback({"event": "note", "text": line})
         # A run that starts from another one has that one's tokenizer: training prepares its text itself.
-        is_read = self.init_from is None and self.corpus is not None and current().leads
+        is_read = self.init_from is None and self.corpus is not None and ranks.leads()
         dataset = self.dataset() if is_read else None
         config = self.config.watched()  # unlike the runs of a study
         return train(config, out, callback=callback, dataset=dataset, init_from=self.init_from, frame=frame)

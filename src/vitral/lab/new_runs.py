@@ -15,11 +15,10 @@ from vitral.lab.opened import path_of
 from vitral.lab.progress import progress_shown
 from vitral.lab.run import Run
 from vitral.runs import RunFolder, is_run
-from vitral.training import Callback, silent
+from vitral.training import Callback, ranks, silent
 from vitral.training import continue_run as continue_training
 from vitral.training import resume as resume_training
 from vitral.training.deadline import TimeFrame
-from vitral.training.joining import together
 
 StepPlan = Literal["auto", "float32", "bfloat16", "compiled-float32", "compiled-bfloat16"]
 OF_TEXT = {"encoding": "encoding", "field": "field", "glob": "glob", "specials": "specials", "replace": "replacement"}
@@ -203,8 +202,8 @@ def planned_steps(plan: str | None) -> dict[str, Any]:
 @contextmanager
 def shown_by_one(progress: bool | None, callback: Callback) -> Generator[Callback]:
     """Train inside the block, as one of several ranks where torchrun has started them; rank 0 calls the callback."""
-    with together() as team:
-        if not team.leads:
+    with ranks.joined():
+        if not ranks.leads():
             yield silent
             return
         with progress_shown(progress, callback) as told:

@@ -164,8 +164,7 @@ class TrainingConfig(Config):
         accumulation: batches whose gradients are averaged into one step; several ranks share them.
         reduction: how the gradients of a step's batches are added: "canonical", in one order on any number of ranks, or
             "fast", in the engine's own order. Default: canonical where there are several batches.
-        sharding: whether each of several ranks has all weights ("replicated"), or some rows of each ("sharded"), or
-            each of several machines has all, shared out among its ranks ("hybrid").
+        sharding: whether each of several ranks has all weights ("replicated"), or some rows of each ("sharded").
         windows: "random": any windows, all equally likely; "shuffled": consecutive ones in passes, each once in a pass.
         objective: "next-token", or {name = "masked", rate = 0.15} for masked language modelling.
         optimizer: its kind and hyperparameters; or an own one, with its learning_rate and settings.
@@ -198,7 +197,7 @@ class TrainingConfig(Config):
     batch_size: Annotated[int, Field(ge=1, le=2**20)] = 64
     accumulation: Annotated[int, Field(ge=1, le=2**20)] = 1
     reduction: Literal["canonical", "fast"] | None = None
-    sharding: Literal["replicated", "sharded", "hybrid"] = "replicated"
+    sharding: Literal["replicated", "sharded"] = "replicated"
     windows: Literal["random", "shuffled"] = "random"
     objective: Objective = "next-token"
     optimizer: OptimizerConfig = AdamWConfig()

@@ -1,6 +1,5 @@
 """N-gram baselines counted beside the first steps: in a process of its own, or where that cannot be, in a thread."""
 
-import ctypes
 import gc
 import json
 import os
@@ -18,7 +17,7 @@ from pathlib import Path
 import torch
 
 from vitral.core.allocation import give_back_freed_memory, keep_all_freed_memory
-from vitral.core.launching import launched
+from vitral.core.launching import end_with_parent, launched
 from vitral.data import Dataset
 from vitral.evaluation import NgramBaselines, ngram_baselines
 from vitral.training.stopping import StopAsked
@@ -32,8 +31,6 @@ LOOKS = 0.1
 """Seconds between two looks whether counting was cancelled or the run was asked to stop."""
 PATIENCE = 0.5
 """Seconds in which a process that the run waits for must be given half of a processor."""
-DIE_WITH_PARENT = 1
-"""Linux's PR_SET_PDEATHSIG."""
 
 
 class Counting(Future[NgramBaselines]):
@@ -129,7 +126,7 @@ def _forked(dataset: Dataset) -> tuple[int, int] | None:
     try:
         gc.freeze()  # what the parent has is not freed here
         _keep_only(given)
-        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+        end_with_parent(signal.SIGKILL)
         if os.getppid() == parent:
             os.nice(NICENESS)
             with suppress(OSError):

@@ -12,13 +12,13 @@ from vitral.core.process import only_training, using_threads
 from vitral.runs import Checkpoint, RunConfig, RunFolder, SealedRun, enter, refuse_existing
 from vitral.runs.config import MuonConfig, OptimizerConfig
 from vitral.runs.folder import DUE
+from vitral.training import ranks
 from vitral.training.deadline import Deadline, TimeFrame
 from vitral.training.events import Callback, silent
 from vitral.training.optimizers import load_optimizer_tensors, optimizer_of
 from vitral.training.parts import require_same_parts
 from vitral.training.resumption import identity_of, last_checkpoint, restored
-from vitral.training.run import begin, complete, keep, resolved_plan
-from vitral.training.team import current
+from vitral.training.run import begin, complete, follow, keep, resolved_plan
 from vitral.training.trainer import Trainer, chain_from_anchor
 
 WARMUP = 0.05
@@ -62,10 +62,9 @@ def continue_run(
         TrainingStopped: a number was not finite.
         StorageError: a file could not be written.
     """
-    team = current()
-    team.agree({"minutes": minutes, "steps": steps, "threads": threads})
-    if not team.leads:
-        return team.follow(corpus)
+    ranks.require_same(N_("what is asked for"), repr(["continue", minutes, steps, threads]))
+    if not ranks.leads():
+        return follow(corpus)
     if (minutes is None) == (steps is None):
         enter(path, lambda _line: None).require_text()  # of an imported model, no number of minutes would help
         raise UsageError("continue: give either minutes or a number of steps, as in --minutes 10")

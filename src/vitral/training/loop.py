@@ -6,25 +6,32 @@ how often the run was interrupted, except through sealed decisions.
 """
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from vitral.core.devices import ordered_sums, precision
-from vitral.core.errors import TrainingStopped
+from vitral.core.errors import StorageError, TrainingStopped
 from vitral.core.language import N_
 from vitral.core.streams import ambient_stream
 from vitral.data.batches import thinned
 from vitral.evaluation import evaluate_split
 from vitral.runs import Checkpoint
+from vitral.training import ranks
 from vitral.training.clock import Clock
 from vitral.training.objectives import make_inputs
 from vitral.training.optimizers import optimizer_tensors
+from vitral.training.ranks import RankLost
 from vitral.training.schedules import learning_rate
 from vitral.training.stopping import StopAsked
-from vitral.training.team import RankLost
+from vitral.training.summing import StepSum
 from vitral.training.trainer import ANCHOR_EVERY, Trainer, link
-from vitral.training.views import look, write_sample
+from vitral.training.views import early_is_due, evaluate_early, write_sample
+
+FAULT = StorageError.exit_code
+"""The exit code of ranks that have other numbers, although they do the same."""
 
 
 def run_steps(trainer: Trainer) -> bool:
@@ -33,31 +40,29 @@ def run_steps(trainer: Trainer) -> bool:
     Raises:
         TrainingStopped: a loss, a gradient, a weight or the optimizer's state is not finite. That step was not
             applied, and the steps before it are saved.
-        RankLost: another rank failed or does not answer; the whole steps are saved.
+        RankLost: another rank has ended or does not answer; the whole steps are saved if this one has all weights.
         Exception: raised by the callback or the planner; the steps so far are saved.
     """
     state, clock = trainer.state, Clock(trainer.config.tokens_per_step)
     trainer.clock = clock
     trainer.begin_baselines()
     try:
-        if state.pending:
-            after_step(trainer, clock)
-        while state.step < trainer.config.training.steps and not trainer.request.asked:
-            plan_again(trainer, clock)
-            if trainer.failure is not None:
-                break
-            loss, norm, rate = one_step(trainer)
-            state.complete_step(loss)
-            clock.count_step()
-            training = trainer.config.training
-            first = state.step - 1 == trainer.saved  # vitral doctor recomputes this step
-            if state.step % training.log_every == 0 or state.step == training.steps or first:
-                numbers = {"loss": loss, "learning_rate": rate, "gradient_norm": norm}
-                speed = round(clock.tokens_per_second(), 1)
-                trainer.emit({"event": "step", "step": state.step, **numbers, "tokens_per_second": speed})
-            with clock.paused():
+        with ranks.watched():
+            if state.pending:
                 after_step(trainer, clock)
-                look(trainer)
+            while state.step < trainer.config.training.steps and not is_asked_to_stop(trainer, clock):
+                loss, norm, rate = one_step(trainer)
+                state.complete_step(loss)
+                clock.count_step()
+                training = trainer.config.training
+                first = state.step - 1 == trainer.saved  # vitral doctor recomputes this step
+                if state.step % training.log_every == 0 or state.step == training.steps or first:
+                    numbers = {"loss": loss, "learning_rate": rate, "gradient_norm": norm}
+                    speed = round(clock.tokens_per_second(), 1)
+                    trainer.emit({"event": "step", "step": state.step, **numbers, "tokens_per_second": speed})
+                with clock.paused():
+                    after_step(trainer, clock)
+                    trainer.show_baselines()
     except StopAsked:
         pass
     except (TrainingStopped, RankLost) as stopped:
@@ -72,31 +77,43 @@ def run_steps(trainer: Trainer) -> bool:
     return finished
 
 
-def plan_again(trainer: Trainer, clock: Clock) -> None:
-    """Ask the planner, if there is one, for a change of the configuration from the next step on, and save it.
+def is_asked_to_stop(trainer: Trainer, clock: Clock) -> bool:
+    """Whether a rank was asked to stop; before the next step of all, do what rank 0 has decided to do.
 
-    A planner that fails, or asks for an impossible change, stops training as a failing callback does.
+    It asks the planner, if there is one, for a change of the configuration from the next step on, and saves it. A
+    planner that fails, or asks for an impossible change, stops training as a failing callback does.
 
     Raises:
-        RankLost: another rank is lost.
         StorageError: the checkpoint could not be written.
     """
+    decision = None if trainer.request.asked else planned(trainer, clock)
+    asked, decides, looks = ranks.any_of(trainer.request.asked, decision is not None, early_is_due(trainer))
+    if asked:  # else a request that has come meanwhile is known before the next step
+        trainer.request.asked = True
+        return True
+    if decides:
+        trainer.decide(ranks.told(decision))
+        with clock.paused():
+            # The decision is on disk before the first step that it affects, so that a resume takes the same.
+            save(trainer, replace=trainer.saved == trainer.state.step)
+    if looks:
+        with clock.paused(), trainer.put_together() as leads:
+            if leads:
+                evaluate_early(trainer)
+    return False
+
+
+def planned(trainer: Trainer, clock: Clock) -> dict[str, Any] | None:
+    """The planner's decision for the next step, None if there is none."""
     step, taken = trainer.state.step, {decision.step for decision in trainer.identity.decisions}
     if trainer.planner is None or step in taken:
-        return
+        return None
     try:
         changes = trainer.planner(step, clock.seconds())
-        if not changes:
-            return
-        trainer.decide(changes)
-    except RankLost:
-        raise
+        return trainer.decision(changes).plain() if changes else None
     except Exception as error:
         trainer.failure, trainer.request.asked = error, True
-        return
-    with clock.paused():
-        # The decision is on disk before the first step that it affects, so that a resume takes the same.
-        save(trainer, replace=trainer.saved == step)
+        return None
 
 
 def one_step(trainer: Trainer) -> tuple[float, float, float]:
@@ -111,28 +128,27 @@ def one_step(trainer: Trainer) -> tuple[float, float, float]:
     """
     training, step = trainer.config.training, trainer.state.step
     trainer.optimizer.zero_grad()
-    team, chain = trainer.team, trainer.state.chain
-    if team.leads:
-        team.begin_step()
-    summed = team.step_sum(trainer.held, training, asked=trainer.request.asked)
+    chain, summed = trainer.state.chain, StepSum(list(trainer.parameters.values()), training)
     for micro in range(training.accumulation):
-        if micro % team.size != team.rank:
+        if micro % ranks.size() != ranks.rank():
             chain = link(chain, *trainer.batches.batch(step, micro))
             continue
-        team.moved()
-        if micro and team.size == 1:
-            trainer.request.check()
+        if micro:
+            trainer.tick()
         loss, chain = backward(trainer, step, micro, chain)
         summed.add(loss)
-    team.compare_batches(chain)
+    ranks.require_same(
+        N_("the batches, since its text has changed or its machine has a fault; this step was not applied"),
+        chain,
+        FAULT,
+    )
     loss, norm = summed.total(), summed.norm()
-    trainer.request.asked |= team.asked
     loss_value, norm_value, state_value = _fetched(loss, norm, _norm_of_state(trainer))
-    culprit = trainer.held.agreed(_first_not_finite(trainer, state_value))
+    culprit = _first_not_finite(trainer, state_value)
     if culprit is not None or not math.isfinite(loss_value) or not math.isfinite(norm_value):
         raise TrainingStopped(_not_finite_message(trainer, loss_value, norm_value, culprit))
     if training.clip_norm is not None:
-        torch.nn.utils.clip_grads_with_norm_(trainer.held.parameters.values(), training.clip_norm, norm)
+        torch.nn.utils.clip_grads_with_norm_(trainer.parameters.values(), training.clip_norm, norm)
     for group in trainer.optimizer.param_groups:
         group["lr"] = learning_rate(training.schedule, group["peak"], step, training.steps)
     trainer.optimizer.step()
@@ -178,9 +194,13 @@ def after_step(trainer: Trainer, clock: Clock) -> None:
     evaluating = state.step % training.evaluate_every == 0 or last
     state.pending = evaluating
     # Measured first and logged last: the log of an evaluation that was interrupted shows nothing of it.
-    losses = evaluate(trainer) if evaluating else {}
-    if _sample_is_due(trainer, evaluating=evaluating):
-        write_sample(trainer)
+    losses: dict[str, float] = {}
+    if evaluating or _sample_is_due(trainer, evaluating=evaluating):
+        with trainer.put_together() as leads:
+            losses = ranks.told(evaluate(trainer) if evaluating and leads else {})
+            require_finite(trainer, losses)
+            if leads and _sample_is_due(trainer, evaluating=evaluating):
+                write_sample(trainer)
     if evaluating:
         trainer.looked = True
         train_loss = state.take_mean_loss()
@@ -210,15 +230,13 @@ def evaluate(trainer: Trainer) -> dict[str, float]:
     """Validation and test loss in the weights' precision.
 
     Raises:
-        TrainingStopped: a loss is not finite.
         StopAsked: a stop was requested meanwhile.
     """
-    state, splits, most = trainer.state, trainer.dataset.splits, trainer.config.training.evaluation_tokens
+    splits, most = trainer.dataset.splits, trainer.config.training.evaluation_tokens
     trainer.count_baselines()
-    model = trainer.held.complete()
-    losses = {
+    return {
         f"{name}_loss": evaluate_split(
-            model,
+            trainer.model,
             thinned(splits[name], most),
             trainer.dataset.tokenizer,
             masking=trainer.masking,
@@ -226,21 +244,35 @@ def evaluate(trainer: Trainer) -> dict[str, float]:
         ).loss
         for name in ("validation", "test")
     }
+
+
+def require_finite(trainer: Trainer, losses: Mapping[str, float]) -> None:
+    """Refuse a loss that is not finite.
+
+    Raises:
+        TrainingStopped: there is one.
+    """
     for name, loss in losses.items():
         if not math.isfinite(loss):
-            raise TrainingStopped(NOT_FINITE[name].format(step=state.step, loss=loss, path=trainer.folder.path))
-    return losses
+            places = {"step": trainer.state.step, "loss": loss, "path": trainer.folder.path}
+            raise TrainingStopped(NOT_FINITE[name].format(**places))
 
 
-def save(trainer: Trainer, *, replace: bool = False) -> None:
+def save(trainer: Trainer, *, replace: bool = False, together: bool = True) -> None:
     """Write a checkpoint of this step.
+
+    Args:
+        trainer: between two steps.
+        replace: whether to replace a checkpoint of the same step.
+        together: whether all ranks save it, and compare what they have; else this one alone, which has all weights.
 
     Raises:
         TrainingStopped: a weight or the optimizer's state is not finite; nothing was written.
+        RankDiffers: a rank has other weights; nothing was written.
         StorageError: the checkpoint could not be written.
     """
-    step, held = trainer.state.step, trainer.held
-    culprit = _found_not_finite(trainer)
+    step = trainer.state.step
+    culprit = not_finite_state(trainer)
     if culprit is not None:
         sentence = N_(
             "stopped after step {step}: {culprit}; no checkpoint of this step was written, the last one in {path} is "
@@ -248,11 +280,13 @@ def save(trainer: Trainer, *, replace: bool = False) -> None:
         )
         raise TrainingStopped(sentence.format(step=step, culprit=culprit, path=trainer.folder.path))
     state = {**trainer.state.plain(), **trainer.identity.plain(), "corpus": trainer.dataset.fingerprint}
-    weights, tensors = held.weights(), optimizer_tensors(held, trainer.optimizer)
-    trainer.team.verify({**held.parameters, **weights, **tensors}, held.distinct)
+    weights, tensors = trainer.model.state_dict(), optimizer_tensors(trainer.model, trainer.optimizer)
+    if trainer.is_sharded:
+        weights, tensors = ranks.gathered(weights), ranks.gathered(tensors)
+    elif together:
+        ranks.require_same(N_("the weights; this step was not saved"), ranks.digest(weights | tensors), FAULT)
     checkpoint = Checkpoint(step, weights, tensors, state, history=trainer.history())
-    keep = trainer.config.training.keep_checkpoints
-    trainer.folder.save(checkpoint, keep=keep, replace=replace)
+    trainer.folder.save(checkpoint, keep=trainer.config.training.keep_checkpoints, replace=replace)
     trainer.saved = step
 
 
@@ -294,40 +328,39 @@ RECORDED = (
 def _save_last_good_step(trainer: Trainer, stopped: TrainingStopped | RankLost) -> None:
     """Record why training stopped, and save the step before the failed one, if its numbers are finite and trusted."""
     trainer.emit({"event": "stopped", "step": trainer.state.step, "reason": stopped.line.split(";")[0]})
-    is_trusted = isinstance(stopped, TrainingStopped) or (stopped.is_whole and trainer.held.is_whole)
-    if is_trusted and _found_not_finite(trainer) is None:
-        save(trainer, replace=True)
+    is_together = isinstance(stopped, TrainingStopped)
+    if (is_together or not trainer.is_sharded) and not_finite_state(trainer) is None:
+        save(trainer, replace=True, together=is_together)
     else:
         trainer.folder.reseal()
 
 
-def _found_not_finite(trainer: Trainer) -> str | None:
-    """What `not_finite_state` finds, on rank 0 between two steps."""
-    trainer.held.order("finite")
-    return not_finite_state(trainer)
-
-
 def not_finite_state(trainer: Trainer) -> str | None:
     """The first weight or optimizer tensor that is not finite, in English; None if all are, on every rank."""
-    return trainer.held.agreed(_first_not_finite(trainer, float(_norm_of_state(trainer))))
+    return _first_not_finite(trainer, float(_norm_of_state(trainer)))
 
 
 def _norm_of_state(trainer: Trainer) -> Tensor:
-    """The norm of this rank's weights and optimizer; finite if all of them are, unless large numbers overflow."""
+    """A number that is finite if all weights and the optimizer's state are, unless large ones overflow: their norm."""
     kept = (value for one in trainer.optimizer.members for value in one.kept())
     # Detached: where there are parameters PyTorch takes the norms one by one.
-    return torch.nn.utils.get_total_norm([one.detach() for one in (*trainer.held.parameters.values(), *kept)])
+    norm = torch.nn.utils.get_total_norm([ranks.local(one.detach()) for one in (*trainer.parameters.values(), *kept)])
+    return ranks.added(norm) if trainer.is_sharded else norm
 
 
 def _first_not_finite(trainer: Trainer, norm: float) -> str | None:
-    """The first of this rank's tensors that is not finite, None if all are; `norm` is that of `_norm_of_state`."""
+    """The first tensor that is not finite, None if all are; `norm` is that of `_norm_of_state`."""
     if math.isfinite(norm):
         return None
-    optimizer = optimizer_tensors(trainer.held, trainer.optimizer)
+    optimizer = optimizer_tensors(trainer.model, trainer.optimizer)
     of_weight, of_optimizer = N_("the weight {name} is not finite"), N_("the optimizer's {name} is not finite")
-    bad = [of_weight.format(name=name) for name, one in trainer.held.parameters.items() if not one.isfinite().all()]
-    bad += [of_optimizer.format(name=name) for name, value in optimizer.items() if not value.isfinite().all()]
+    bad = [of_weight.format(name=name) for name, one in trainer.parameters.items() if not _is_finite(one)]
+    bad += [of_optimizer.format(name=name) for name, value in optimizer.items() if not _is_finite(value)]
     return bad[0] if bad else None
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    return bool(ranks.whole(tensor.detach()).isfinite().all())
 
 
 def _not_finite_message(trainer: Trainer, loss: float, norm: float, culprit: str | None) -> str:
@@ -336,11 +369,10 @@ def _not_finite_message(trainer: Trainer, loss: float, norm: float, culprit: str
     if culprit is None and not math.isfinite(loss):
         culprit = N_("the loss is {loss}").format(loss=loss)
     elif culprit is None:
-        parameters = trainer.held.parameters.items()
-        names = [name for name, p in parameters if p.grad is not None and not p.grad.isfinite().all()]
+        parameters = trainer.parameters.items()
+        names = [name for name, p in parameters if p.grad is not None and not _is_finite(p.grad)]
         of_gradient, of_norm = N_("the gradient of {name} is not finite"), N_("the gradients' norm is {norm}")
-        culprit = trainer.held.agreed(of_gradient.format(name=names[0]) if names else None)
-        culprit = culprit or of_norm.format(norm=norm)
+        culprit = of_gradient.format(name=names[0]) if names else of_norm.format(norm=norm)
     sentence = N_(
         "stopped before step {step}: {culprit} (batch {batch} of seed {seed}); the steps before it are saved "
         "in {path}; try a lower learning rate or training.clip_norm = 1.0"

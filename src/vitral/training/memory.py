@@ -19,8 +19,8 @@ from vitral.model.counts import (
 )
 from vitral.model.transformer import first_target
 from vitral.runs.config import RunConfig, TrainingConfig
+from vitral.training import ranks
 from vitral.training.optimizer_cost import kept_numbers, matrices
-from vitral.training.team import current
 
 COPIES_OF_LOGITS = 3
 """At the start of the backward pass: log-probabilities, their gradient, and the gradient of the logits."""
@@ -31,7 +31,7 @@ LSTM_WORKSPACE = {"float32": 8, "bfloat16": 24, "float64": 0}
 THIS, ON_THE_GPU = N_("training this model"), N_("training this model on the GPU")
 
 
-def training_bytes(config: RunConfig, vocab_size: int, shares: int = 1, ranks: int = 1) -> int:
+def training_bytes(config: RunConfig, vocab_size: int, shares: int = 1) -> int:
     """Bytes that training needs at least at once, besides the program and the text.
 
     A lower bound: weights and the optimizer's state, and the larger of two moments. At the start of the backward pass:
@@ -42,8 +42,7 @@ def training_bytes(config: RunConfig, vocab_size: int, shares: int = 1, ranks: i
     Args:
         config: configuration of the run.
         vocab_size: number of tokens in the vocabulary.
-        shares: number of ranks that share out weights and optimizer; each begins with all weights.
-        ranks: number of those that share out the sums of gradients.
+        shares: number of ranks that share out weights, gradients and optimizer; each has all weights at an evaluation.
     """
     training, rows = config.training, parameter_table(config.model, vocab_size)
     size = 2 * BYTES_FLOAT32 if training.dtype == "float64" else BYTES_FLOAT32
@@ -53,7 +52,7 @@ def training_bytes(config: RunConfig, vocab_size: int, shares: int = 1, ranks: i
     optimizer = size * kept_numbers(training.optimizer, rows)
     backward = 0 if training.compile else _activations(config, vocab_size, rows) + _logits(config, vocab_size, size)
     if shares > 1:
-        return max(weights, (weights + optimizer) // shares + weights * _earlier_sums(training) // ranks + backward)
+        return (2 * weights + optimizer) // shares + max(weights, backward)
     backward += weights * _earlier_sums(training)
     stacked = size * _largest_stack(config, moved)
     step = weights + by_muon + int(COPIES_OF_MATRICES[training.dtype] * stacked)
@@ -73,13 +72,12 @@ def require_training_memory(config: RunConfig, vocab_size: int, where: str) -> N
     Raises:
         UsageError: more is needed than there is, or the device does not exist.
     """
-    device, team = resolve_device(config.training.device), current()
-    shares = {"replicated": 1, "sharded": team.size, "hybrid": team.local}[config.training.sharding]
-    needed = training_bytes(config, vocab_size, shares, team.size)
+    device, here = resolve_device(config.training.device), ranks.on_this_machine()
+    needed = training_bytes(config, vocab_size, ranks.size() if config.training.sharding == "sharded" else 1)
     if device.type != "cuda":
-        require_memory(team.local * needed, where, _(THIS))
+        require_memory(here * needed, where, _(THIS))
         return
-    require_memory(team.local * BYTES_FLOAT32 * count_parameters(config.model, vocab_size), where, _(THIS))
+    require_memory(here * BYTES_FLOAT32 * count_parameters(config.model, vocab_size), where, _(THIS))
     require_memory(needed, where, _(ON_THE_GPU), there=torch.cuda.get_device_properties(device).total_memory)
 
 

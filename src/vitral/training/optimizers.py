@@ -2,8 +2,7 @@
 
 PyTorch's optimizer classes import its compiler when created, which takes as long as a hundred steps of a small model.
 The kernels of AdamW and SGD are therefore called as functions, and the state is kept in dictionaries. The fused kernels
-are faster, but their bits depend on where a tensor begins and ends; by the plain ones a part of a parameter moves as it
-moves in the whole.
+are faster, but their bits depend on where a tensor begins and ends.
 """
 
 import os
@@ -26,7 +25,7 @@ from vitral.model.parametrisation import rate_factor
 from vitral.model.recurrence import GATES
 from vitral.runs.config import AdamWConfig, MuonConfig, OptimizerConfig, SGDConfig, TrainingConfig
 from vitral.runs.environment import DISPATCH
-from vitral.training.holding import Holding
+from vitral.training import ranks
 from vitral.training.own_optimizer import AdoptedOptimizer, adopt
 
 Group = Mapping[str, Any]
@@ -209,7 +208,6 @@ class Muon(Optimizer):
     def __init__(
         self,
         stacked: Iterable[tuple[nn.Parameter, Sequence[int]]],
-        held: Holding | None = None,
         *,
         in_bfloat16: bool = False,
         **numbers: float,
@@ -218,12 +216,10 @@ class Muon(Optimizer):
 
         Args:
             stacked: each parameter, with the numbers of rows of its stacked matrices.
-            held: the rows of each parameter that this rank holds; None: all.
             in_bfloat16: whether the products that orthogonalise are computed in bfloat16.
             numbers: the hyperparameters. A step moves a square matrix by about "lr" in every direction.
         """
-        self._rows, self._held = {parameter: tuple(rows) for parameter, rows in stacked}, held
-        self._in_bfloat16 = in_bfloat16
+        self._rows, self._in_bfloat16 = {parameter: tuple(rows) for parameter, rows in stacked}, in_bfloat16
         super().__init__([{"params": list(self._rows), **numbers}])
 
     def apply(self, parameters: Sequence[nn.Parameter], group: Group) -> None:
@@ -245,20 +241,19 @@ class Muon(Optimizer):
             width = parameter.shape[1]
             if shape not in (_oriented(rows, width) for rows in self._rows[parameter]):
                 continue
-            whole = update if self._held is None else self._held.whole(parameter, update)
             begin = 0
-            for piece in whole.split(self._rows[parameter]):
+            for piece in ranks.whole(update).split(self._rows[parameter]):
                 if _oriented(len(piece), width) == shape:
                     pieces.append(piece.mT if len(piece) > width else piece)
                     places.append((parameter, begin, len(piece)))
                 begin += len(piece)
         directions = orthogonalise(torch.stack(pieces), in_bfloat16=self._in_bfloat16)
         for (parameter, begin, rows), direction in zip(places, directions, strict=True):
-            width, first = parameter.shape[1], 0 if self._held is None else self._held.begin(parameter)
+            width, first, here = parameter.shape[1], ranks.first_row(parameter), ranks.local(parameter)
             upright = direction.mT if rows > width else direction
-            top, bottom = max(begin, first), min(begin + rows, first + len(parameter))
+            top, bottom = max(begin, first), min(begin + rows, first + len(here))
             if top < bottom:
-                moved = parameter[top - first : bottom - first]
+                moved = here[top - first : bottom - first]
                 moved.sub_(upright[top - begin : bottom - begin], alpha=rate * max(1.0, rows / width) ** 0.5)
 
     def _averaged(self, parameter: nn.Parameter, momentum: float) -> Tensor:
@@ -310,19 +305,17 @@ def decay_groups(model: nn.Module) -> tuple[list[str], list[str]]:
     return [name for name, p in named if p.dim() == 2], [name for name, p in named if p.dim() != 2]
 
 
-def optimizer_of(model: Transformer, training: TrainingConfig, held: Holding | None = None) -> Optimizers:
+def optimizer_of(model: Transformer, training: TrainingConfig) -> Optimizers:
     """The optimizer that trains the model's parameters as configured.
 
     Args:
         model: the model, on its device.
         training: the optimizer, and the arithmetic of its steps.
-        held: what this rank holds of the model; None: all of it.
     """
     device = model.token_embedding.weight.device
     in_bfloat16 = training.dtype == "bfloat16" and _is_faster_in_bfloat16(device)
-    return build_optimizer(
-        model, training.optimizer, fused=not training.is_canonical, in_bfloat16=in_bfloat16, held=held
-    )
+    fused = not training.is_canonical and training.sharding == "replicated"
+    return build_optimizer(model, training.optimizer, fused=fused, in_bfloat16=in_bfloat16)
 
 
 def _is_faster_in_bfloat16(device: torch.device) -> bool:
@@ -341,7 +334,6 @@ def build_optimizer(
     *,
     fused: bool = True,
     in_bfloat16: bool = False,
-    held: Holding | None = None,
 ) -> Optimizers:
     """The optimizer of the model's parameters, with fused or plain kernels.
 
@@ -350,23 +342,20 @@ def build_optimizer(
         config: the optimizer's kind and hyperparameters.
         fused: whether to use fused kernels.
         in_bfloat16: whether Muon's products are computed in bfloat16.
-        held: what this rank holds of the model; None: all of it.
     """
-    held = held or Holding(model)
     if isinstance(config, AdamWConfig):
-        return Optimizers(_adamw(held, config, frozenset(), fused=fused))
+        return Optimizers(_adamw(model, config, frozenset(), fused=fused))
     if isinstance(config, SGDConfig):
         numbers = {"lr": config.learning_rate, "momentum": config.momentum, "nesterov": config.nesterov}
-        return Optimizers(SGD(_decayed(held, config.weight_decay, frozenset(), numbers), fused=fused))
+        return Optimizers(SGD(_decayed(model, config.weight_decay, frozenset(), numbers), fused=fused))
     if not isinstance(config, MuonConfig):
-        return Optimizers(adopt(config, list(held.parameters.values())))
+        return Optimizers(adopt(config, list(model.parameters())))
     matrices = stacked_matrices(model)
-    rest = _adamw(held, config.rest, frozenset(matrices), fused=fused)
+    rest = _adamw(model, config.rest, frozenset(matrices), fused=fused)
     if not matrices:
         return Optimizers(rest)
     muon = Muon(
-        [(held.parameters[name], rows) for name, rows in matrices.items()],
-        held,
+        [(model.get_parameter(name), rows) for name, rows in matrices.items()],
         in_bfloat16=in_bfloat16,
         lr=config.learning_rate,
         momentum=config.momentum,
@@ -389,15 +378,15 @@ def stacked_matrices(model: Transformer) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _adamw(held: Holding, config: AdamWConfig, without: Set[str], *, fused: bool) -> AdamW:
+def _adamw(model: Transformer, config: AdamWConfig, without: Set[str], *, fused: bool) -> AdamW:
     """AdamW for all parameters except some."""
     numbers = {"lr": config.learning_rate, "betas": (config.beta1, config.beta2), "eps": config.epsilon}
-    return AdamW(_decayed(held, config.weight_decay, without, numbers), fused=fused)
+    return AdamW(_decayed(model, config.weight_decay, without, numbers), fused=fused)
 
 
-def _decayed(held: Holding, weight_decay: float, without: Set[str], numbers: Group) -> list[Group]:
+def _decayed(model: Transformer, weight_decay: float, without: Set[str], numbers: Group) -> list[Group]:
     """The two groups of `decay_groups` without some parameters, split where the parametrisation's rates differ."""
-    model, parameters = held.model, held.parameters
+    parameters = dict(model.named_parameters())
     groups: list[Group] = []
     for names, decay in zip(decay_groups(model), (weight_decay, 0.0), strict=True):
         by_factor: dict[float, list[nn.Parameter]] = {}
@@ -414,28 +403,22 @@ def _is_in(parameter: nn.Parameter, group: Sequence[nn.Parameter]) -> bool:
     return any(parameter is other for other in group)
 
 
-def optimizer_tensors(model: nn.Module | Holding, optimizer: Optimizers) -> dict[str, Tensor]:
+def optimizer_tensors(model: nn.Module, optimizer: Optimizers) -> dict[str, Tensor]:
     """The optimizer's state as `parameter/quantity` → tensor."""
     return {
         f"{name}/{quantity}": value
-        for name, parameter in _named(model).items()
+        for name, parameter in model.named_parameters()
         for quantity, value in optimizer.member_of(parameter).tensors(parameter).items()
     }
 
 
-def _named(model: nn.Module | Holding) -> dict[str, nn.Parameter]:
-    return model.parameters if isinstance(model, Holding) else dict(model.named_parameters())
-
-
-def load_optimizer_tensors(
-    model: nn.Module | Holding, optimizer: Optimizers, tensors: Mapping[str, Tensor], where: str
-) -> None:
+def load_optimizer_tensors(model: nn.Module, optimizer: Optimizers, tensors: Mapping[str, Tensor], where: str) -> None:
     """Restore the state from `optimizer_tensors`.
 
     Raises:
         UsageError: a tensor belongs to no parameter of the model, or has another shape.
     """
-    parameters = _named(model)
+    parameters = dict(model.named_parameters())
     for key, value in tensors.items():
         name, _, quantity = key.partition("/")
         if name not in parameters:

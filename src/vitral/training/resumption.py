@@ -5,8 +5,8 @@ from pathlib import Path
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
-from vitral.core.language import N_, _, retold
-from vitral.core.machine import cores
+from vitral.core.language import N_, _
+from vitral.core.machine import cores, processor
 from vitral.core.process import only_training, too_few_cores, using_threads
 from vitral.data import prepare_recorded
 from vitral.evaluation import NgramBaselines
@@ -16,14 +16,14 @@ from vitral.runs.identity import document_hash
 from vitral.runs.loading import load_checkpoint_of, load_weights
 from vitral.runs.lock import only_writer
 from vitral.runs.sealed import identity_in, with_free_keys
+from vitral.training import ranks
 from vitral.training.deadline import Deadline, TimeFrame
 from vitral.training.events import Callback, silent
 from vitral.training.memory import require_training_memory
 from vitral.training.optimizers import load_optimizer_tensors, optimizer_of
 from vitral.training.parts import accepted_changes
-from vitral.training.run import build_model, initial_state, keep, note_excess, run_to_the_end, share
+from vitral.training.run import build_model, follow, initial_state, keep, note_excess, run_to_the_end, share
 from vitral.training.stopping import stop_on_signals
-from vitral.training.team import current
 from vitral.training.trainer import Planner, Trainer, TrainerState, chain_from_anchor
 
 
@@ -65,10 +65,11 @@ def resume(
     def warn(line: str) -> None:
         callback({"event": "note", "text": line})
 
-    team = current()
-    team.agree({"changed_parts": changed_parts, "strict": strict})
-    if not team.leads:
-        return team.follow(corpus)
+    ranks.require_same(N_("what is asked for"), repr(["resume", changed_parts, strict]))
+    if strict:
+        ranks.require_same(N_("the processor"), str(processor()))
+    if not ranks.leads():
+        return follow(corpus)
     frame = frame or TimeFrame()
     RunFolder.open(path)
     with only_writer(path), only_training():
@@ -144,8 +145,6 @@ def _compare_machines(sealed: SealedRun, warn: Callable[[str], object], *, stric
     threads = sealed.identity.current_threads
     if sealed.config.training.device == "cpu" and (slower := too_few_cores(threads, cores())):
         warn(slower)
-    if strict and (others := current().remarks()):
-        raise UsageError("{path}: --strict: {found}", path=sealed.folder.path, found="; ".join(map(retold, others)))
     try:
         recorded = sealed.document("environment")
     except UsageError:

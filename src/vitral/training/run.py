@@ -12,31 +12,32 @@ from vitral.core.allocation import keep_all_freed_memory
 from vitral.core.checked import checked
 from vitral.core.devices import resolve_device, weight_dtype
 from vitral.core.errors import UsageError
-from vitral.core.guarded import GuardedFolder
 from vitral.core.language import N_
+from vitral.core.launching import launch_name
 from vitral.core.process import only_training, using_threads
-from vitral.data import SPLITS, Dataset, corpus_report, count_windows, prepare
+from vitral.data import SPLITS, Dataset, corpus_report, count_windows, prepare, prepare_recorded
 from vitral.data.batches import too_short
+from vitral.data.tokenizers import tokenizer_from_plain
 from vitral.evaluation import NgramBaselines
 from vitral.model import Transformer, count_parameters
 from vitral.model.selfcheck import check_device, fresh_excess
-from vitral.runs import LoadedRun, Parent, RunConfig, RunFolder, load_run
+from vitral.runs import LoadedRun, Parent, RunConfig, RunFolder, is_run, load_run
 from vitral.runs.checkpoint_files import FORMAT
 from vitral.runs.config import comparable
 from vitral.runs.environment import describe_environment
 from vitral.runs.folder import refuse_existing
 from vitral.runs.identity import document_hash, new_identity
 from vitral.runs.lock import only_writer
+from vitral.training import ranks
 from vitral.training.deadline import Deadline, TimeFrame
 from vitral.training.events import Callback, Event, silent
 from vitral.training.inherited import inherit_weights, inherited_config, require_inherited
 from vitral.training.loop import run_steps, save
 from vitral.training.memory import require_training_memory
-from vitral.training.optimizers import optimizer_of, optimizer_tensors
+from vitral.training.optimizers import load_optimizer_tensors, optimizer_of, optimizer_tensors
 from vitral.training.parts import require_same_parts
 from vitral.training.plans import ResolvedPlan, given_threads, resolve_plan
 from vitral.training.stopping import stop_on_signals
-from vitral.training.team import current, require_share
 from vitral.training.trainer import Planner, Trainer, TrainerState
 
 MOST_REPORTED = 1 << 23
@@ -78,15 +79,15 @@ def train(
         TrainingStopped: a number was not finite.
         StorageError: a file could not be written.
     """
-    refuse_existing(out)
+    if ranks.leads():
+        refuse_existing(out)
     if config.training.schedule.begin is not None:
         raise UsageError("training.schedule.begin: only a run that continues another has it; leave it out")
-    team = current()
-    team.agree({"config": comparable(config), "from": None if init_from is None else str(init_from)})
-    if not team.leads:
-        return team.follow(None)
+    ranks.require_same(N_("what is asked for"), repr([comparable(config), str(init_from)]))
+    if not ranks.leads():
+        return follow()
     config = with_reduction(config)
-    require_share(config, team, "config")
+    ranks.require_share(config, "config")
     minutes, frame = config.training.minutes, frame or TimeFrame()
     deadline = None if minutes is None else Deadline(minutes, frame)
     with only_training():
@@ -169,7 +170,7 @@ def begin(
         trainer.folder = folder
         for event in opening:
             folder.append_metric(event)
-        save(trainer)
+        save(trainer, together=False)
 
     with stop_on_signals() as trainer.request:
         # Weights of another run cannot be drawn again from the configuration, so a run without them must not exist.
@@ -190,29 +191,65 @@ def share(trainer: Trainer, corpus: Mapping[str, Any]) -> None:
 
     Raises:
         UsageError: the ranks cannot share the batches of a step.
-        RankLost: a rank cannot have the run, for example because its text is another one.
     """
-    config, team = trainer.config, trainer.team
-    require_share(config, team, str(trainer.folder.path))
-    if team.size == 1:
+    ranks.require_share(trainer.config, str(trainer.folder.path))
+    if ranks.size() == 1:
         return
-    about = {
-        "config": config.plain(),
-        "corpus": dict(corpus),
-        "tokenizer": trainer.dataset.tokenizer.plain(),
-        "fingerprint": trainer.dataset.fingerprint,
-        "folder": str(trainer.folder.path.absolute()),
-        "threads": torch.get_num_threads(),
-        "step": trainer.state.step,
-        "chain": trainer.state.chain,
-    }
-    team.gather(about, trainer.model.state_dict(), optimizer_tensors(trainer.model, trainer.optimizer))
-    trainer.share_out()
+    tensors = optimizer_tensors(trainer.model, trainer.optimizer)
+    ranks.told(
+        {
+            "config": trainer.config.plain(),
+            "corpus": dict(corpus),
+            "tokenizer": trainer.dataset.tokenizer.plain(),
+            "folder": str(trainer.folder.path.absolute()),
+            "threads": torch.get_num_threads(),
+            "state": {"step": trainer.state.step, **trainer.state.plain()},
+            "optimizer": [[name, [*one.shape], str(one.dtype).split(".")[1]] for name, one in tensors.items()],
+        }
+    )
+    ranks.require_same(N_("the text"), trainer.dataset.fingerprint)
+    ranks.give({**trainer.model.state_dict(), **tensors})
+
+
+def follow(corpus: str | None = None) -> RunFolder:
+    """Train as any rank but 0: what rank 0 tells (`share`), on this machine's text.
+
+    Args:
+        corpus: the text, if this machine has it elsewhere.
+
+    Raises:
+        UsageError: the text or a part of the user's own is not that of rank 0.
+    """
+    with only_training(), using_threads(None), stop_on_signals() as request:
+        about = ranks.told()
+        config, where = RunConfig.parse(about["config"]), Path(about["folder"])
+        torch.set_num_threads(about["threads"])
+        require_same_parts(config, str(where))
+        tokenizer = tokenizer_from_plain(about["tokenizer"])
+        require_training_memory(config, tokenizer.vocab_size, str(where))
+        dataset = prepare_recorded(config.corpus, about["corpus"], tokenizer=tokenizer, run_folder=where, corpus=corpus)
+        model = build_model(config, tokenizer.vocab_size)
+        optimizer, state = optimizer_of(model, config.training), TrainerState(**about["state"])
+        trainer = Trainer(config, dataset, model, optimizer, ranks.SilentFolder(where), silent, state, request=request)
+        ranks.require_same(N_("the text"), dataset.fingerprint)
+        tensors = {name: torch.empty(shape, dtype=getattr(torch, kind)) for name, shape, kind in about["optimizer"]}
+        ranks.give({**model.state_dict(), **tensors})
+        load_optimizer_tensors(model, optimizer, tensors, str(where))
+        return run_to_the_end(trainer)
+
+
+def how_far_begun(folder: Path) -> str | None:
+    """How far the ranks of this launcher have come with a run before it started them anew; None if they have not."""
+    name = launch_name()
+    if not name or not is_run(folder) or RunFolder.open(folder).document("environment").get("launch") != name:
+        return None
+    ends = RunFolder.open(folder).metrics("end")
+    return "finished" if ends and ends[-1]["finished"] else "stopped"
 
 
 def note_excess(trainer: Trainer) -> None:
     """Note that a fresh model begins with a loss far from ln V."""
-    excess, vocab_size = fresh_excess(trainer.held.complete()), trainer.model.vocab_size
+    excess, vocab_size = fresh_excess(trainer.model), trainer.model.vocab_size
     if excess <= MOST_EXCESS:
         return
     sentence = N_(
@@ -227,8 +264,9 @@ def note_excess(trainer: Trainer) -> None:
 def _documents(trainer: Trainer, plan: Sequence[str], minutes: float | None) -> dict[str, dict[str, Any]]:
     """The JSON files of a new run by name without suffix, except its identity."""
     time = {} if minutes is None else {"minutes": minutes}
+    launch = {"launch": name} if (name := launch_name()) else {}
     return {
-        "environment": {**describe_environment(), "plan": list(plan), **time},
+        "environment": {**describe_environment(), "plan": list(plan), **time, **launch},
         "corpus": {"format": FORMAT, **trainer.dataset.describe()},
         "tokenizer": trainer.dataset.tokenizer.plain(),
         **({} if trainer.baselines is None else {"ngrams": trainer.baselines.plain()}),
@@ -312,15 +350,13 @@ def run_to_the_end(trainer: Trainer) -> RunFolder:
             "device": trainer.device.type,
             "dtype": config.training.dtype,
             "threads": torch.get_num_threads(),
-            "ranks": trainer.team.size,
+            "ranks": ranks.size(),
             "out": str(trainer.folder.path),
         }
     )
     if trainer.baselines is not None:
         trainer.tell({"event": "lines", "ngrams": trainer.baselines.plain()})
-    for line in trainer.team.remarks():
-        trainer.note(line)
-    trainer.held.try_folder(GuardedFolder(trainer.folder.steps))
+    if trainer.is_sharded:
+        trainer.share_out()
     run_steps(trainer)
-    trainer.team.end()
     return trainer.folder

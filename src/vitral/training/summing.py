@@ -1,4 +1,4 @@
-"""The gradients and the loss of a step, summed over its batches; on one rank, and the order that every rank keeps."""
+"""The gradients and the loss of a step, summed over its batches in one order, on any number of ranks."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,80 +7,87 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitral.runs.config import TrainingConfig
+from vitral.training import ranks
 
 
 class CanonicalSum:
-    """Adds lists of tensors, given one after another, in one binary tree.
+    """Adds tensors, given one after another, in one binary tree.
 
     Neighbours are added in pairs, the sums again in pairs, and an odd last one is carried upward: of five
-    ((0 + 1) + (2 + 3)) + 4. Of n lists at most ⌊log₂ n⌋ + 1 are kept at a time.
+    ((0 + 1) + (2 + 3)) + 4. Of n tensors at most ⌊log₂ n⌋ + 1 are kept at a time.
 
     >>> summed = CanonicalSum()
     >>> for number in (1.0, 2.0, 4.0):
-    ...     summed.add([torch.tensor(number)])
+    ...     summed.add(torch.tensor(number))
     >>> summed.total()
-    [tensor(7.)]
+    tensor(7.)
     """
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self._kept: list[tuple[int, list[Tensor]]] = []
+        self._kept: list[tuple[int, Tensor]] = []
 
-    def add(self, leaf: list[Tensor]) -> None:
-        """Add the next list; its tensors belong to the sum from now on, and are changed."""
+    def add(self, leaf: Tensor) -> None:
+        """Add the next tensor; it belongs to the sum from now on, and is changed."""
         height = 0
         while self._kept and self._kept[-1][0] == height:
-            leaf = _into(self._kept.pop()[1], leaf)
-            height += 1
+            leaf, height = self._kept.pop()[1].add_(leaf), height + 1
         self._kept.append((height, leaf))
 
-    def total(self) -> list[Tensor]:
-        """The sum of all lists."""
+    def total(self) -> Tensor:
+        """The sum of all tensors."""
         _, leaf = self._kept.pop()
         while self._kept:
-            leaf = _into(self._kept.pop()[1], leaf)
+            leaf = self._kept.pop()[1].add_(leaf)
         return leaf
 
 
-def _into(left: list[Tensor], right: list[Tensor]) -> list[Tensor]:
-    for one, other in zip(left, right, strict=True):
-        one.add_(other)
-    return left
-
-
 class StepSum:
-    """Loss and gradients of one step's batches, summed on one rank.
+    """Loss and gradients of one step's batches, summed over the batches of this rank and over the ranks.
 
-    Without `TrainingConfig.is_canonical` they are added one after another, as the engine does.
+    Ranks that have all weights exchange the gradients after each round of batches: each has one piece of all of them,
+    and adds the pieces in the order of the batches. Without `TrainingConfig.is_canonical` gradients are added one after
+    another, as the engine does; so are those of ranks that share the weights out, by `fully_shard`.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter], training: TrainingConfig) -> None:
         """Begin a step; the parameters have no gradients."""
-        self._parameters, self._canonical = parameters, training.is_canonical
-        self._loss, self._tree, self._moved = torch.zeros(()), CanonicalSum(), set[int]()
+        self._is_sharded = ranks.size() > 1 and training.sharding == "sharded"
+        self._parameters, self._canonical = parameters, training.is_canonical and not self._is_sharded
+        self._loss, self._tree = torch.zeros(()), CanonicalSum()
 
     def add(self, loss: Tensor) -> None:
-        """Count a batch whose backward pass has added to the gradients."""
-        if self._canonical:
-            self._moved |= present(self._parameters)
-            self._tree.add([loss, *taken(self._parameters)])
-        else:
+        """Count a batch whose backward pass has added to the gradients; all ranks do so at the same time."""
+        if not self._canonical:
             self._loss = self._loss + loss
+            return
+        for piece in ranks.exchanged(self._flat(loss)):
+            self._tree.add(piece)
 
     def total(self) -> Tensor:
         """Leave the sums in the parameters' gradients, and return the loss."""
-        if not self._canonical:
-            return self._loss
-        loss, *gradients = self._tree.total()
-        for place, (parameter, gradient) in enumerate(zip(self._parameters, gradients, strict=True)):
-            parameter.grad = gradient if place in self._moved else None
-        return loss
+        if self._is_sharded or (not self._canonical and ranks.size() == 1):
+            return ranks.added(self._loss)
+        flat = ranks.assembled(self._tree.total()) if self._canonical else ranks.added(self._flat(self._loss))
+        lengths = [one.numel() for one in self._parameters]
+        *gradients, rest = flat.split([*lengths, len(flat) - sum(lengths)])
+        for one, gradient, times in zip(self._parameters, gradients, rest[1:].tolist(), strict=False):
+            one.grad = torch.empty_like(one).copy_(gradient.view_as(one)) if times else None
+        return rest[0].clone()
+
+    def _flat(self, loss: Tensor) -> Tensor:
+        """The gradients, which the parameters have no longer, the loss, and for each parameter 1 if it had one."""
+        there = torch.tensor([float(one.grad is not None) for one in self._parameters], device=loss.device)
+        gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in self._parameters]
+        for one in self._parameters:
+            one.grad = None
+        return torch.cat([part.detach().reshape(-1) for part in (*gradients, loss, there)])
 
     def norm(self) -> Float[Tensor, ""]:
         """The norm of the sums that `total` has left."""
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         if not self._canonical:
-            return nn.utils.get_total_norm(gradients)
+            return ranks.whole(nn.utils.get_total_norm(gradients))
         return norm_of(map(squares, gradients)).to(gradients[0].dtype)
 
 
@@ -102,16 +109,3 @@ def _folded(found: Float[Tensor, "rows columns"]) -> Float[Tensor, " rows"]:
         left[:, : right.shape[1]] += right
         found = left
     return found[:, 0]
-
-
-def present(parameters: Sequence[nn.Parameter]) -> set[int]:
-    """The places of the parameters that have a gradient."""
-    return {place for place, parameter in enumerate(parameters) if parameter.grad is not None}
-
-
-def taken(parameters: Sequence[nn.Parameter]) -> list[Tensor]:
-    """The gradients, zeros where there is none; the parameters have none any more."""
-    gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in parameters]
-    for parameter in parameters:
-        parameter.grad = None
-    return gradients

@@ -2,7 +2,8 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,15 +20,14 @@ from vitral.model import Transformer
 from vitral.runs import RunFolder
 from vitral.runs.config import RunConfig
 from vitral.runs.identity import Decision, Identity, decided, document_hash, new_identity
+from vitral.training import ranks
 from vitral.training.baselines import Counting, counted_beside
 from vitral.training.clock import Clock
 from vitral.training.events import Callback, Event
-from vitral.training.holding import Holding
 from vitral.training.objectives import loss_function, masking_of
-from vitral.training.optimizers import Optimizers, load_optimizer_tensors, optimizer_of, optimizer_tensors
+from vitral.training.optimizers import Optimizers
 from vitral.training.plans import compiled
 from vitral.training.stopping import StopRequest
-from vitral.training.team import Team, current
 
 ANCHOR_EVERY = 1000
 """Steps between anchors of the batch chain: checking the chain redraws at most this many steps' batches."""
@@ -121,8 +121,7 @@ class Trainer:
         clock: of this session; set when its first step begins.
         began: `time.perf_counter()` when the user began to wait for this session.
         waited: seconds that the last evaluation waited for the n-gram baselines.
-        team: the ranks that share its steps.
-        held: what this rank holds of the model's weights.
+        parameters: of the model, by name.
         spent: seconds of the run's minutes that are over, in all sessions; None: the run has no minutes.
         failure: an exception of the callback; training stops as if asked to, and raises it at the end.
     """
@@ -147,13 +146,11 @@ class Trainer:
     clock: Clock = None  # pyright: ignore[reportAssignmentType]
     began: float = field(default_factory=time.perf_counter)
     waited: float = 0.0
-    team: Team = field(default_factory=current)
-    held: Holding = None  # pyright: ignore[reportAssignmentType]
     spent: Callable[[], float] | None = None
 
     def __post_init__(self) -> None:
         """Build the batches and, for the masked objective, the masking; both may refuse the text or tokenizer."""
-        self.held = self.held or Holding(self.model)
+        self.parameters = dict(self.model.named_parameters())
         self.batches = batches_of(self.config, self.dataset.splits["train"])
         if self.identity is None:
             self.identity = new_identity(self.config, self.dataset.describe(), self.dataset.tokenizer.plain())
@@ -162,18 +159,28 @@ class Trainer:
         loss = loss_function(self.model, self.masking)
         self.loss = compiled(loss, self.warn) if self.config.training.compile else loss
 
+    @property
+    def is_sharded(self) -> bool:
+        """Whether several ranks share the weights out."""
+        return ranks.size() > 1 and self.config.training.sharding == "sharded"
+
     def share_out(self) -> None:
-        """Keep this rank's part of weights and optimizer only, where the ranks share them out; all ranks do it now."""
-        training = self.config.training
-        held = self.team.share_out(self.model, training)
-        if held is None:
+        """Keep this rank's part of weights and optimizer only; all ranks come here."""
+        from vitral.training.sharding import share_out  # loads `fully_shard`
+
+        self.optimizer = share_out(self.model, self.optimizer, self.config.training)
+        self.parameters = dict(self.model.named_parameters())
+
+    @contextmanager
+    def put_together(self) -> Generator[bool]:
+        """Let rank 0 have all weights inside the block; all ranks come here; the value: whether it is this one."""
+        if not self.is_sharded:
+            yield ranks.leads()
             return
-        tensors = optimizer_tensors(self.held, self.optimizer)
-        for name in list(tensors):
-            tensors[name] = held.own(name.partition("/")[0], tensors[name])
-        self.held = held
-        self.optimizer = optimizer_of(self.model, training, held)
-        load_optimizer_tensors(held, self.optimizer, tensors, str(self.folder.path))
+        from vitral.training.sharding import put_together
+
+        with put_together(self.model):
+            yield ranks.leads()
 
     def emit(self, event: Event) -> None:
         """Write an event to metrics.jsonl and pass it to the callback."""
@@ -196,13 +203,13 @@ class Trainer:
             self.folder.append_metric({"event": "note", "step": self.state.step, "text": line})
 
     def tick(self) -> None:
-        """Count progress of a long work.
+        """End a long work if a stop was requested; several ranks finish it, so that all stop at one place.
 
         Raises:
             StopAsked: a stop was requested.
         """
-        self.team.moved()
-        self.request.check()
+        if ranks.size() == 1:
+            self.request.check()
 
     def warn(self, line: str) -> None:
         """Emit a warning."""
@@ -217,8 +224,8 @@ class Trainer:
         spent = {} if self.spent is None else {"seconds": round(self.spent(), 3)}
         return {"environment": self.environment, **spent}
 
-    def decide(self, changes: Mapping[str, Any]) -> None:
-        """Change the configuration from the next step on; the next checkpoint seals the decision.
+    def decision(self, changes: Mapping[str, Any]) -> Decision:
+        """A change of the configuration from the next step on.
 
         Args:
             changes: fields of `vitral.runs.Decision` except `step`.
@@ -233,11 +240,15 @@ class Trainer:
                 steps=decision.steps,
                 step=self.state.step,
             )
+        return decision
+
+    def decide(self, changes: Mapping[str, Any]) -> None:
+        """Change the configuration from the next step on (`decision`); the next checkpoint seals the decision."""
+        decision = self.decision(changes)
         self.identity = self.identity.model_copy(update={"decisions": (*self.identity.decisions, decision)})
         self.config = decided(self.config, decision)
         if decision.threads is not None:
             torch.set_num_threads(decision.threads)
-        self.team.decide(decision.plain())
         self.emit({"event": "decision", **decision.plain()})
 
     @cached_property
@@ -248,7 +259,7 @@ class Trainer:
 
     def begin_baselines(self) -> None:
         """Begin to count the text's n-gram baselines, unless they are known, beside the first steps."""
-        if self.baselines is None and self.counting is None:
+        if self.baselines is None and self.counting is None and ranks.leads():
             self.counting = counted_beside(self.dataset, self.tick)
 
     def show_baselines(self) -> None:

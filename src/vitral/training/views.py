@@ -11,6 +11,7 @@ from vitral.core.errors import UsageError
 from vitral.data.batches import thinned
 from vitral.decoding import Sampling, generate
 from vitral.evaluation import copied_spans, evaluate_split
+from vitral.training import ranks
 from vitral.training.trainer import Trainer
 
 SAMPLE_TEMPERATURE = 0.8
@@ -21,22 +22,12 @@ EARLY_STEPPING = 2.0
 EARLY_TOKENS = 1 << 13
 
 
-def look(trainer: Trainer) -> None:
-    """Show between two steps what can be shown: the n-gram baselines once they are counted; once, an early evaluation.
-
-    Args:
-        trainer: after a step and all that was due then.
-
-    Raises:
-        StopAsked: a stop was requested meanwhile.
-    """
-    trainer.show_baselines()
+def early_is_due(trainer: Trainer) -> bool:
+    """Whether rank 0 has trained for long enough to show an early evaluation."""
     waited = time.perf_counter() - trainer.began
-    if trainer.looked or waited < EARLY_AFTER or trainer.clock.seconds() < EARLY_STEPPING:
-        return
-    trainer.looked = True
-    if trainer.config.training.watch:
-        evaluate_early(trainer)
+    if not trainer.clock.pause or trainer.looked or waited < EARLY_AFTER or trainer.clock.seconds() < EARLY_STEPPING:
+        return False
+    return ranks.leads() and bool(trainer.config.training.watch)
 
 
 def evaluate_early(trainer: Trainer) -> None:
@@ -45,11 +36,12 @@ def evaluate_early(trainer: Trainer) -> None:
     Raises:
         StopAsked: a stop was requested meanwhile.
     """
+    trainer.looked = True
     dataset, step = trainer.dataset, trainer.state.step
     few = thinned(dataset.splits["validation"], EARLY_TOKENS)
     tick, masking = trainer.tick, trainer.masking
     try:
-        found = evaluate_split(trainer.held.complete(), few, dataset.tokenizer, masking=masking, tick=tick)
+        found = evaluate_split(trainer.model, few, dataset.tokenizer, masking=masking, tick=tick)
     except UsageError:
         return  # so few tokens may have no target, under the mask of a long prefix
     if math.isfinite(found.loss):
@@ -68,7 +60,7 @@ def write_sample(trainer: Trainer) -> None:
 def sample_event(trainer: Trainer) -> dict[str, Any]:
     """A text by the current weights, and the passages in it that stand in the training text."""
     sample = generate(
-        trainer.held.complete(),
+        trainer.model,
         trainer.dataset.tokenizer,
         [""],
         max_tokens=trainer.config.training.sample_tokens,
