@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from vitral.data.long_texts import LongText, Text
     from vitral.data.recorded import RecordedText, without_folders
     from vitral.data.report import CharacterCount, CorpusReport, LineStatistics, corpus_report
-    from vitral.data.shards import Shards, is_sharded
     from vitral.data.sources import SOURCES, Source, cache_folder
     from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks, split_text
     from vitral.data.tokenizers import (
@@ -55,7 +54,6 @@ __all__ = [
     "LineStatistics",
     "LongText",
     "RecordedText",
-    "Shards",
     "ShuffledBatches",
     "Source",
     "Split",
@@ -69,7 +67,6 @@ __all__ = [
     "corpus_report",
     "count_windows",
     "encode_splits",
-    "is_sharded",
     "load_corpus",
     "prepare",
     "prepare_recorded",
@@ -107,7 +104,6 @@ __getattr__ = lazily(
         "SOURCES": "sources",
         "SPLITS": "split",
         "SPLIT_SEED": "split",
-        "Shards": "shards",
         "ShuffledBatches": "batches",
         "Source": "sources",
         "Split": "batches",
@@ -121,7 +117,6 @@ __getattr__ = lazily(
         "corpus_report": "report",
         "count_windows": "batches",
         "encode_splits": "encoded",
-        "is_sharded": "shards",
         "load_corpus": "corpora",
         "prepare": "dataset",
         "prepare_recorded": "dataset",

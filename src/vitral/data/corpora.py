@@ -18,7 +18,6 @@ from vitral.data.config import TASK, CorpusConfig
 from vitral.data.folders import Listing, is_surely_text, library_files, no_match, own_named, refuse_own, user_files
 from vitral.data.long_texts import Text, joined_text, pieces
 from vitral.data.opening import opened, shown, stamp_of
-from vitral.data.shards import Shards, ShardText, is_sharded
 from vitral.data.sources import SOURCES, Source, cache_folder, fetch
 from vitral.data.tasks import TASKS, Task, task_text
 from vitral.data.texts import (
@@ -61,7 +60,6 @@ class Corpus:
         path: absolute path of the file or folder it was read from; None for a bundled text and for several texts.
         folder: of a folder, the number of its files, those skipped included, and their size in bytes.
         files: of several texts, the name of each and where it begins.
-        shards: of a text that was tokenized into shards, these.
     """
 
     name: str
@@ -72,7 +70,6 @@ class Corpus:
     path: str | None = None
     folder: tuple[int, int] | None = None
     files: tuple[tuple[str, int], ...] = ()
-    shards: Shards | None = None
 
     def origin(self) -> dict[str, Any]:
         """Path and folder as plain data: hints for finding the text again, which are no part of its identity."""
@@ -137,7 +134,7 @@ def _find(config: CorpusConfig, sources: Mapping[str, Source], cache: Path | Non
         return joined(name, [_find(part, sources, cache) for part in parts], config)
     path = as_path(name)
     if os.path.isdir(path):
-        return from_shards(path) if is_sharded(path) else from_folder(path, config)
+        return from_folder(path, config)
     if os.path.lexists(path):
         return _from_file(path.name, path, config)
     refuse_task_name(name)
@@ -277,29 +274,6 @@ def from_folder(path: Path, config: CorpusConfig) -> Corpus:
         raise no_match(path, config.glob, user_files(path))
     name = path.resolve().name or shown(path)
     return replace(_of_files(name, path, config, listing), path=os.path.abspath(path))
-
-
-def sharded_text(source: str) -> Shards | None:
-    """The shards that a source is, if it is a folder of shards and no name of a text.
-
-    Raises:
-        UsageError: they are not whole.
-    """
-    path = as_path(source)
-    is_known = source in {*BUNDLED, "python", *SOURCES, *COLLECTIONS} or any(map(Path.is_file, own_files(source)))
-    return Shards(path) if not is_known and os.path.isdir(path) and is_sharded(path) else None
-
-
-def from_shards(path: Path) -> Corpus:
-    """A text from its shards, decoded where it is needed.
-
-    Raises:
-        UsageError: a shard is missing or has another size, or the manifest or the tokenizer has changed.
-    """
-    shards = Shards(path)
-    text, notes = ShardText(shards), tuple(shards.manifest["text"]["notes"])
-    where = os.path.abspath(path)
-    return Corpus(shards.name, text, shards.num_bytes, shards.sha256, notes, where, shards=shards)
 
 
 def joined(name: str, texts: Iterable[Corpus], config: CorpusConfig) -> Corpus:

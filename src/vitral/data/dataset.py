@@ -24,7 +24,6 @@ from vitral.data.growth import grown, growth_notes
 from vitral.data.long_texts import Text, hash_text
 from vitral.data.opening import read_bytes, shown
 from vitral.data.recorded import RecordedText, Search
-from vitral.data.shards import Shards, refuse_choices
 from vitral.data.sources import cache_folder
 from vitral.data.special_tokens import alphabet_counts
 from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks
@@ -76,7 +75,6 @@ class Dataset:
         works: where splits are by works, split -> titles of its works.
         remarks: the notes on new, replaced and special tokens, which training says too.
         problems: see `CorpusReport.loss_problems`; found by training.
-        split_by: of a text in shards, how it is split; else empty, since the configuration says so.
     """
 
     config: CorpusConfig
@@ -95,7 +93,6 @@ class Dataset:
     works: Mapping[str, Sequence[str]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
-    split_by: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def parts(self) -> dict[str, Split]:
@@ -112,7 +109,7 @@ class Dataset:
             "characters": self.num_characters,
             "sha256": self.sha256,
             "split": {
-                **(self.split_by or _split_of(self.config)),
+                **_split_of(self.config),
                 "seed": SPLIT_SEED,
                 "tokens": {split: int(self.splits[split].tokens.size) for split in SPLITS},
                 **({"works": {split: list(self.works[split]) for split in SPLITS}} if self.works else {}),
@@ -167,8 +164,6 @@ def prepare(
     refuse_unused(config)
     folder = cache_folder(cache)
     corpus = corpus or load_corpus(config, cache=folder)
-    if corpus.shards is not None:
-        return _of_shards(config, corpus, corpus.shards, tokenizer)
     added = load_additions(config, corpus, folder)
     remarks: list[str] = []
     if tokenizer is None and config.replacement is not None:
@@ -224,40 +219,8 @@ def prepare_recorded(
     text = RecordedText.parse(recorded, config, f"{shown(run_folder)}/corpus.json")
     search = Search(config, run_folder, folder, corpus)
     main = search.find(text)
-    if main.shards is not None:
-        return _of_shards(config, main, main.shards, tokenizer)
     added = additions(config, main, [search.find(other) for other in text.also])
     return _tokenized(config, main, added, tokenizer, folder, expected=(text, search.where))
-
-
-def _of_shards(config: CorpusConfig, corpus: Corpus, shards: Shards, tokenizer: Tokenizer | None) -> Dataset:
-    """The dataset of a text in shards: tokens and splits are as they were made.
-
-    Raises:
-        UsageError: the configuration or the tokenizer is not that of the shards.
-    """
-    refuse_choices(config, shards)
-    if tokenizer is not None and tokenizer.plain() != shards.tokenizer.plain():
-        raise UsageError(
-            "{path}: the shards were made with another tokenizer than that of the run; make shards with a tokenizer of "
-            "their own, and train a new run on them",
-            path=shown(shards.path),
-        )
-    return Dataset(
-        config=config,
-        corpus_name=corpus.name,
-        num_bytes=corpus.num_bytes,
-        num_characters=shards.num_characters,
-        sha256=corpus.sha256,
-        notes=corpus.notes,
-        tokenizer=shards.tokenizer,
-        splits=shards.splits(),
-        fingerprint=_hash(shards.sha256, shards.tokenizer.plain()),
-        store_sha256=shards.sha256,
-        origin=corpus.origin(),
-        blocks=shards.blocks(),
-        split_by={"method": "pieces", "block": shards.manifest["cut"]["piece_bytes"]},
-    )
 
 
 def _tokenized(

@@ -28,7 +28,6 @@ from vitral.data.corpora import (
     downloads,
     from_document,
     from_folder,
-    from_shards,
     generated,
     is_name,
     joined,
@@ -38,7 +37,6 @@ from vitral.data.corpora import (
 )
 from vitral.data.folders import user_files
 from vitral.data.opening import opened, shown
-from vitral.data.shards import is_sharded
 from vitral.data.sources import SOURCES
 from vitral.data.tasks import Task
 from vitral.data.texts import Reading, read_file
@@ -332,8 +330,6 @@ class Search:
         return from_document(text.name, read_file(file, path, self._reading), path, noted=noted)
 
     def _folder(self, path: Path, text: RecordedText, is_chosen: bool) -> Corpus:
-        if is_sharded(path):
-            return from_shards(path)
         if text.path is not None and text.folder is None:
             raise _Differs(_("is a folder, and the text is one file"))
         if not is_chosen:

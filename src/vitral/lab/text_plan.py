@@ -121,10 +121,6 @@ TOLD = {
 _PLAN = "plan: "
 
 
-IN_PIECES = N_("pieces of {bytes:,} bytes spread over the text are held out")
-IN_SHARDS = N_("that of the shards")
-
-
 def written_plan(config: RunConfig, where: str) -> TextPlan:
     """The plan of a configuration that is used as it is written in `where`."""
     values = _values(config)
@@ -149,8 +145,6 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
     size, alphabet = len(corpus.text), _alphabet(corpus)
     choose = _Chooser(_values(config), pinned)
     split, why = _split(size)
-    if corpus.shards is not None:
-        split, why = "blocks", IN_PIECES.format(bytes=corpus.shards.manifest["cut"]["piece_bytes"])
     if size < LEAST_CHARACTERS:
         raise UsageError(
             "{name}: a text of {size:,} characters is too short to train and measure on; give one of at least {least}",
@@ -160,8 +154,6 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
         )
     choose("corpus.split", split, why, _split_remark)
     tokenizer, why = _tokenizer(size, alphabet, config)
-    if corpus.shards is not None:
-        tokenizer, why, alphabet = choose.values["corpus.tokenizer"], IN_SHARDS, 0
     choose("corpus.tokenizer", tokenizer, why, lambda pin: _tokenizer_remark(pin, alphabet))
     context, batch = _shape(config.training.minutes)
     time = N_("a given number of steps") if config.training.minutes is None else in_minutes(config.training.minutes)
