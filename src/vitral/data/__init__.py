@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from vitral.data.corpora import Corpus, corpus_names, load_corpus
     from vitral.data.dataset import Dataset, prepare, prepare_recorded
     from vitral.data.duplicates import Duplicates
-    from vitral.data.encoded import encode_splits
     from vitral.data.file_tokenizer import FileTokenizer
     from vitral.data.long_texts import LongText, Text
     from vitral.data.recorded import RecordedText, without_folders
@@ -66,7 +65,6 @@ __all__ = [
     "corpus_names",
     "corpus_report",
     "count_windows",
-    "encode_splits",
     "load_corpus",
     "prepare",
     "prepare_recorded",
@@ -116,7 +114,6 @@ __getattr__ = lazily(
         "corpus_names": "corpora",
         "corpus_report": "report",
         "count_windows": "batches",
-        "encode_splits": "encoded",
         "load_corpus": "corpora",
         "prepare": "dataset",
         "prepare_recorded": "dataset",

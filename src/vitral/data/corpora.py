@@ -18,6 +18,7 @@ from vitral.data.config import TASK, CorpusConfig
 from vitral.data.folders import Listing, is_surely_text, library_files, no_match, own_named, refuse_own, user_files
 from vitral.data.long_texts import Text, joined_text, pieces
 from vitral.data.opening import opened, shown, stamp_of
+from vitral.data.shards import Shards, are_shards
 from vitral.data.sources import SOURCES, Source, cache_folder, fetch
 from vitral.data.tasks import TASKS, Task, task_text
 from vitral.data.texts import (
@@ -28,7 +29,6 @@ from vitral.data.texts import (
     on_disk,
     read_document,
     read_file,
-    read_streamed,
     reading_notes,
 )
 
@@ -60,6 +60,7 @@ class Corpus:
         path: absolute path of the file or folder it was read from; None for a bundled text and for several texts.
         folder: of a folder, the number of its files, those skipped included, and their size in bytes.
         files: of several texts, the name of each and where it begins.
+        shards: the tokens that another program made of the text.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Corpus:
     path: str | None = None
     folder: tuple[int, int] | None = None
     files: tuple[tuple[str, int], ...] = ()
+    shards: Shards | None = None
 
     def origin(self) -> dict[str, Any]:
         """Path and folder as plain data: hints for finding the text again, which are no part of its identity."""
@@ -134,7 +136,7 @@ def _find(config: CorpusConfig, sources: Mapping[str, Source], cache: Path | Non
         return joined(name, [_find(part, sources, cache) for part in parts], config)
     path = as_path(name)
     if os.path.isdir(path):
-        return from_folder(path, config)
+        return from_shards(path) if are_shards(path) else from_folder(path, config)
     if os.path.lexists(path):
         return _from_file(path.name, path, config)
     refuse_task_name(name)
@@ -276,6 +278,17 @@ def from_folder(path: Path, config: CorpusConfig) -> Corpus:
     return replace(_of_files(name, path, config, listing), path=os.path.abspath(path))
 
 
+def from_shards(path: Path) -> Corpus:
+    """A text from the tokens that another program made of it, decoded where it is needed.
+
+    Raises:
+        UsageError: a file cannot be read, or does not belong to the tokenizer.
+    """
+    found = Shards(path)
+    name = path.resolve().name or shown(path)
+    return Corpus(name, found.text, found.num_bytes, found.sha256, path=os.path.abspath(path), shards=found)
+
+
 def joined(name: str, texts: Iterable[Corpus], config: CorpusConfig) -> Corpus:
     """Several texts as one corpus."""
     texts = list(texts)
@@ -369,7 +382,7 @@ def _documents(
         with opened(path) as file:
             size, _ = stamp = stamp_of(file.fileno())
             try:
-                document = read_streamed(file, path, reading) if on_the_disk else read_file(file, path, reading)
+                document = read_file(file, path, reading)
             except UsageError as error:
                 if is_surely_text(path) or reading.field is not None:
                     raise

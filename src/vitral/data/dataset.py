@@ -13,21 +13,23 @@ import numpy as np
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
+from vitral.core.files import replace_durably, storage
 from vitral.core.language import N_
 from vitral.core.renamed import renamed
 from vitral.data.alphabet import label_text
 from vitral.data.batches import Split
 from vitral.data.config import BPEConfig, CorpusConfig
 from vitral.data.corpora import Corpus, downloads, load_corpus
-from vitral.data.encoded import encode_splits
+from vitral.data.encoded import encoded
+from vitral.data.file_tokenizer import FileTokenizer
 from vitral.data.growth import grown, growth_notes
 from vitral.data.long_texts import Text, hash_text
 from vitral.data.opening import read_bytes, shown
 from vitral.data.recorded import RecordedText, Search
+from vitral.data.shards import Shards
 from vitral.data.sources import cache_folder
 from vitral.data.special_tokens import alphabet_counts
 from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks
-from vitral.data.token_store import scratch, stored, sweep, write_and_open, write_atomically
 from vitral.data.tokenizers import (
     CharTokenizer,
     Tokenizer,
@@ -37,6 +39,7 @@ from vitral.data.tokenizers import (
     undeclared,
     with_special_tokens,
 )
+from vitral.data.tokens import stored, sweep
 from vitral.data.training_text import Addition, TrainingText, additions, in_parts, load_additions, restricted, train_key
 from vitral.data.works import (
     Work,
@@ -75,6 +78,7 @@ class Dataset:
         works: where splits are by works, split -> titles of its works.
         remarks: the notes on new, replaced and special tokens, which training says too.
         problems: see `CorpusReport.loss_problems`; found by training.
+        made_elsewhere: whether another program made the tokens, and their files are the splits.
     """
 
     config: CorpusConfig
@@ -93,6 +97,7 @@ class Dataset:
     works: Mapping[str, Sequence[str]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    made_elsewhere: bool = False
 
     @property
     def parts(self) -> dict[str, Split]:
@@ -109,7 +114,7 @@ class Dataset:
             "characters": self.num_characters,
             "sha256": self.sha256,
             "split": {
-                **_split_of(self.config),
+                **({"method": "files"} if self.made_elsewhere else _split_of(self.config)),
                 "seed": SPLIT_SEED,
                 "tokens": {split: int(self.splits[split].tokens.size) for split in SPLITS},
                 **({"works": {split: list(self.works[split]) for split in SPLITS}} if self.works else {}),
@@ -164,6 +169,8 @@ def prepare(
     refuse_unused(config)
     folder = cache_folder(cache)
     corpus = corpus or load_corpus(config, cache=folder)
+    if corpus.shards is not None:
+        return _of_shards(config, corpus, corpus.shards, tokenizer, folder)
     added = load_additions(config, corpus, folder)
     remarks: list[str] = []
     if tokenizer is None and config.replacement is not None:
@@ -219,8 +226,49 @@ def prepare_recorded(
     text = RecordedText.parse(recorded, config, f"{shown(run_folder)}/corpus.json")
     search = Search(config, run_folder, folder, corpus)
     main = search.find(text)
+    if main.shards is not None:
+        return _of_shards(config, main, main.shards, tokenizer, folder)
     added = additions(config, main, [search.find(other) for other in text.also])
     return _tokenized(config, main, added, tokenizer, folder, expected=(text, search.where))
+
+
+def _of_shards(
+    config: CorpusConfig, corpus: Corpus, shards: Shards, tokenizer: Tokenizer | None, folder: Path
+) -> Dataset:
+    """The dataset of tokens that another program made.
+
+    Raises:
+        UsageError: the configuration asks for something else, or the tokenizer is another.
+        StorageError: the tokens cannot be stored.
+    """
+    default = {**CorpusConfig().plain(), "tokenizer": {"name": "file"}}
+    for key, value in config.plain().items():
+        if key != "source" and value != default.get(key):
+            raise UsageError(
+                '{path}: tokens stay as they are; leave corpus.{key} out, and set corpus.tokenizer = "file"',
+                path=shown(shards.path),
+                key=key,
+            )
+    tokenizer = tokenizer or shards.tokenizer
+    if not isinstance(tokenizer, FileTokenizer) or tokenizer.document != shards.tokenizer.document:
+        raise UsageError("{path}: these tokens are of another tokenizer than that of the run", path=shown(shards.path))
+    fingerprint = _hash(shards.sha256, tokenizer.plain())
+    store, _damaged = stored(folder / "tokens" / fingerprint, tokenizer.vocab_size, shards.pieces())
+    return Dataset(
+        config=config,
+        corpus_name=corpus.name,
+        num_bytes=corpus.num_bytes,
+        num_characters=len(corpus.text),
+        sha256=corpus.sha256,
+        notes=corpus.notes,
+        tokenizer=tokenizer,
+        splits=store.splits,
+        fingerprint=fingerprint,
+        store_sha256=store.sha256,
+        origin=corpus.origin(),
+        blocks=shards.blocks(),
+        made_elsewhere=True,
+    )
 
 
 def _tokenized(
@@ -258,14 +306,10 @@ def _tokenized(
             where=expected[1],
             identity=expected[0].identity,
         )
-    path = folder / "tokens" / f"{fingerprint}.tokens"
-    for of_the_cache in (path.parent, folder / "tokenizers", downloads(folder)):
+    for of_the_cache in (folder / "tokens", folder / "tokenizers", downloads(folder)):
         sweep(of_the_cache)
-    store, damaged = stored(path, fingerprint, tokenizer.vocab_size)
-    if store is None:
-        with scratch(path.parent, [corpus.text, *(text for text, _ in others)]) as on_disk:
-            splits = encode_splits(corpus.text, blocks, tokenizer, on_disk, others, config.replacement)
-            store = write_and_open(path, splits, fingerprint, tokenizer.vocab_size)
+    made = encoded(corpus.text, blocks, tokenizer, others, config.replacement)
+    store, damaged = stored(folder / "tokens" / fingerprint, tokenizer.vocab_size, made)
     distinct = ("train", "test") if config.split == "nanogpt" else SPLITS
     remarks = [*remarks, *_special_notes(tokenizer, [store.splits[split] for split in distinct])]
     if damaged:
@@ -311,7 +355,9 @@ def _make_tokenizer(config: CorpusConfig, texts: Sequence[_Cut], text_key: list[
     learned_from = [text[begin:end] for text, blocks in texts for begin, end in _blocks_to_learn_from(text, blocks)]
     tokenizer = build_tokenizer(config, first, learned_from)
     plain = tokenizer.plain()
-    write_atomically(path, [json.dumps({"sha256": _hash(plain), "tokenizer": plain}).encode("ascii")])
+    with storage(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_durably(path, json.dumps({"sha256": _hash(plain), "tokenizer": plain}).encode("ascii"))
     return tokenizer
 
 

@@ -28,6 +28,7 @@ from vitral.data.corpora import (
     downloads,
     from_document,
     from_folder,
+    from_shards,
     generated,
     is_name,
     joined,
@@ -37,6 +38,7 @@ from vitral.data.corpora import (
 )
 from vitral.data.folders import user_files
 from vitral.data.opening import opened, shown
+from vitral.data.shards import are_shards
 from vitral.data.sources import SOURCES
 from vitral.data.tasks import Task
 from vitral.data.texts import Reading, read_file
@@ -330,6 +332,8 @@ class Search:
         return from_document(text.name, read_file(file, path, self._reading), path, noted=noted)
 
     def _folder(self, path: Path, text: RecordedText, is_chosen: bool) -> Corpus:
+        if are_shards(path):
+            return from_shards(path)
         if text.path is not None and text.folder is None:
             raise _Differs(_("is a folder, and the text is one file"))
         if not is_chosen:

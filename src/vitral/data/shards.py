@@ -1,0 +1,168 @@
+"""Tokens that other programs made, with the `tokenizer.json` that made them in the same folder.
+
+Known are `.bin` files of nanoGPT (16-bit ids and nothing else) and of llm.c and modded-nanogpt (after a header of 256
+numbers), and folders `train` and `val` of litdata (`index.json`), as litgpt makes them. What has "val" in its name is
+for validation, and for test if nothing has "test" in its name. Each file is a segment.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from vitral.core.errors import UsageError
+from vitral.data.file_tokenizer import FileTokenizer
+from vitral.data.long_texts import PIECE, LongText, Part
+from vitral.data.opening import read_bytes, shown
+from vitral.data.split import SPLITS, Blocks
+from vitral.data.tokens import Piece
+
+TOKENIZER, INDEX = "tokenizer.json", "index.json"
+_HEADER = 256 * 4
+_MAGIC = {20240520: "<u2", 20240801: "<u4"}
+"""Of llm.c: ids of GPT-2 and of Llama 3."""
+_LITDATA = {"11": "u1", "13": "<i2", "14": "<i2", "15": "<i4", "16": "<i4", "17": "<i8", "18": "<i8", "20": "<u2"}
+"""Its numbers of the dtypes of PyTorch."""
+
+
+def are_shards(folder: Path) -> bool:
+    """Whether a folder holds tokens of another program."""
+    return (folder / "train" / INDEX).is_file() or any("train" in path.name for path in folder.glob("*.bin"))
+
+
+class _File(NamedTuple):
+    split: str
+    tokens: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Shards:
+    """Tokens of another program.
+
+    Attributes:
+        path: the folder.
+    """
+
+    path: Path
+
+    @cached_property
+    def tokenizer(self) -> FileTokenizer:
+        """The tokenizer, of `tokenizer.json`.
+
+        Raises:
+            UsageError: it is not there, or cannot be used.
+        """
+        if not (self.path / TOKENIZER).is_file():
+            raise UsageError(
+                "{path}: tokens without their tokenizer; copy the {file} that made them into this folder",
+                path=shown(self.path),
+                file=TOKENIZER,
+            )
+        return FileTokenizer.alone(read_bytes(self.path / TOKENIZER).decode("utf-8", "replace"))
+
+    @cached_property
+    def files(self) -> list[_File]:
+        """The tokens of each file, by memory map, in the order of the splits.
+
+        Raises:
+            UsageError: a file cannot be read, there are none for validation, or a token is not in the vocabulary.
+        """
+        try:
+            found = [_File(_split_of(name), tokens) for name, tokens in sorted(self._read(), key=lambda one: one[0])]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UsageError("{path}: cannot be read ({reason})", path=shown(self.path), reason=error) from None
+        if "test" not in {file.split for file in found}:
+            found += [_File("test", file.tokens) for file in found if file.split == "validation"]
+        for split in SPLITS:
+            if not any(file.split == split and file.tokens.size for file in found):
+                raise UsageError(
+                    "{path}: no tokens for {split}; the name of a file for validation has val in it",
+                    path=shown(self.path),
+                    split=split,
+                )
+        size = self.tokenizer.vocab_size
+        if (most := max(int(file.tokens.max(initial=0)) for file in found)) >= size:
+            raise UsageError(
+                "{path}: a token is {token:,}, but {file} has {size:,}; copy the one that made the tokens",
+                path=shown(self.path),
+                token=most,
+                file=TOKENIZER,
+                size=size,
+            )
+        return sorted(found, key=lambda file: SPLITS.index(file.split))
+
+    def _read(self) -> Iterator[tuple[str, np.ndarray]]:
+        for path in self.path.glob("*.bin"):
+            head = np.fromfile(path, "<i4", 3)
+            dtype = _MAGIC.get(int(head[0])) if head.size == 3 and head[1] == 1 else None
+            given = {"dtype": "<u2"} if dtype is None else {"dtype": dtype, "offset": _HEADER, "shape": (int(head[2]),)}
+            yield path.name, np.memmap(path, mode="r", **given)
+        for index in self.path.glob(f"*/{INDEX}"):
+            told = json.loads(index.read_bytes())
+            dtype = _LITDATA[told["config"]["data_format"][0].removeprefix("no_header_tensor:")]
+            for chunk in told["chunks"]:
+                offset, file = 4 * (chunk["chunk_size"] + 2), index.with_name(chunk["filename"])
+                tokens = np.memmap(file, dtype, "r", offset, (chunk["dim"],))
+                yield f"{index.parent.name}/{file.name}", tokens
+
+    @cached_property
+    def sha256(self) -> str:
+        """SHA-256 of the tokenizer and of the tokens of each file, in hexadecimal."""
+        digest = hashlib.sha256(self.tokenizer.document.encode())
+        for split, tokens in self.files:
+            digest.update(f"{split} {tokens.dtype.str} {tokens.size}\n".encode() + hashlib.sha256(tokens.data).digest())
+        return digest.hexdigest()
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the tokens."""
+        return sum(file.tokens.nbytes for file in self.files)
+
+    @cached_property
+    def _parts(self) -> list[list[Part]]:
+        """The text of each file, decoded where it is needed, in parts that begin at a character."""
+        size = self.tokenizer.vocab_size
+        spelled = [self.tokenizer.token_bytes(token) for token in range(size)]
+        counts = np.array([sum(byte & 0b1100_0000 != 0b1000_0000 for byte in token) for token in spelled])
+        begins = np.array([token[:1] < b"\x80" or token[:1] >= b"\xc0" for token in spelled])
+        found = list[list[Part]]()
+        for _split, tokens in self.files:
+            borders = [0]
+            while borders[-1] < tokens.size:
+                end = borders[-1] + PIECE
+                while end < tokens.size and not begins[tokens[end]]:
+                    end += 1
+                borders.append(min(end, tokens.size))
+            found.append([])
+            for begin, end in pairwise(borders):
+                part = tokens[begin:end]
+                found[-1].append((int(counts[part].sum()), partial(self.tokenizer.decode, part)))
+        return found
+
+    @cached_property
+    def text(self) -> LongText:
+        """The text of all files, in the order of the splits."""
+        return LongText([part for parts in self._parts for part in parts])
+
+    def blocks(self) -> dict[str, Blocks]:
+        """The characters of each split."""
+        ends = np.cumsum([0, *(sum(length for length, _ in parts) for parts in self._parts)])
+        spans = np.stack([ends[:-1], ends[1:]], axis=1)
+        of = np.array([file.split for file in self.files])
+        return {split: Blocks(spans[of == split], apart=True) for split in SPLITS}
+
+    def pieces(self) -> Iterator[Piece]:
+        """The tokens of all splits, to be stored."""
+        for split, tokens in self.files:
+            for begin in range(0, tokens.size, PIECE):
+                yield Piece(split, begin == 0, tokens[begin : begin + PIECE])
+
+
+def _split_of(name: str) -> str:
+    return "test" if "test" in name else "validation" if "val" in name else "train"
