@@ -67,7 +67,7 @@ def test_any_changed_byte_and_any_cut_of_the_tokens_is_noticed(folder: Path) -> 
 
 def changed(manifest: dict[str, Any], key: str, value: object) -> dict[str, Any]:
     train = manifest["splits"]["train"] | {key: value}
-    return manifest | {key: value} | {"splits": manifest["splits"] | {"train": train}}
+    return manifest | {"splits": manifest["splits"] | {"train": train}} | {key: value}
 
 
 @pytest.mark.parametrize(

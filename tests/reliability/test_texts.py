@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.reliability.children import ON_LINUX
 from tests.reliability.conftest import Tally, scaled
 from vitral.core.errors import UsageError
-from vitral.data import CorpusConfig, corpora, load_corpus, prepare, prepare_recorded, recorded, sources, texts
+from vitral.data import CorpusConfig, corpora, load_corpus, prepare, prepare_recorded, sources, texts
 from vitral.data.long_texts import pieces
 from vitral.data.texts import Document, Reading, read_file
 
@@ -192,7 +192,7 @@ def test_a_strangers_source_is_harmless(
     def never(*_: object) -> None:
         raise AssertionError("a download was started, or a folder was read")
 
-    monkeypatch.setattr(recorded, "read_file", watched)
+    monkeypatch.setattr(corpora, "read_file", watched)
     monkeypatch.setattr(sources, "_download", never)
     monkeypatch.setattr(socket.socket, "connect", never)
     monkeypatch.setattr(socket, "getaddrinfo", never)

@@ -27,7 +27,6 @@ from vitral.data.texts import (
     Reading,
     decode_document,
     on_disk,
-    read_document,
     read_file,
     reading_notes,
 )
@@ -44,6 +43,8 @@ COLLECTIONS = {"machado": ("dom-casmurro", "bras-cubas")}
 """Names of several texts, read one after the other."""
 _NAME = re.compile(r"\w[\w .-]*")
 _NAMED_AT_MOST = 3
+MOST_ENTRIES = 100_000
+"""Files and folders looked at in a folder that a run names."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,19 @@ class Corpus:
         return {**({} if self.path is None else {"path": self.path}), **folder}
 
 
+@dataclass(frozen=True)
+class Again:
+    """How the text of a run is read again: never downloaded, and with formats that are refused today.
+
+    Attributes:
+        num_bytes: its size; another file is not read. None: whatever its size.
+        folder: see `Corpus.folder`; another folder is not read.
+    """
+
+    num_bytes: int | None = None
+    folder: tuple[int, int] | None = None
+
+
 @checked(first=True)
 def corpus_names() -> dict[str, str]:
     """Every corpus name currently available to `load_corpus`, with a one-line description in English."""
@@ -95,7 +109,13 @@ def corpus_names() -> dict[str, str]:
 
 
 @checked(first=True)
-def load_corpus(config: CorpusConfig, *, sources: Mapping[str, Source] = SOURCES, cache: Path | None = None) -> Corpus:
+def load_corpus(
+    config: CorpusConfig,
+    *,
+    sources: Mapping[str, Source] = SOURCES,
+    cache: Path | None = None,
+    again: Again | None = None,
+) -> Corpus:
     """Read the text of a configuration, or generate its task.
 
     A name is searched first in the folder VITRAL_CORPORA (as `NAME.txt`), then among the built-in and the downloadable
@@ -107,38 +127,41 @@ def load_corpus(config: CorpusConfig, *, sources: Mapping[str, Source] = SOURCES
         config: source and reading options.
         sources: the downloadable texts.
         cache: folder for downloads, see `cache_folder`.
+        again: for the text of an existing run.
 
     Raises:
         UsageError: the name, file or folder does not exist, cannot be read, is not a text, is a run, or is
             empty.
         StorageError: a download cannot be stored.
     """
-    corpus = _find(config, sources, cache)
+    corpus = _find(config, sources, cache, again)
     if not len(corpus.text):
         raise UsageError("{name}: empty, there is no text in it", name=corpus.name)
     return corpus
 
 
-def _find(config: CorpusConfig, sources: Mapping[str, Source], cache: Path | None) -> Corpus:
+def _find(config: CorpusConfig, sources: Mapping[str, Source], cache: Path | None, again: Again | None) -> Corpus:
     if config.task is not None:
         return generated(config.task)
     name = config.source
     if own := next((path for path in own_files(name, sources) if path.is_file()), None):
-        return _from_file(name, own, config, noted=True)
+        return _from_file(name, own, config, again, noted=True)
     if name in BUNDLED:
         return bundled(name, config)
     if name == "python":
         return python(config)
     if name in sources:
-        return _from_file(name, fetch(name, sources[name], downloads(cache)), config, noted=True)
+        file = fetch(name, sources[name], downloads(cache), may_download=again is None)
+        return _from_file(name, file, config, again, noted=True)
     if name in COLLECTIONS:
+        each = None if again is None else Again()
         parts = (config.model_copy(update={"source": part}) for part in COLLECTIONS[name])
-        return joined(name, [_find(part, sources, cache) for part in parts], config)
+        return joined(name, [_find(part, sources, cache, each) for part in parts], config)
     path = as_path(name)
     if os.path.isdir(path):
-        return from_shards(path) if are_shards(path) else from_folder(path, config)
+        return from_shards(path) if are_shards(path) else from_folder(path, config, again)
     if os.path.lexists(path):
-        return _from_file(path.name, path, config)
+        return _from_file(path.name, path, config, again)
     refuse_task_name(name)
     known = {*corpus_names(), *sources, *COLLECTIONS}
     raise UsageError(
@@ -207,10 +230,14 @@ def downloads(cache: Path | None = None) -> Path:
     return cache_folder(cache) / "corpora"
 
 
-def _from_file(name: str, path: Path, config: CorpusConfig, *, noted: bool = False) -> Corpus:
+def _from_file(name: str, path: Path, config: CorpusConfig, again: Again | None, *, noted: bool = False) -> Corpus:
     """One file as a corpus; `noted` records the path, for a source given by name."""
     _refuse_patterns(name, config)
-    return from_document(name, read_document(path, Reading.of(config)), path, noted=noted)
+    with opened(path) as file:
+        if again is not None and again.num_bytes not in (None, stamp_of(file.fileno())[0]):
+            raise UsageError("{path}: has another size", path=shown(path))
+        document = read_file(file, path, Reading.of(config, refuses_formats=again is None))
+    return from_document(name, document, path, noted=noted)
 
 
 def _refuse_patterns(name: str, config: CorpusConfig) -> None:
@@ -260,17 +287,23 @@ def python(config: CorpusConfig) -> Corpus:
     return _of_files("python", root, config, listing)
 
 
-def from_folder(path: Path, config: CorpusConfig) -> Corpus:
+def from_folder(path: Path, config: CorpusConfig, again: Again | None = None) -> Corpus:
     """The files of a folder that are text and match `config.glob`, joined in the order of their paths.
 
     Args:
         path: the folder.
         config: how it is read.
+        again: for the folder of an existing run.
 
     Raises:
         UsageError: the folder or a file cannot be read, none is text, or the folder is Vitral's own, such as a run.
     """
-    listing = user_files(path, config.glob)
+    known = None if again is None else again.folder
+    listing = user_files(path, config.glob, None if again is None or again.num_bytes is None else MOST_ENTRIES)
+    if again is not None and again.num_bytes is not None:
+        sizes = [file.stat().st_size for file in listing.files if file.is_file()]
+        if known != (len(listing.files), sum(sizes)):
+            raise UsageError("{path}: has files of another number or size", path=shown(path))
     refuse_own(path, listing)
     if config.glob is not None and not listing.files:
         raise no_match(path, config.glob, user_files(path))

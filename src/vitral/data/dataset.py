@@ -25,7 +25,7 @@ from vitral.data.file_tokenizer import FileTokenizer
 from vitral.data.growth import grown, growth_notes
 from vitral.data.long_texts import Text, hash_text
 from vitral.data.opening import read_bytes, shown
-from vitral.data.recorded import RecordedText, Search
+from vitral.data.recorded import RecordedText, found_again, recorded_others
 from vitral.data.shards import Shards
 from vitral.data.sources import cache_folder
 from vitral.data.special_tokens import alphabet_counts
@@ -136,9 +136,7 @@ class Dataset:
             UsageError: it is no longer there, or has changed.
         """
         config = self.config.model_copy(update={"also": None})
-        described = {**self.describe(), "trained_on": {}}
-        text = RecordedText.parse(described, config, self.corpus_name)
-        return Search(config, None, cache_folder(), most_entries=None).find(text)
+        return found_again(RecordedText.of(self.describe(), self.corpus_name), config.source, config, cache_folder())
 
 
 @checked(first=True)
@@ -200,11 +198,10 @@ def prepare_recorded(
 ) -> Dataset:
     """The dataset of an existing run, from its text on this machine; nothing is ever downloaded.
 
-    `resume`, `Run.dataset` and `doctor` call this, `prepare` is for new runs. The text is searched, in this order, at
-    `corpus`; at `config.source` (a name, or a path relative to the current folder); at the absolute path that the run
-    recorded; and under its file name in the run folder, in VITRAL_CORPORA and in the cache. Only a regular file of the
-    recorded size is read (a folder whose files are as many and as large as recorded), and it is used only if its
-    SHA-256 agrees. The texts of `config.also` are searched in the same way, and beside `corpus`.
+    `resume`, `Run.dataset` and `doctor` call this, `prepare` is for new runs. The text is looked for at `corpus`, if it
+    is given, else at `config.source` (a name, or a path relative to the current folder) and at the absolute path that
+    the run recorded. Only a regular file of the recorded size is read (a folder whose files are as many and as large as
+    recorded), and it is used only if its SHA-256 agrees. The texts of `config.also` may lie beside `corpus`, too.
 
         config = CorpusConfig.parse(run_config["corpus"])
         dataset = prepare_recorded(config, corpus_json, tokenizer=tokenizer, run_folder=path, corpus=option)
@@ -213,7 +210,7 @@ def prepare_recorded(
         config: the corpus configuration of the run.
         recorded: the run's `corpus.json`, as written by `Dataset.describe`.
         tokenizer: the run's tokenizer.
-        run_folder: the run's folder; no link inside it is followed.
+        run_folder: the run's folder, for messages.
         corpus: the text as the user gives it now (`--corpus`): a file, a folder or a name. If it is another text, it
             is refused, and nothing else is tried.
         cache: folder for tokens, see `cache_folder`.
@@ -223,13 +220,17 @@ def prepare_recorded(
         StorageError: the tokens cannot be stored.
     """
     folder = cache_folder(cache)
-    text = RecordedText.parse(recorded, config, f"{shown(run_folder)}/corpus.json")
-    search = Search(config, run_folder, folder, corpus)
-    main = search.find(text)
+    document, where = f"{shown(run_folder)}/corpus.json", f"{shown(run_folder)}: "
+    text, others = RecordedText.of(recorded, document), recorded_others(recorded, config, document)
+    if text.fingerprint is None:
+        raise UsageError("{where}: fingerprint is missing; restore the file from a copy of the run", where=document)
+    main = found_again(text, config.source, config, folder, where=where, given=corpus)
     if main.shards is not None:
         return _of_shards(config, main, main.shards, tokenizer, folder)
-    added = additions(config, main, [search.find(other) for other in text.also])
-    return _tokenized(config, main, added, tokenizer, folder, expected=(text, search.where))
+    also = zip(others, config.also or (), strict=True)
+    found = [found_again(one, source, config, folder, where=where, given=corpus) for one, source in also]
+    expected = text.fingerprint, f"{where}{text.identity(config.source)}"
+    return _tokenized(config, main, additions(config, main, found), tokenizer, folder, expected=expected)
 
 
 def _of_shards(
@@ -278,7 +279,7 @@ def _tokenized(
     tokenizer: Tokenizer | None,
     folder: Path,
     *,
-    expected: tuple[RecordedText, str] | None = None,
+    expected: tuple[str, str] | None = None,
     remarks: Sequence[str] = (),
 ) -> Dataset:
     """Split, tokenize and store a text with its additions; refused before that if another dataset is expected."""
@@ -298,13 +299,12 @@ def _tokenized(
         tokenizer = _make_tokenizer(config, [(corpus.text, blocks["train"]), *others], key, folder)
         notes += _shortfall(config, tokenizer)
     fingerprint = _hash(text_hash, tokenizer.plain(), key[1])
-    if expected is not None and fingerprint != expected[0].fingerprint:
+    if expected is not None and fingerprint != expected[0]:
         raise UsageError(
-            "{where}{identity} is unchanged, but the run read or split it in another way; restore "
+            "{text} is unchanged, but the run read or split it in another way; restore "
             "[corpus] in config.toml and tokenizer.json, or use the version of Vitral that made the "
             "run",
-            where=expected[1],
-            identity=expected[0].identity,
+            text=expected[1],
         )
     for of_the_cache in (folder / "tokens", folder / "tokenizers", downloads(folder)):
         sweep(of_the_cache)

@@ -39,7 +39,7 @@ class LongText:
 
     def __len__(self) -> int:
         """Number of characters."""
-        return self._ends[-1]
+        return self._ends[-1] if self._ends else 0
 
     def __getitem__(self, where: slice) -> str:
         """A slice of characters, with step 1.
