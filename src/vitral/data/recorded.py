@@ -138,9 +138,8 @@ def found_again(
         try:
             found = load_corpus(config.model_copy(update={"source": place}), cache=cache, again=again)
         except (OSError, ValueError) as error:
-            reasons.append(f"{_short(place)}: {reason(error) if isinstance(error, OSError) else error}"[:_MOST_REASON])
-        except UsageError as error:
-            reasons.append(str(error)[:_MOST_REASON])
+            told = f"{_short(place)}: {reason(error)}" if isinstance(error, OSError) else str(error)
+            reasons.append(told[:_MOST_REASON])
         else:
             if found.sha256 == text.sha256:
                 return replace(found, name=shown(text.name)[:_MOST_NAME])
