@@ -25,8 +25,7 @@ from vitral.training.trials import Pace
 
 OPTIONS = {
     "demo": "--out --set",
-    "corpus": "--tokenizer --split --special --context --minutes --encoding --field --glob --out --shards "
-    "--workers --format",
+    "corpus": "--tokenizer --split --special --context --minutes --encoding --field --glob --out --format",
     "train": "--corpus --encoding --field --glob --out --init-from --special --replace --tokenizer --context --set "
     "--seed --device --dtype --plan --minutes --threads --ranks --tensorboard",
     "resume": "--corpus --ranks --strict --changed-parts",

@@ -1,15 +1,17 @@
 """Every test of this room has a cache of its own, no folder of corpora, and no network but its own server."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from vitral.core.errors import UsageError
-from vitral.data import CorpusConfig, load_corpus
+from vitral.data import Blocks, CorpusConfig, Split, Tokenizer, load_corpus
+from vitral.data.encoded import encoded
 
 
 def refusal(source: Path | str, **options: object) -> str:
@@ -18,6 +20,24 @@ def refusal(source: Path | str, **options: object) -> str:
         load_corpus(CorpusConfig.parse({"source": str(source), **options}))
     assert str(error.value).isprintable()
     return str(error.value)
+
+
+def encoded_splits(
+    text: Any, blocks: Mapping[str, Blocks], tokenizer: Tokenizer, replacement: str | None = None
+) -> dict[str, Split]:
+    """The tokens of each split, in memory."""
+    tokens: dict[str, list[np.ndarray]] = {split: [] for split in blocks}
+    lengths: dict[str, list[int]] = {split: [] for split in blocks}
+    for split, is_first, ids in encoded(text, blocks, tokenizer, (), replacement):
+        tokens[split].append(ids)
+        lengths[split] += [0] if is_first else []
+        lengths[split][-1] += ids.size
+    ends = {split: np.cumsum([0, *lengths[split]]) for split in blocks}
+    return {
+        split: Split(np.concatenate(tokens[split]), np.stack([end[:-1], end[1:]], axis=1))
+        for split, end in ends.items()
+        for split, end in ends.items()
+    }
 
 
 @pytest.fixture(autouse=True)

@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from vitral.core.errors import StorageError, UsageError
+from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
-from vitral.data import SPLITS, BPEConfig, CharTokenizer, CorpusConfig, Dataset, prepare, split_text, token_store
+from vitral.data import SPLITS, BPEConfig, CharTokenizer, CorpusConfig, Dataset, prepare, split_text
 from vitral.data import dataset as dataset_module
 
 NUM_CHARACTERS = 61_003
@@ -67,7 +67,7 @@ def test_the_second_time_nothing_is_done_again(tmp_path, text, monkeypatch, toke
     def never(*args, **kwargs):
         raise AssertionError("this was done before")
 
-    monkeypatch.setattr(dataset_module, "encode_splits", never)
+    monkeypatch.setattr(dataset_module, "encoded", lambda *_: map(never, [1]))
     if isinstance(first.config.tokenizer, BPEConfig):
         monkeypatch.setattr(dataset_module, "build_tokenizer", never)
     second = prepare(config(tmp_path, tokenizer=tokenizer))
@@ -88,7 +88,7 @@ def test_a_damaged_cache_is_made_again_and_noted(tmp_path, text, cache):
     first = prepare(config(tmp_path))
     expected = {part: first.splits[part].tokens.tolist() for part in SPLITS}
     del first
-    (path,) = cache.rglob("*.tokens")
+    (path,) = cache.rglob("test.bin")
     raw = bytearray(path.read_bytes())
     raw[-1] ^= 1
     path.write_bytes(raw)
@@ -101,34 +101,13 @@ def test_a_damaged_cache_is_made_again_and_noted(tmp_path, text, cache):
 @pytest.mark.parametrize("damage", [b"", b"changed", b"{", b"[]", b'{"sha256": "x", "tokenizer": {}}', b"\xff"])
 def test_a_damaged_tokenizer_is_learned_again(tmp_path, text, cache, damage):
     first = prepare(config(tmp_path, tokenizer="bpe"))
-    (path,) = cache.rglob("*.json")
+    (path,) = (cache / "tokenizers").iterdir()
     whole = path.read_bytes()
     kept = json.loads(whole)
     kept["tokenizer"]["merges"].pop()
     path.write_bytes(json.dumps(kept).encode() if damage == b"changed" else damage)
     assert prepare(config(tmp_path, tokenizer="bpe")).tokenizer == first.tokenizer
     assert path.read_bytes() == whole
-
-
-def test_another_process_may_have_stored_the_same(tmp_path, text, monkeypatch):
-    expected = prepare(config(tmp_path)).describe()
-    stored, asked = token_store.stored, []
-
-    def not_yet(path, fingerprint, vocab_size):
-        asked.append(path)
-        return stored(path, fingerprint, vocab_size) if len(asked) > 1 else (None, "")
-
-    def taken(old, new):
-        raise PermissionError(13, "in use by another process")
-
-    for module in (dataset_module, token_store):
-        monkeypatch.setattr(module, "stored", not_yet)
-    monkeypatch.setattr("os.replace", taken)
-    monkeypatch.setattr("vitral.core.files.sleep", lambda seconds: None)
-    assert prepare(config(tmp_path)).describe() == expected
-    asked.clear()
-    with pytest.raises(StorageError, match="in use"):
-        prepare(config(tmp_path, tokenizer="byte"))
 
 
 def test_what_a_run_records(tmp_path, text):
@@ -145,19 +124,15 @@ def test_what_a_run_records(tmp_path, text):
 
 KILLED = """
 import os, sys
-from vitral.data import CorpusConfig, dataset, prepare, texts, token_store
-texts.LONG = 0
-if sys.argv[2] == "encoding":
-    dataset.write_and_open = lambda *_: os._exit(9)
-else:
-    os.replace = lambda *_: os._exit(9)
+from vitral.data import CorpusConfig, prepare
+setattr(os, sys.argv[2], lambda *_: os._exit(9))
 prepare(CorpusConfig(source=sys.argv[1]))
 """
 
 
 @pytest.mark.merge
 @pytest.mark.skipif(os.name == "nt", reason="whether a process has ended is not asked there")
-@pytest.mark.parametrize("moment", ["encoding", "writing"])
+@pytest.mark.parametrize("moment", ["fsync", "rename"])
 def test_what_a_killed_process_left_in_the_cache_is_gone_after_the_next(tmp_path, text, cache, moment):
     command = [sys.executable, "-c", KILLED, str(tmp_path / "my.txt"), moment]
     assert subprocess.run(command, check=False).returncode == 9

@@ -1,6 +1,7 @@
 """A text in any encoding is read with `corpus.encoding`; without it, it is refused with a remedy, and never guessed."""
 
 import unicodedata
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -125,7 +126,7 @@ def test_newlines_and_marks_are_handled_as_in_utf8(encoding: str) -> None:
     mark = "\ufeff" if encoding == "utf-16-le" else ""
     document = decode_document(f"{mark}一\r\n二\r三\n".encode(encoding), "x", Reading(encoding=encoding))
     assert document.text == "一\n二\n三\n"
-    assert (document.num_crlf, document.num_cr, document.had_mark) == (1, 1, bool(mark))
+    assert document.changes == Counter(crlf=1, cr=1, marks=bool(mark))
 
 
 def test_a_wrong_encoding_is_refused_with_byte_and_line() -> None:

@@ -24,7 +24,7 @@ def test_what_is_written_as_json_lines_comes_back(values: list[str], ascii: bool
     ]
     document = decode_document((("\ufeff" if marked else "") + newline.join(lines)).encode(), "x", TEXT)
     assert document.text == "<|>".join(value for value in values if value)
-    assert (document.num_texts, document.num_empty) == (len(values), values.count(""))
+    assert (document.changes["texts"], document.changes["empty"]) == (len(values), values.count(""))
 
 
 def test_a_key_inside_an_object() -> None:
@@ -36,7 +36,7 @@ def test_each_item_of_a_list_is_a_text() -> None:
     chat = {"messages": [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]}
     raw = "\n".join(map(json.dumps, (chat, {"messages": []}, {"messages": [{"content": "three"}]}))).encode()
     document = decode_document(raw, "x.jsonl", Reading(field="messages.content"))
-    assert (document.text, document.num_texts) == ("one\n\ntwo\n\nthree", 3)
+    assert (document.text, document.changes["texts"]) == ("one\n\ntwo\n\nthree", 3)
     assert decode_document(b'{"a": ["one", "two"]}', "x", Reading(field="a")).text == "one\n\ntwo"
     assert text_fields(json.dumps(chat)) == ["messages.role", "messages.content"]
 
@@ -46,7 +46,7 @@ def test_newlines_inside_a_text_are_changed_and_the_licence_is_kept() -> None:
     raw = "\n".join(json.dumps({"text": text}) for text in ("a\r\nb\rc", licence))
     document = decode_document(raw.encode(), "x", Reading(field="text"))
     assert document.text == f"a\nb\nc\n\n{licence}"
-    assert (document.num_crlf, document.num_cr) == (1, 1)
+    assert (document.changes["crlf"], document.changes["cr"]) == (1, 1)
 
 
 DEEP = "[" * 100_000 + "]" * 100_000

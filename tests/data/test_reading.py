@@ -63,7 +63,7 @@ def test_any_bytes_come_back_or_are_refused_in_one_line(raw):
         assert message.startswith("here: ")
         assert message.isprintable()
         return
-    mark = b"\xef\xbb\xbf" if document.had_mark else b""
+    mark = b"\xef\xbb\xbf" if document.changes["marks"] else b""
     assert isinstance(document.text, str)
     assert mark + document.text.encode() == raw
     assert (document.num_bytes, document.sha256) == (len(raw), hashlib.sha256(raw).hexdigest())
@@ -72,7 +72,7 @@ def test_any_bytes_come_back_or_are_refused_in_one_line(raw):
 def test_licence_is_stripped_exactly_and_counted():
     document = decode_document(GUTENBERG.encode(), "here")
     assert document.text == "the\nwork\n"
-    assert document.num_licence == len(GUTENBERG) - len("the\nwork\n")
+    assert document.changes["licence"] == len(GUTENBERG) - len("the\nwork\n")
 
 
 def test_licence_is_stripped_whatever_the_newlines():

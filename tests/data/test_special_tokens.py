@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.data.conftest import encoded_splits
 from vitral.core.errors import UsageError
 from vitral.data import (
     BPETokenizer,
@@ -20,7 +21,6 @@ from vitral.data import (
     prepare,
     tokenizer_from_plain,
 )
-from vitral.data.dataset import encode_splits
 from vitral.data.split import split_text
 from vitral.evaluation.losses import token_sizes
 
@@ -75,7 +75,7 @@ def test_decoding_undoes_encoding(text, specials):
 @given(TEXTS, SPECIALS)
 def test_splits_contain_every_character_once(text, specials):
     tokenizer = build("char", text, specials)
-    splits = encode_splits(text, split_text(len(text), "tail"), tokenizer)
+    splits = encoded_splits(text, split_text(len(text), "tail"), tokenizer)
     decoded = "".join(tokenizer.decode(splits[name].tokens) for name in ("train", "validation", "test"))
     assert decoded == text
 

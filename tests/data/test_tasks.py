@@ -117,7 +117,7 @@ def test_the_task_of_a_run_is_generated_again(tmp_path: Path) -> None:
     assert again.store_sha256 == dataset.store_sha256
     assert dataset.load_text().text == load_corpus(config).text
     other = CorpusConfig.parse({"task": {"name": "markov", "sequences": 101}})
-    with pytest.raises(UsageError, match="size"):
+    with pytest.raises(UsageError, match="SHA-256"):
         prepare_recorded(other, recorded, tokenizer=dataset.tokenizer, run_folder=tmp_path)
     other = CorpusConfig.parse({"task": {"name": "markov", "sequences": 100, "seed": 1}})
     with pytest.raises(UsageError, match="SHA-256"):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.reliability.children import ON_LINUX
 from tests.reliability.conftest import Tally, scaled
 from vitral.core.errors import UsageError
-from vitral.data import CorpusConfig, corpora, load_corpus, prepare, prepare_recorded, recorded, sources, texts
+from vitral.data import CorpusConfig, corpora, load_corpus, prepare, prepare_recorded, sources, texts
 from vitral.data.long_texts import pieces
 from vitral.data.texts import Document, Reading, read_file
 
@@ -108,10 +108,10 @@ def test_a_file_that_grows_while_it_is_read(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("vitral.data.texts.PIECE", 1000)
     original = texts._counted
 
-    def growing(piece: Any) -> Any:
+    def growing(newlines: str, raw: bytes) -> Any:
         with path.open("a") as file:
             file.write("more\n")
-        return original(piece)
+        return original(newlines, raw)
 
     monkeypatch.setattr(texts, "_counted", growing)
     assert "has changed while it was read" in (outcome(path, "char") or "")
@@ -146,7 +146,6 @@ PLACES: tuple[str, ...] = (
     "{tmp}/full of pipes",
     "{tmp}/secret.txt",
     "{tmp}/sparse",
-    "run/config.toml",
 )
 SECRET = b"a secret of the user " * 101
 CLAIMS = (1, len(SECRET), 1 << 30, 1 << 61)
@@ -177,7 +176,6 @@ def test_a_strangers_source_is_harmless(
 ) -> None:
     run = tmp_path / "run"
     run.mkdir()
-    (run / "config.toml").write_bytes(SECRET)
     strange_folder(tmp_path)
     monkeypatch.setenv("VITRAL_CACHE", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -192,7 +190,7 @@ def test_a_strangers_source_is_harmless(
     def never(*_: object) -> None:
         raise AssertionError("a download was started, or a folder was read")
 
-    monkeypatch.setattr(recorded, "read_file", watched)
+    monkeypatch.setattr(corpora, "read_file", watched)
     monkeypatch.setattr(sources, "_download", never)
     monkeypatch.setattr(socket.socket, "connect", never)
     monkeypatch.setattr(socket, "getaddrinfo", never)

@@ -1,7 +1,7 @@
 """vitral corpus: the report on a text."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,15 +17,12 @@ from vitral.cli.options import (
     TokenizerOption,
     reading,
 )
-from vitral.core.errors import UsageError
 from vitral.core.language import _, ngettext, number, retold
 
 if TYPE_CHECKING:
     from vitral.reports.text import Survey
 
 SHOWN_CHARACTERS, SHOWN_RARE = 40, 12
-PERCENT = 5
-"""Between two lines of progress."""
 
 
 def corpus(
@@ -56,16 +53,6 @@ def corpus(
     out: Annotated[
         Path | None, typer.Option(help="Folder to write the report to as a page with figures.  [default: no page]")
     ] = None,
-    shards: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write no report: tokenize a text of any size into this folder, as shards to train on. After an "
-            "interruption the same command continues."
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="With --shards: processes that tokenize.  [default: 1]", min=1, max=1024)
-    ] = None,
     format: TableFormatOption = TableFormat.text,
 ) -> None:
     """Report on a text: size, alphabet, n-gram baselines, problems, and how vitral train would train on it.
@@ -76,14 +63,6 @@ def corpus(
     from vitral.cli.screen import print_form, print_json, say
     from vitral.lab import survey
 
-    if shards is not None:
-        _refuse({"--split": split, "--context": context, "--minutes": minutes, "--out": out})
-        chosen = reading(encoding, field, glob).get("corpus", {})
-        made = {"tokenizer": tokenizer, "specials": special} | chosen
-        _shard(text, shards, workers or 1, {name: value for name, value in made.items() if value is not None})
-        return
-    if workers is not None:
-        raise UsageError("--workers: is for --shards; leave it out")
     chosen = {
         name: value
         for name, value in (("tokenizer", tokenizer), ("split", split), ("specials", special))
@@ -102,46 +81,6 @@ def corpus(
         page = surveyed.write(out)
         if format is TableFormat.text:
             say(_("page: {path}", path=page))
-
-
-def _refuse(options: dict[str, Any]) -> None:
-    """Refuse options that shards do not have.
-
-    Raises:
-        UsageError: one is given.
-    """
-    given = [name for name, value in options.items() if value is not None]
-    if given:
-        raise UsageError("{option}: is for a report, and --shards makes none; leave it out", option=given[0])
-
-
-def _shard(text: str, out: Path, workers: int, corpus: dict[str, Any]) -> None:
-    """Tokenize a text into shards, with the progress on standard error."""
-    from vitral.cli.screen import runnable, say
-    from vitral.cli.streams import error_stream
-    from vitral.lab import shard
-
-    shown = -PERCENT
-
-    def tick(done: int, number: int) -> None:
-        nonlocal shown
-        if done * 100 >= (shown + PERCENT) * number:
-            shown = done * 100 // number
-            line = _("{done:,} of {number:,} shards", done=done, number=number)
-            print(line, file=error_stream(), flush=True)
-
-    made = shard(text, out, workers=workers, tick=tick, **corpus)
-    say(
-        _(
-            "{name}: {tokens:,} tokens in {number:,} shards",
-            name=made.name,
-            tokens=made.num_tokens,
-            number=len(made.shards),
-        )
-    )
-    for note in made.manifest["text"]["notes"]:
-        say(_("note: {text}", text=retold(note)))
-    say(runnable(_("next:   vitral train {path}    vitral doctor {path}", path=out)))
 
 
 def print_survey(surveyed: "Survey") -> None:

@@ -14,8 +14,8 @@ def doctor(
     run: Annotated[
         Path | None,
         typer.Argument(
-            metavar="RUN|STUDY|SHARDS",
-            help="Folder of a run, a study or a text in shards.  [default: check this machine]",
+            metavar="RUN|STUDY",
+            help="Folder of a run or a study.  [default: check this machine]",
             autocompletion=complete_checkup,
         ),
     ] = None,
@@ -25,7 +25,7 @@ def doctor(
     ] = False,
     format: FormatOption = Format.text,
 ) -> None:
-    """Check this machine, or a run, a study or a text in shards for damage.
+    """Check this machine, or a run or a study for damage.
 
     Exit code 1 if something is wrong.
     """

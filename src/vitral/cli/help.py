@@ -32,7 +32,6 @@ OPTION = "--lang"
 COMPLETING = "_VITRAL_COMPLETE"
 """The variable by which a shell asks for completion; nothing else is printed then."""
 METAVARS = (
-    N_("SHARDS"),
     N_("OPTIONS"),
     N_("COMMAND"),
     N_("ARGS"),

@@ -12,12 +12,10 @@ if TYPE_CHECKING:
     from vitral.data.corpora import Corpus, corpus_names, load_corpus
     from vitral.data.dataset import Dataset, prepare, prepare_recorded
     from vitral.data.duplicates import Duplicates
-    from vitral.data.encoded import encode_splits
     from vitral.data.file_tokenizer import FileTokenizer
     from vitral.data.long_texts import LongText, Text
     from vitral.data.recorded import RecordedText, without_folders
     from vitral.data.report import CharacterCount, CorpusReport, LineStatistics, corpus_report
-    from vitral.data.shards import Shards, is_sharded
     from vitral.data.sources import SOURCES, Source, cache_folder
     from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks, split_text
     from vitral.data.tokenizers import (
@@ -55,7 +53,6 @@ __all__ = [
     "LineStatistics",
     "LongText",
     "RecordedText",
-    "Shards",
     "ShuffledBatches",
     "Source",
     "Split",
@@ -68,8 +65,6 @@ __all__ = [
     "corpus_names",
     "corpus_report",
     "count_windows",
-    "encode_splits",
-    "is_sharded",
     "load_corpus",
     "prepare",
     "prepare_recorded",
@@ -107,7 +102,6 @@ __getattr__ = lazily(
         "SOURCES": "sources",
         "SPLITS": "split",
         "SPLIT_SEED": "split",
-        "Shards": "shards",
         "ShuffledBatches": "batches",
         "Source": "sources",
         "Split": "batches",
@@ -120,8 +114,6 @@ __getattr__ = lazily(
         "corpus_names": "corpora",
         "corpus_report": "report",
         "count_windows": "batches",
-        "encode_splits": "encoded",
-        "is_sharded": "shards",
         "load_corpus": "corpora",
         "prepare": "dataset",
         "prepare_recorded": "dataset",

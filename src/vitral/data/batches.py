@@ -12,8 +12,7 @@ from torch import Tensor
 from vitral.core.checked import Count, Natural, checked
 from vitral.core.errors import UsageError
 from vitral.core.language import _
-from vitral.core.streams import key, numpy_stream
-from vitral.data.permutations import mixed, permuted
+from vitral.core.streams import numpy_stream
 
 Pair = tuple[Int[Tensor, "batch time"], Int[Tensor, "batch time"]]
 """Inputs and targets, int64; the target of a position is the token after it."""
@@ -26,8 +25,7 @@ class Split:
     """The tokens of one split (train, validation or test) of a text.
 
     Attributes:
-        tokens: 1-d, uint8, uint16 or uint32, usually memory-mapped and read-only; or `ShardedTokens`, which are indexed
-            alike.
+        tokens: 1-d, unsigned, usually memory-mapped and read-only.
         segments: `[n, 2]` int64, begin and end in `tokens` of each run of adjacent blocks; no window crosses a border.
     """
 
@@ -121,8 +119,8 @@ class ShuffledBatches:
     """Batches of consecutive windows of a split in passes: each window once in a pass, in a new random order.
 
     A window is `context_length` inputs and the token after each. The windows of a segment follow one another; what is
-    left of it is shared out before the first and after the last, differently in each pass. The order is computed
-    (`permuted`), so it takes no memory, and each batch is a function of its step.
+    left of it is shared out before the first and after the last, differently in each pass. Each batch is a function of
+    its step.
 
     Attributes:
         num_windows: number of windows in a pass.
@@ -152,12 +150,9 @@ class ShuffledBatches:
         self._begins = split.segments[:, 0]
         self._left = np.maximum(lengths - 1, 0) - counts * context_length
         self._ends, self._counts = np.cumsum(counts), counts
-        self._context_length, self._batch_size, self._accumulation, self._seed = (
-            context_length,
-            batch_size,
-            accumulation,
-            seed,
-        )
+        self._context_length, self._batch_size, self._accumulation = context_length, batch_size, accumulation
+        self._seed, self._pass = seed, -1
+        self._order = self._shift = np.empty(0, dtype=np.int64)
 
     def batch(self, step: int, micro: int = 0) -> Pair:
         """The batch of one step.
@@ -176,12 +171,14 @@ class ShuffledBatches:
 
     def _starts(self, places: Int[np.ndarray, " some"], number: int) -> Int[np.ndarray, " some"]:
         """Where the windows at these places of one pass begin."""
-        window = permuted(places, self.num_windows, self._seed, "windows", number)
+        if number != self._pass:
+            stream = numpy_stream(self._seed, "windows", number)
+            self._order, self._shift = stream.permutation(self.num_windows), stream.integers(self._left + 1)
+            self._pass = number
+        window = self._order[places]
         segment = np.searchsorted(self._ends, window, side="right")
-        shift = mixed(segment.astype(np.uint64) ^ np.uint64(key(self._seed, "shift", number)))
-        shift %= (self._left[segment] + 1).astype(np.uint64)
         inside = window - (self._ends - self._counts)[segment]
-        return self._begins[segment] + shift.astype(np.int64) + inside * self._context_length
+        return self._begins[segment] + self._shift[segment] + inside * self._context_length
 
 
 @checked(first=True)

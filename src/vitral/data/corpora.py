@@ -18,7 +18,7 @@ from vitral.data.config import TASK, CorpusConfig
 from vitral.data.folders import Listing, is_surely_text, library_files, no_match, own_named, refuse_own, user_files
 from vitral.data.long_texts import Text, joined_text, pieces
 from vitral.data.opening import opened, shown, stamp_of
-from vitral.data.shards import Shards, ShardText, is_sharded
+from vitral.data.shards import Shards, are_shards
 from vitral.data.sources import SOURCES, Source, cache_folder, fetch
 from vitral.data.tasks import TASKS, Task, task_text
 from vitral.data.texts import (
@@ -27,9 +27,7 @@ from vitral.data.texts import (
     Reading,
     decode_document,
     on_disk,
-    read_document,
     read_file,
-    read_streamed,
     reading_notes,
 )
 
@@ -45,6 +43,8 @@ COLLECTIONS = {"machado": ("dom-casmurro", "bras-cubas")}
 """Names of several texts, read one after the other."""
 _NAME = re.compile(r"\w[\w .-]*")
 _NAMED_AT_MOST = 3
+MOST_ENTRIES = 100_000
+"""Files and folders looked at in a folder that a run names."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Corpus:
         path: absolute path of the file or folder it was read from; None for a bundled text and for several texts.
         folder: of a folder, the number of its files, those skipped included, and their size in bytes.
         files: of several texts, the name of each and where it begins.
-        shards: of a text that was tokenized into shards, these.
+        shards: the tokens that another program made of the text.
     """
 
     name: str
@@ -80,6 +80,19 @@ class Corpus:
         return {**({} if self.path is None else {"path": self.path}), **folder}
 
 
+@dataclass(frozen=True)
+class Again:
+    """How the text of a run is read again: never downloaded, and with formats that are refused today.
+
+    Attributes:
+        num_bytes: its size; another file is not read. None: whatever its size.
+        folder: see `Corpus.folder`; another folder is not read.
+    """
+
+    num_bytes: int | None = None
+    folder: tuple[int, int] | None = None
+
+
 @checked(first=True)
 def corpus_names() -> dict[str, str]:
     """Every corpus name currently available to `load_corpus`, with a one-line description in English."""
@@ -96,7 +109,13 @@ def corpus_names() -> dict[str, str]:
 
 
 @checked(first=True)
-def load_corpus(config: CorpusConfig, *, sources: Mapping[str, Source] = SOURCES, cache: Path | None = None) -> Corpus:
+def load_corpus(
+    config: CorpusConfig,
+    *,
+    sources: Mapping[str, Source] = SOURCES,
+    cache: Path | None = None,
+    again: Again | None = None,
+) -> Corpus:
     """Read the text of a configuration, or generate its task.
 
     A name is searched first in the folder VITRAL_CORPORA (as `NAME.txt`), then among the built-in and the downloadable
@@ -108,38 +127,41 @@ def load_corpus(config: CorpusConfig, *, sources: Mapping[str, Source] = SOURCES
         config: source and reading options.
         sources: the downloadable texts.
         cache: folder for downloads, see `cache_folder`.
+        again: for the text of an existing run.
 
     Raises:
         UsageError: the name, file or folder does not exist, cannot be read, is not a text, is a run, or is
             empty.
         StorageError: a download cannot be stored.
     """
-    corpus = _find(config, sources, cache)
+    corpus = _find(config, sources, cache, again)
     if not len(corpus.text):
         raise UsageError("{name}: empty, there is no text in it", name=corpus.name)
     return corpus
 
 
-def _find(config: CorpusConfig, sources: Mapping[str, Source], cache: Path | None) -> Corpus:
+def _find(config: CorpusConfig, sources: Mapping[str, Source], cache: Path | None, again: Again | None) -> Corpus:
     if config.task is not None:
         return generated(config.task)
     name = config.source
     if own := next((path for path in own_files(name, sources) if path.is_file()), None):
-        return _from_file(name, own, config, noted=True)
+        return _from_file(name, own, config, again, noted=True)
     if name in BUNDLED:
         return bundled(name, config)
     if name == "python":
         return python(config)
     if name in sources:
-        return _from_file(name, fetch(name, sources[name], downloads(cache)), config, noted=True)
+        file = fetch(name, sources[name], downloads(cache), may_download=again is None)
+        return _from_file(name, file, config, again, noted=True)
     if name in COLLECTIONS:
+        each = None if again is None else Again()
         parts = (config.model_copy(update={"source": part}) for part in COLLECTIONS[name])
-        return joined(name, [_find(part, sources, cache) for part in parts], config)
+        return joined(name, [_find(part, sources, cache, each) for part in parts], config)
     path = as_path(name)
     if os.path.isdir(path):
-        return from_shards(path) if is_sharded(path) else from_folder(path, config)
+        return from_shards(path) if are_shards(path) else from_folder(path, config, again)
     if os.path.lexists(path):
-        return _from_file(path.name, path, config)
+        return _from_file(path.name, path, config, again)
     refuse_task_name(name)
     known = {*corpus_names(), *sources, *COLLECTIONS}
     raise UsageError(
@@ -208,10 +230,14 @@ def downloads(cache: Path | None = None) -> Path:
     return cache_folder(cache) / "corpora"
 
 
-def _from_file(name: str, path: Path, config: CorpusConfig, *, noted: bool = False) -> Corpus:
+def _from_file(name: str, path: Path, config: CorpusConfig, again: Again | None, *, noted: bool = False) -> Corpus:
     """One file as a corpus; `noted` records the path, for a source given by name."""
     _refuse_patterns(name, config)
-    return from_document(name, read_document(path, Reading.of(config)), path, noted=noted)
+    with opened(path) as file:
+        if again is not None and again.num_bytes not in (None, stamp_of(file.fileno())[0]):
+            raise UsageError("{path}: has another size", path=shown(path))
+        document = read_file(file, path, Reading.of(config, refuses_formats=again is None))
+    return from_document(name, document, path, noted=noted)
 
 
 def _refuse_patterns(name: str, config: CorpusConfig) -> None:
@@ -261,17 +287,23 @@ def python(config: CorpusConfig) -> Corpus:
     return _of_files("python", root, config, listing)
 
 
-def from_folder(path: Path, config: CorpusConfig) -> Corpus:
+def from_folder(path: Path, config: CorpusConfig, again: Again | None = None) -> Corpus:
     """The files of a folder that are text and match `config.glob`, joined in the order of their paths.
 
     Args:
         path: the folder.
         config: how it is read.
+        again: for the folder of an existing run.
 
     Raises:
         UsageError: the folder or a file cannot be read, none is text, or the folder is Vitral's own, such as a run.
     """
-    listing = user_files(path, config.glob)
+    known = None if again is None else again.folder
+    listing = user_files(path, config.glob, None if again is None or again.num_bytes is None else MOST_ENTRIES)
+    if again is not None and again.num_bytes is not None:
+        sizes = [file.stat().st_size for file in listing.files if file.is_file()]
+        if known != (len(listing.files), sum(sizes)):
+            raise UsageError("{path}: has files of another number or size", path=shown(path))
     refuse_own(path, listing)
     if config.glob is not None and not listing.files:
         raise no_match(path, config.glob, user_files(path))
@@ -279,27 +311,15 @@ def from_folder(path: Path, config: CorpusConfig) -> Corpus:
     return replace(_of_files(name, path, config, listing), path=os.path.abspath(path))
 
 
-def sharded_text(source: str) -> Shards | None:
-    """The shards that a source is, if it is a folder of shards and no name of a text.
-
-    Raises:
-        UsageError: they are not whole.
-    """
-    path = as_path(source)
-    is_known = source in {*BUNDLED, "python", *SOURCES, *COLLECTIONS} or any(map(Path.is_file, own_files(source)))
-    return Shards(path) if not is_known and os.path.isdir(path) and is_sharded(path) else None
-
-
 def from_shards(path: Path) -> Corpus:
-    """A text from its shards, decoded where it is needed.
+    """A text from the tokens that another program made of it, decoded where it is needed.
 
     Raises:
-        UsageError: a shard is missing or has another size, or the manifest or the tokenizer has changed.
+        UsageError: a file cannot be read, or does not belong to the tokenizer.
     """
-    shards = Shards(path)
-    text, notes = ShardText(shards), tuple(shards.manifest["text"]["notes"])
-    where = os.path.abspath(path)
-    return Corpus(shards.name, text, shards.num_bytes, shards.sha256, notes, where, shards=shards)
+    found = Shards(path)
+    name = path.resolve().name or shown(path)
+    return Corpus(name, found.text, found.num_bytes, found.sha256, path=os.path.abspath(path), shards=found)
 
 
 def joined(name: str, texts: Iterable[Corpus], config: CorpusConfig) -> Corpus:
@@ -395,7 +415,7 @@ def _documents(
         with opened(path) as file:
             size, _ = stamp = stamp_of(file.fileno())
             try:
-                document = read_streamed(file, path, reading) if on_the_disk else read_file(file, path, reading)
+                document = read_file(file, path, reading)
             except UsageError as error:
                 if is_surely_text(path) or reading.field is not None:
                     raise

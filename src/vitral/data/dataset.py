@@ -13,22 +13,23 @@ import numpy as np
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
+from vitral.core.files import replace_durably, storage
 from vitral.core.language import N_
 from vitral.core.renamed import renamed
 from vitral.data.alphabet import label_text
 from vitral.data.batches import Split
 from vitral.data.config import BPEConfig, CorpusConfig
 from vitral.data.corpora import Corpus, downloads, load_corpus
-from vitral.data.encoded import encode_splits
+from vitral.data.encoded import encoded
+from vitral.data.file_tokenizer import FileTokenizer
 from vitral.data.growth import grown, growth_notes
 from vitral.data.long_texts import Text, hash_text
 from vitral.data.opening import read_bytes, shown
-from vitral.data.recorded import RecordedText, Search
-from vitral.data.shards import Shards, refuse_choices
+from vitral.data.recorded import RecordedText, found_again, recorded_others
+from vitral.data.shards import Shards
 from vitral.data.sources import cache_folder
 from vitral.data.special_tokens import alphabet_counts
 from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks
-from vitral.data.token_store import scratch, stored, sweep, write_and_open, write_atomically
 from vitral.data.tokenizers import (
     CharTokenizer,
     Tokenizer,
@@ -38,6 +39,7 @@ from vitral.data.tokenizers import (
     undeclared,
     with_special_tokens,
 )
+from vitral.data.tokens import stored, sweep
 from vitral.data.training_text import Addition, TrainingText, additions, in_parts, load_additions, restricted, train_key
 from vitral.data.works import (
     Work,
@@ -76,7 +78,7 @@ class Dataset:
         works: where splits are by works, split -> titles of its works.
         remarks: the notes on new, replaced and special tokens, which training says too.
         problems: see `CorpusReport.loss_problems`; found by training.
-        split_by: of a text in shards, how it is split; else empty, since the configuration says so.
+        made_elsewhere: whether another program made the tokens, and their files are the splits.
     """
 
     config: CorpusConfig
@@ -95,7 +97,7 @@ class Dataset:
     works: Mapping[str, Sequence[str]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
-    split_by: Mapping[str, Any] = field(default_factory=dict)
+    made_elsewhere: bool = False
 
     @property
     def parts(self) -> dict[str, Split]:
@@ -112,7 +114,7 @@ class Dataset:
             "characters": self.num_characters,
             "sha256": self.sha256,
             "split": {
-                **(self.split_by or _split_of(self.config)),
+                **({"method": "files"} if self.made_elsewhere else _split_of(self.config)),
                 "seed": SPLIT_SEED,
                 "tokens": {split: int(self.splits[split].tokens.size) for split in SPLITS},
                 **({"works": {split: list(self.works[split]) for split in SPLITS}} if self.works else {}),
@@ -134,9 +136,7 @@ class Dataset:
             UsageError: it is no longer there, or has changed.
         """
         config = self.config.model_copy(update={"also": None})
-        described = {**self.describe(), "trained_on": {}}
-        text = RecordedText.parse(described, config, self.corpus_name)
-        return Search(config, None, cache_folder(), most_entries=None).find(text)
+        return found_again(RecordedText.of(self.describe(), self.corpus_name), config.source, config, cache_folder())
 
 
 @checked(first=True)
@@ -168,7 +168,7 @@ def prepare(
     folder = cache_folder(cache)
     corpus = corpus or load_corpus(config, cache=folder)
     if corpus.shards is not None:
-        return _of_shards(config, corpus, corpus.shards, tokenizer)
+        return _of_shards(config, corpus, corpus.shards, tokenizer, folder)
     added = load_additions(config, corpus, folder)
     remarks: list[str] = []
     if tokenizer is None and config.replacement is not None:
@@ -198,11 +198,10 @@ def prepare_recorded(
 ) -> Dataset:
     """The dataset of an existing run, from its text on this machine; nothing is ever downloaded.
 
-    `resume`, `Run.dataset` and `doctor` call this, `prepare` is for new runs. The text is searched, in this order, at
-    `corpus`; at `config.source` (a name, or a path relative to the current folder); at the absolute path that the run
-    recorded; and under its file name in the run folder, in VITRAL_CORPORA and in the cache. Only a regular file of the
-    recorded size is read (a folder whose files are as many and as large as recorded), and it is used only if its
-    SHA-256 agrees. The texts of `config.also` are searched in the same way, and beside `corpus`.
+    `resume`, `Run.dataset` and `doctor` call this, `prepare` is for new runs. The text is looked for at `corpus`, if it
+    is given, else at `config.source` (a name, or a path relative to the current folder) and at the absolute path that
+    the run recorded. Only a regular file of the recorded size is read (a folder whose files are as many and as large as
+    recorded), and it is used only if its SHA-256 agrees. The texts of `config.also` may lie beside `corpus`, too.
 
         config = CorpusConfig.parse(run_config["corpus"])
         dataset = prepare_recorded(config, corpus_json, tokenizer=tokenizer, run_folder=path, corpus=option)
@@ -211,7 +210,7 @@ def prepare_recorded(
         config: the corpus configuration of the run.
         recorded: the run's `corpus.json`, as written by `Dataset.describe`.
         tokenizer: the run's tokenizer.
-        run_folder: the run's folder; no link inside it is followed.
+        run_folder: the run's folder, for messages.
         corpus: the text as the user gives it now (`--corpus`): a file, a folder or a name. If it is another text, it
             is refused, and nothing else is tried.
         cache: folder for tokens, see `cache_folder`.
@@ -221,42 +220,55 @@ def prepare_recorded(
         StorageError: the tokens cannot be stored.
     """
     folder = cache_folder(cache)
-    text = RecordedText.parse(recorded, config, f"{shown(run_folder)}/corpus.json")
-    search = Search(config, run_folder, folder, corpus)
-    main = search.find(text)
+    document, where = f"{shown(run_folder)}/corpus.json", f"{shown(run_folder)}: "
+    text, others = RecordedText.of(recorded, document), recorded_others(recorded, config, document)
+    if text.fingerprint is None:
+        raise UsageError("{where}: fingerprint is missing; restore the file from a copy of the run", where=document)
+    main = found_again(text, config.source, config, folder, where=where, given=corpus)
     if main.shards is not None:
-        return _of_shards(config, main, main.shards, tokenizer)
-    added = additions(config, main, [search.find(other) for other in text.also])
-    return _tokenized(config, main, added, tokenizer, folder, expected=(text, search.where))
+        return _of_shards(config, main, main.shards, tokenizer, folder)
+    also = zip(others, config.also or (), strict=True)
+    found = [found_again(one, source, config, folder, where=where, given=corpus) for one, source in also]
+    expected = text.fingerprint, f"{where}{text.identity(config.source)}"
+    return _tokenized(config, main, additions(config, main, found), tokenizer, folder, expected=expected)
 
 
-def _of_shards(config: CorpusConfig, corpus: Corpus, shards: Shards, tokenizer: Tokenizer | None) -> Dataset:
-    """The dataset of a text in shards: tokens and splits are as they were made.
+def _of_shards(
+    config: CorpusConfig, corpus: Corpus, shards: Shards, tokenizer: Tokenizer | None, folder: Path
+) -> Dataset:
+    """The dataset of tokens that another program made.
 
     Raises:
-        UsageError: the configuration or the tokenizer is not that of the shards.
+        UsageError: the configuration asks for something else, or the tokenizer is another.
+        StorageError: the tokens cannot be stored.
     """
-    refuse_choices(config, shards)
-    if tokenizer is not None and tokenizer.plain() != shards.tokenizer.plain():
-        raise UsageError(
-            "{path}: the shards were made with another tokenizer than that of the run; make shards with a tokenizer of "
-            "their own, and train a new run on them",
-            path=shown(shards.path),
-        )
+    default = {**CorpusConfig().plain(), "tokenizer": {"name": "file"}}
+    for key, value in config.plain().items():
+        if key != "source" and value != default.get(key):
+            raise UsageError(
+                '{path}: tokens stay as they are; leave corpus.{key} out, and set corpus.tokenizer = "file"',
+                path=shown(shards.path),
+                key=key,
+            )
+    tokenizer = tokenizer or shards.tokenizer
+    if not isinstance(tokenizer, FileTokenizer) or tokenizer.document != shards.tokenizer.document:
+        raise UsageError("{path}: these tokens are of another tokenizer than that of the run", path=shown(shards.path))
+    fingerprint = _hash(shards.sha256, tokenizer.plain())
+    store, _damaged = stored(folder / "tokens" / fingerprint, tokenizer.vocab_size, shards.pieces())
     return Dataset(
         config=config,
         corpus_name=corpus.name,
         num_bytes=corpus.num_bytes,
-        num_characters=shards.num_characters,
+        num_characters=len(corpus.text),
         sha256=corpus.sha256,
         notes=corpus.notes,
-        tokenizer=shards.tokenizer,
-        splits=shards.splits(),
-        fingerprint=_hash(shards.sha256, shards.tokenizer.plain()),
-        store_sha256=shards.sha256,
+        tokenizer=tokenizer,
+        splits=store.splits,
+        fingerprint=fingerprint,
+        store_sha256=store.sha256,
         origin=corpus.origin(),
         blocks=shards.blocks(),
-        split_by={"method": "pieces", "block": shards.manifest["cut"]["piece_bytes"]},
+        made_elsewhere=True,
     )
 
 
@@ -267,7 +279,7 @@ def _tokenized(
     tokenizer: Tokenizer | None,
     folder: Path,
     *,
-    expected: tuple[RecordedText, str] | None = None,
+    expected: tuple[str, str] | None = None,
     remarks: Sequence[str] = (),
 ) -> Dataset:
     """Split, tokenize and store a text with its additions; refused before that if another dataset is expected."""
@@ -287,22 +299,17 @@ def _tokenized(
         tokenizer = _make_tokenizer(config, [(corpus.text, blocks["train"]), *others], key, folder)
         notes += _shortfall(config, tokenizer)
     fingerprint = _hash(text_hash, tokenizer.plain(), key[1])
-    if expected is not None and fingerprint != expected[0].fingerprint:
+    if expected is not None and fingerprint != expected[0]:
         raise UsageError(
-            "{where}{identity} is unchanged, but the run read or split it in another way; restore "
+            "{text} is unchanged, but the run read or split it in another way; restore "
             "[corpus] in config.toml and tokenizer.json, or use the version of Vitral that made the "
             "run",
-            where=expected[1],
-            identity=expected[0].identity,
+            text=expected[1],
         )
-    path = folder / "tokens" / f"{fingerprint}.tokens"
-    for of_the_cache in (path.parent, folder / "tokenizers", downloads(folder)):
+    for of_the_cache in (folder / "tokens", folder / "tokenizers", downloads(folder)):
         sweep(of_the_cache)
-    store, damaged = stored(path, fingerprint, tokenizer.vocab_size)
-    if store is None:
-        with scratch(path.parent, [corpus.text, *(text for text, _ in others)]) as on_disk:
-            splits = encode_splits(corpus.text, blocks, tokenizer, on_disk, others, config.replacement)
-            store = write_and_open(path, splits, fingerprint, tokenizer.vocab_size)
+    made = encoded(corpus.text, blocks, tokenizer, others, config.replacement)
+    store, damaged = stored(folder / "tokens" / fingerprint, tokenizer.vocab_size, made)
     distinct = ("train", "test") if config.split == "nanogpt" else SPLITS
     remarks = [*remarks, *_special_notes(tokenizer, [store.splits[split] for split in distinct])]
     if damaged:
@@ -348,7 +355,9 @@ def _make_tokenizer(config: CorpusConfig, texts: Sequence[_Cut], text_key: list[
     learned_from = [text[begin:end] for text, blocks in texts for begin, end in _blocks_to_learn_from(text, blocks)]
     tokenizer = build_tokenizer(config, first, learned_from)
     plain = tokenizer.plain()
-    write_atomically(path, [json.dumps({"sha256": _hash(plain), "tokenizer": plain}).encode("ascii")])
+    with storage(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_durably(path, json.dumps({"sha256": _hash(plain), "tokenizer": plain}).encode("ascii"))
     return tokenizer
 
 

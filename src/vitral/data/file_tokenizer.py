@@ -188,6 +188,18 @@ class FileTokenizer:
         }
 
     @classmethod
+    def alone(cls, document: str) -> "FileTokenizer":
+        """The tokenizer of a file without a model: its size is that of its tokens.
+
+        Raises:
+            UsageError: it cannot be used.
+        """
+        engine = read_engine(document)
+        with suppress(UsageError):  # a newline may have no token
+            return cls(document, 1 + max(engine.get_vocab().values()), encoding_of(engine, "\n").ids[0])
+        return cls(document, 1 + max(engine.get_vocab().values()), 0)
+
+    @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "FileTokenizer":
         """The tokenizer from the data returned by `plain`.
 

@@ -138,7 +138,7 @@ def is_surely_text(path: Path) -> bool:
 
 
 def own_kind(folders: Collection[str], files: Collection[str]) -> str:
-    """The kind of a folder that Vitral wrote, by the names in it: run, study, shards and so on; else empty.
+    """The kind of a folder that Vitral wrote, by the names in it: run, study and so on; else empty.
 
     >>> own_kind(["steps"], ["config.toml"]), own_kind(["src"], ["config.toml"])
     ('run', '')
@@ -147,8 +147,6 @@ def own_kind(folders: Collection[str], files: Collection[str]) -> str:
         return "run"
     if "study.json" in files and ("arms" in folders or "measures" in folders):
         return "study"
-    if "shards" in folders and ("shards.json" in files or "unfinished.json" in files):
-        return "shards"
     has_pages = any(name.endswith(".html") for name in files)
     if "study" in folders and has_pages and "MANIFEST.json" in files:
         return "demonstration"
@@ -163,7 +161,6 @@ _REMEDIES = {
     "study": N_("{folder}: is a study, not a text; its pages are in {path}/report; vitral doctor {path} examines it"),
     "demonstration": N_("{folder}: is a demonstration, not a text; its page is {path}/report.html"),
     "report": N_("{folder}: is a report, not a text; open its page in a browser"),
-    "shards": N_("{folder}: is made of shards already; vitral train {path} trains on them"),
 }
 _NOTHING_ELSE = {
     "run": N_(
@@ -175,7 +172,6 @@ _NOTHING_ELSE = {
     ),
     "demonstration": N_("{folder}: contains no text, only {own}; its page is {path}/report.html"),
     "report": N_("{folder}: contains no text, only {own}; open its page in a browser"),
-    "shards": N_("{folder}: contains no text, only {own}; vitral train {path} trains on them"),
 }
 
 

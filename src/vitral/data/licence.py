@@ -2,9 +2,6 @@
 
 import re
 
-from vitral.data.long_texts import Text, pieces
-
-_MARKED = "*** START OF TH"
 _BEFORE = re.compile(r"^\*\*\* START OF TH[^\r\n]*(?:\r\n|\r|\n)", re.MULTILINE)
 _AFTER = re.compile(r"^\*\*\* END OF TH", re.MULTILINE)
 
@@ -29,13 +26,3 @@ def strip_licence(text: str) -> str:
         books.append(text[before.end() : after.start() if after else None])
         before = _BEFORE.search(text, after.end()) if after else None
     return "".join(books)
-
-
-def may_have_licence(text: Text) -> bool:
-    """Whether Project Gutenberg's licence may be in a text."""
-    before = ""
-    for piece in pieces(text):
-        if _MARKED in before + piece:
-            return True
-        before = (before + piece)[-len(_MARKED) :]
-    return False

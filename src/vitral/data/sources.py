@@ -75,7 +75,7 @@ def cache_folder(cache: Path | None = None) -> Path:
     return Path(pooch.os_cache("vitral"))
 
 
-def fetch(name: str, source: Source, folder: Path) -> Path:
+def fetch(name: str, source: Source, folder: Path, *, may_download: bool = True) -> Path:
     """The file of a named text in `folder`, downloaded if missing.
 
     Editions change, so no hash is required (a run records it); the file must only contain the phrases of its source.
@@ -94,6 +94,8 @@ def fetch(name: str, source: Source, folder: Path) -> Path:
                 name=name,
             )
         return path
+    if not may_download:
+        raise UsageError("{path}: is not there", path=shown(path))
     beside = path.with_name(temporary_name(path.name))
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -7,14 +7,17 @@ Nothing else changes, and every change is recorded in a note. NUL and other cont
 
 A UTF-8 file of more than LONG bytes stays on disk and is read piece by piece; its licence is not stripped. A field of
 JSON lines is read into memory. A folder with more than LONG bytes of text stays on disk too: its files are read
-again whenever they are needed, those of some megabytes piece by piece.
+again whenever they are needed.
 """
 
 import hashlib
 import os
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -28,15 +31,13 @@ from vitral.data.config import CorpusConfig
 from vitral.data.encodings import SAMPLE, guess, is_utf8, sample_around, unmarked_utf
 from vitral.data.formats import foreign_format
 from vitral.data.in_order import in_order
-from vitral.data.licence import may_have_licence, strip_licence
-from vitral.data.long_texts import PIECE, FileText, LongText, Text, bytes_in_lines, in_lines, pieces
+from vitral.data.licence import strip_licence
+from vitral.data.long_texts import PIECE, LongText, Part, Text, in_lines, pieces
 from vitral.data.opening import all_of, changed, opened, shown, stamp_of
 from vitral.data.records import SUFFIXES, field_of_lines, text_fields
 
 LONG = 1 << 28
 """Maximum size in bytes of a file that is read into memory."""
-STREAMED = 1 << 22
-"""Maximum size in bytes of a file of a large folder that is read into memory when it is needed."""
 
 # The 32-bit marks come first, since the little-endian one starts with the 16-bit one.
 _MARKS = {
@@ -84,27 +85,19 @@ class Document:
         text: the text.
         num_bytes: size of the file in bytes.
         sha256: SHA-256 of these bytes, in hexadecimal.
-        had_mark: whether a byte order mark was dropped.
-        num_crlf: number of `\r\n` changed to `\n`.
-        num_cr: number of lone `\r` changed to `\n`.
-        num_licence: number of characters of Project Gutenberg's licence stripped.
         encoding: the encoding, if it is not UTF-8.
-        num_texts: of a field of JSON lines, number of texts, empty ones included.
-        num_empty: number of those that are empty, and were left out.
         fields: of JSON lines read as they are, fields that could be read instead.
+        changes: numbers of what was changed: byte order marks dropped ("marks"), `\r\n` ("crlf") and lone `\r` ("cr")
+            changed to `\n`, characters of Project Gutenberg's licence stripped ("licence"), texts of a field of JSON
+            lines ("texts"), and those of them that were left out as empty ("empty").
     """
 
     text: Text
     num_bytes: int
     sha256: str
-    had_mark: bool = False
-    num_crlf: int = 0
-    num_cr: int = 0
-    num_licence: int = 0
     encoding: str | None = None
-    num_texts: int = 0
-    num_empty: int = 0
     fields: tuple[str, ...] = ()
+    changes: Counter[str] = field(default_factory=Counter[str])
 
 
 def read_document(path: Path, reading: Reading = AS_UTF8) -> Document:
@@ -140,38 +133,9 @@ def read_file(file: BinaryIO, path: Path, reading: Reading = AS_UTF8) -> Documen
             most=LONG >> 20,
             encoding=reading.encoding,
         )
-    if reading.field is None:
-        return read_long(file, path, reading)
     _refuse_other_formats(file.read(SAMPLE), where, reading)
     file.seek(0)
-    return _records(file, where, reading)
-
-
-def read_long(file: BinaryIO, path: Path, reading: Reading = AS_UTF8) -> Document:
-    """Read an open UTF-8 file once and leave its text on disk, however short it is.
-
-    Raises:
-        UsageError: the file is not a text in UTF-8, or changes while it is read.
-        OSError: the file cannot be read.
-    """
-    _refuse_other_formats(file.read(SAMPLE), shown(path), reading)
-    file.seek(0)
-    return _survey(file, path, reading.newlines)
-
-
-def read_streamed(file: BinaryIO, path: Path, reading: Reading = AS_UTF8) -> Document:
-    """Read a file of a large folder, one of some megabytes as `read_long` does; the text is that of `read_file`.
-
-    Raises:
-        UsageError: as `read_file`.
-        OSError: the file cannot be read.
-    """
-    if os.fstat(file.fileno()).st_size > STREAMED and reading.encoding is None and reading.field is None:
-        document = read_long(file, path, reading)
-        if not may_have_licence(document.text):
-            return document
-        file.seek(0)
-    return read_file(file, path, reading)
+    return _survey(file, path, reading.newlines) if reading.field is None else _records(file, where, reading)
 
 
 def on_disk(document: Document, path: Path, reading: Reading, stamp: tuple[int, int]) -> Document:
@@ -183,86 +147,85 @@ def on_disk(document: Document, path: Path, reading: Reading, stamp: tuple[int, 
         reading: how it was read.
         stamp: its size and modification time then.
     """
+    if isinstance(document.text, LongText):
+        return document
+    return replace(document, text=LongText([(len(document.text), partial(_read_again, path, reading, stamp))]))
 
-    def read() -> str:
-        with opened(path, N_("{path}: can no longer be read ({reason})")) as file:
-            if stamp_of(file.fileno()) != stamp:
-                raise changed(path)
-            return "".join(pieces(read_file(file, path, reading).text))
 
-    return replace(document, text=FileText(read, len(document.text))) if isinstance(document.text, str) else document
+def _read_again(path: Path, reading: Reading, stamp: tuple[int, int]) -> str:
+    with _opened_again(path, stamp) as file:
+        return "".join(pieces(read_file(file, path, reading).text))
+
+
+@contextmanager
+def _opened_again(path: Path, stamp: tuple[int, int]) -> Generator[BinaryIO]:
+    """A file that was read before, and must not have changed."""
+    with opened(path, N_("{path}: can no longer be read ({reason})")) as file:
+        if stamp_of(file.fileno()) != stamp:
+            raise changed(path)
+        yield file
 
 
 def _survey(file: BinaryIO, path: Path, newlines: str) -> Document:
-    """Read a long file once: where its pieces begin, its hashes and its characters."""
-    stamp, num_crlf, num_cr, counts = stamp_of(file.fileno()), 0, 0, np.zeros(0, dtype=np.int64)
-    read = _Pieces(file, stamp[0], newlines)
-    marks = [(read.mark, 0)]
-    for piece in in_order(_counted, read):
-        begin, characters = marks[-1]
+    """Read a long file once: where its parts begin, its hashes and its characters."""
+    stamp, changes, counts, parts = stamp_of(file.fileno()), Counter[str](), np.zeros(0, dtype=np.int64), list[Part]()
+    digest, text_digest = hashlib.sha256(), hashlib.sha256()
+    changes["marks"] = int(file.read(len(BOM_UTF8)) == BOM_UTF8)
+    begin = len(BOM_UTF8) * changes["marks"]
+    digest.update(BOM_UTF8[:begin])
+    file.seek(begin)
+    for piece in in_order(partial(_counted, newlines), _whole_pieces(file, stamp[0] - begin)):
         if piece.counts is None:
-            num_lines = int(counts[ord("\n") : ord("\n") + 1].sum()) - num_cr
+            num_lines = int(counts[ord("\n") : ord("\n") + 1].sum()) - changes["cr"]
             _decoded(piece.raw, shown(path), file, offset=begin, line=1 + num_lines)
             break
-        marks.append((begin + len(piece.raw), characters + int(piece.counts.sum())))
-        num_crlf, num_cr, counts = num_crlf + piece.num_crlf, num_cr + piece.num_cr, summed(counts, piece.counts)
-    if marks[-1][0] != stamp[0]:
+        digest.update(piece.raw)
+        text_digest.update(piece.text)
+        parts.append((int(piece.counts.sum()), partial(_part, path, stamp, begin, len(piece.raw), newlines)))
+        crlf = len(piece.raw) - len(piece.text)
+        changes.update(crlf=crlf, cr=0 if piece.text is piece.raw else piece.raw.count(b"\r") - crlf)
+        begin, counts = begin + len(piece.raw), summed(counts, piece.counts)
+    if begin != stamp[0]:
         raise changed(path)
-    text_hash, found = read.text_digest.hexdigest(), by_character(counts)
-    text = LongText(path, marks, newlines=newlines, stamp=stamp, sha256=text_hash, counts=found)
-    fields = _fields(shown(path), text)
-    return Document(text, stamp[0], read.digest.hexdigest(), read.mark > 0, num_crlf, num_cr, fields=fields)
+    text = LongText(parts, (text_digest.hexdigest(), by_character(counts)))
+    return Document(text, stamp[0], digest.hexdigest(), fields=_fields(shown(path), text), changes=changes)
 
 
-class _Pieces:
-    """The pieces of a file, each as it is and as it becomes part of the text; hashes both meanwhile."""
+def _part(path: Path, stamp: tuple[int, int], begin: int, size: int, newlines: str) -> str:
+    with _opened_again(path, stamp) as file:
+        file.seek(begin)
+        return in_lines(file.read(size).decode("utf-8"), newlines)
 
-    def __init__(self, file: BinaryIO, size: int, newlines: str) -> None:
-        self._file, self._size, self._newlines = file, size, newlines
-        head = file.read(len(BOM_UTF8))
-        self.mark = len(BOM_UTF8) if head == BOM_UTF8 else 0
-        file.seek(self.mark)
-        self.text_digest = hashlib.sha256()
-        self.digest = hashlib.sha256(head) if self.mark else self.text_digest
 
-    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
-        place, held = self.mark, b""
-        while read := self._file.read(PIECE):
-            raw = held + read
-            if place + len(raw) > self._size:  # the file has grown
-                return
-            end = len(raw) if place + len(raw) == self._size else _end_of_whole_characters(raw)
-            raw, held, place = raw[:end], raw[end:], place + end
-            text = bytes_in_lines(raw, self._newlines)
-            self._hash(raw, text)
-            yield raw, text
-
-    def _hash(self, raw: bytes, text: bytes) -> None:
-        if self.digest is self.text_digest and text is not raw:
-            self.text_digest = self.digest.copy()
-        self.digest.update(raw)
-        if self.digest is not self.text_digest:
-            self.text_digest.update(text)
+def _whole_pieces(file: BinaryIO, size: int) -> Iterator[bytes]:
+    r"""The bytes of a file in pieces that split no character and no `\r\n`; ends where the file has grown."""
+    held = b""
+    while read := file.read(PIECE):
+        raw = held + read
+        if len(raw) > size:
+            return
+        end = len(raw) if len(raw) == size else _end_of_whole_characters(raw)
+        size -= end
+        yield raw[:end]
+        held = raw[end:]
 
 
 class _Piece(NamedTuple):
-    """A piece of a file: its bytes, the characters of its text (None if it is not UTF-8), and the newlines changed."""
+    """A piece of a file: its bytes, those with newlines changed, its characters (None if it is not UTF-8)."""
 
     raw: bytes
+    text: bytes
     counts: np.ndarray | None
-    num_crlf: int = 0
-    num_cr: int = 0
 
 
-def _counted(piece: tuple[bytes, bytes]) -> _Piece:
-    raw, text = piece
-    if not raw.isascii():
-        try:
-            raw.decode("utf-8")
-        except UnicodeDecodeError:
-            return _Piece(raw, None)
-    num_crlf = len(raw) - len(text)
-    return _Piece(raw, code_point_counts(text), num_crlf, 0 if text is raw else raw.count(b"\r") - num_crlf)
+def _counted(newlines: str, raw: bytes) -> _Piece:
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return _Piece(raw, raw, None)
+    lines = newlines == "lf" and b"\r" in raw
+    text = raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if lines else raw
+    return _Piece(raw, text, code_point_counts(text))
 
 
 def _end_of_whole_characters(raw: bytes) -> int:
@@ -292,28 +255,26 @@ def decode_document(raw: bytes, where: str, reading: Reading = AS_UTF8) -> Docum
         return _records(BytesIO(raw), where, reading)
     encoding = reading.encoding
     text = _decoded(raw, where, BytesIO(raw)) if encoding is None else _decoded_as(raw, encoding, where)
-    had_mark = text.startswith("\ufeff")
-    text = text[1:] if had_mark else text
-    num_crlf, num_cr = _returns(text, reading.newlines)
+    changes = Counter(marks=int(text.startswith("\ufeff")))
+    text = text.removeprefix("\ufeff")
+    changes += _returns(text, reading.newlines)
     text = in_lines(text, reading.newlines)
     body = strip_licence(text)
+    changes["licence"] = len(text) - len(body)
     return Document(
         text=body,
         num_bytes=len(raw),
         sha256=hashlib.sha256(raw).hexdigest(),
-        had_mark=had_mark,
-        num_crlf=num_crlf,
-        num_cr=num_cr,
-        num_licence=len(text) - len(body),
         encoding=encoding,
         fields=_fields(where, body),
+        changes=changes,
     )
 
 
-def _returns(text: str, newlines: str) -> tuple[int, int]:
+def _returns(text: str, newlines: str) -> Counter[str]:
     r"""How many `\r\n` and lone `\r` are changed."""
-    num_crlf = text.count("\r\n") if newlines == "lf" else 0
-    return num_crlf, text.count("\r") - num_crlf if newlines == "lf" else 0
+    crlf = text.count("\r\n")
+    return Counter(crlf=crlf, cr=text.count("\r") - crlf) if newlines == "lf" else Counter()
 
 
 def _fields(where: str, text: Text) -> tuple[str, ...]:
@@ -324,24 +285,13 @@ def _fields(where: str, text: Text) -> tuple[str, ...]:
 
 def _records(file: BinaryIO, where: str, reading: Reading) -> Document:
     """One field of JSON lines, its texts joined by the separator."""
-    digest, texts = hashlib.sha256(), list[str]()
-    num_crlf = num_cr = num_texts = 0
+    digest, texts, changes = hashlib.sha256(), list[str](), Counter[str]()
     for text in field_of_lines(_lines(file, where, reading, digest.update), reading.field or "", where):
-        num_texts += 1
-        crlf, cr = _returns(text, reading.newlines)
-        num_crlf, num_cr = num_crlf + crlf, num_cr + cr
-        if text:
-            texts.append(in_lines(text, reading.newlines))
-    return Document(
-        text=reading.separator.join(texts),
-        num_bytes=file.tell(),
-        sha256=digest.hexdigest(),
-        num_crlf=num_crlf,
-        num_cr=num_cr,
-        encoding=reading.encoding,
-        num_texts=num_texts,
-        num_empty=num_texts - len(texts),
-    )
+        changes += _returns(text, reading.newlines)
+        changes.update(texts=1, empty=not text)
+        texts += [in_lines(text, reading.newlines)] if text else []
+    body = reading.separator.join(texts)
+    return Document(body, file.tell(), digest.hexdigest(), reading.encoding, changes=changes)
 
 
 def _lines(file: BinaryIO, where: str, reading: Reading, seen: Callable[[bytes], None]) -> Iterator[str]:
@@ -449,27 +399,23 @@ def _decoded_as(raw: bytes, encoding: str, where: str) -> str:
 
 def reading_notes(documents: Sequence[Document]) -> tuple[str, ...]:
     """One sentence for each kind of change made while reading these documents."""
-    num_marks = sum(document.had_mark for document in documents)
-    num_crlf = sum(document.num_crlf for document in documents)
-    num_cr = sum(document.num_cr for document in documents)
-    num_licence = sum(document.num_licence for document in documents)
-    num_texts = sum(document.num_texts for document in documents)
-    num_empty = sum(document.num_empty for document in documents)
+    changes = sum((document.changes for document in documents), Counter[str]())
     fields = next((document.fields for document in documents if document.fields), ())
     encodings = dict.fromkeys(document.encoding for document in documents)
     notes = [N_("Decoded as {encoding}.").format(encoding=name) for name in encodings if name]
-    if num_texts:
+    if changes["texts"]:
         sentence = N_("Texts read from JSON lines: {number:,}; left out as empty: {empty:,}.")
-        notes.append(sentence.format(number=num_texts, empty=num_empty))
+        notes.append(sentence.format(number=changes["texts"], empty=changes["empty"]))
     if fields:
         sentence = N_("JSON lines are read as they are; --field NAME reads one field of each line as a text ({names}).")
         notes.append(sentence.format(names=", ".join(map(repr, fields))))
-    if num_marks:
-        notes.append(N_("Byte order marks dropped at the beginning of files: {files:,}.").format(files=num_marks))
-    if num_crlf or num_cr:
+    if changes["marks"]:
+        sentence = N_("Byte order marks dropped at the beginning of files: {files:,}.")
+        notes.append(sentence.format(files=changes["marks"]))
+    if changes["crlf"] or changes["cr"]:
         sentence = N_("Newlines were changed to \\n: {both:,} \\r\\n and {lone:,} lone \\r.")
-        notes.append(sentence.format(both=num_crlf, lone=num_cr))
-    if num_licence:
+        notes.append(sentence.format(both=changes["crlf"], lone=changes["cr"]))
+    if changes["licence"]:
         sentence = N_("Project Gutenberg's licence was stripped ({number:,} characters).")
-        notes.append(sentence.format(number=num_licence))
+        notes.append(sentence.format(number=changes["licence"]))
     return tuple(notes)

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from vitral.lab.pages import Bundle, bundle, open_
     from vitral.lab.run import Generation, Run, load
     from vitral.lab.samples import Samples
-    from vitral.lab.sharding import shard
     from vitral.lab.side_by_side import compare
     from vitral.lab.study_plan import StudyPlan, plan_study
     from vitral.lab.study_workers import study_progress, work
@@ -94,7 +93,6 @@ __all__ = [
     "register",
     "resume",
     "set_language",
-    "shard",
     "study",
     "study_progress",
     "survey",
@@ -118,7 +116,6 @@ _MODULES = {
     "lab.pages": "Bundle bundle open_",
     "lab.run": "Generation Run load",
     "lab.samples": "Samples",
-    "lab.sharding": "shard",
     "lab.side_by_side": "compare",
     "lab.study_plan": "StudyPlan plan_study",
     "lab.study_workers": "study_progress work",

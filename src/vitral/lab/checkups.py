@@ -5,28 +5,24 @@ from pathlib import Path
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
-from vitral.data import is_sharded
 from vitral.lab.health import Diagnosis, examine_machine
 from vitral.lab.opened import path_of
 from vitral.lab.run import Run
 from vitral.lab.run_health import examine_run, repair_run
-from vitral.lab.sharding import examine_shards
 from vitral.lab.study_health import examine_study, is_study
 
 
 def examine(folder: Path) -> Diagnosis:
-    """The health of a run, a study or a text in shards."""
-    if is_sharded(folder):
-        return examine_shards(folder)
+    """The health of a run or a study."""
     return examine_study(folder) if is_study(folder) else examine_run(folder)
 
 
 @checked(first=True)
 def doctor(run: str | Path | Run | None = None, *, repair: bool = False) -> Diagnosis:
-    """Check this machine, or a run, a study or a text in shards for damage.
+    """Check this machine, or a run or a study for damage.
 
     Args:
-        run: a run, a study or a text in shards; this machine if None.
+        run: a run or a study; this machine if None.
         repair: restore the run's configuration and cut its log; damaged files are kept.
 
     Raises:

@@ -14,7 +14,7 @@ from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.core.parts import changed_parts, without_sources
 from vitral.data import Corpus, Dataset, corpus_names, load_corpus, prepare
-from vitral.data.corpora import refuse_task_name, sharded_text
+from vitral.data.corpora import refuse_task_name
 from vitral.lab.text_plan import TextPlan, plan_text, usual_shape, written_plan
 from vitral.runs import RunFolder, enter, load_run, refuse_existing
 from vitral.training import Callback, RunConfig, ranks, resume, train
@@ -184,7 +184,6 @@ def plan_run(
         is_bare = True
         layers += [merge(known[DEFAULT_PRESET].run, _IN_FLOAT32), {"corpus": {"source": start or "sample"}}]
         minutes = DEFAULT_MINUTES if minutes is None and "steps" not in chosen else minutes
-    layers.insert(0 if where == start else len(layers), _sharded(start if is_bare else None, corpus, layers))
     given = {"source": corpus} if isinstance(corpus, str) else corpus or {}
     later = [*_inherited(init_from), {"corpus": given}, *overrides]
     pins = _keys(merge(*later))
@@ -223,16 +222,6 @@ def refuse_choices(run: str, **choices: Any) -> None:
     given = [name for name, value in choices.items() if value is not None]
     if given:
         raise UsageError("{run}: a run, whose text and model are decided; leave out {given}", run=run, given=given[0])
-
-
-def _sharded(
-    start: str | None, corpus: str | Mapping[str, Any] | None, layers: Sequence[Mapping[str, Any]]
-) -> Mapping[str, Any]:
-    """What was decided about a text when its shards were made, as a layer of configuration; empty for other texts."""
-    named = corpus if isinstance(corpus, str) else (corpus or {}).get("source")
-    source = named or start or merge(*layers).get("corpus", {}).get("source")
-    shards = sharded_text(source) if isinstance(source, str) else None
-    return {} if shards is None else {"corpus": shards.manifest["config"]}
 
 
 def _inherited(init_from: Path | None) -> list[Mapping[str, Any]]:

@@ -120,9 +120,8 @@ TOLD = {
 """What a choice says, by its key."""
 _PLAN = "plan: "
 
-
-IN_PIECES = N_("pieces of {bytes:,} bytes spread over the text are held out")
-IN_SHARDS = N_("that of the shards")
+IN_FILES = N_("files with val in their names are held out")
+OF_TOKENS = N_("the one that made these tokens")
 
 
 def written_plan(config: RunConfig, where: str) -> TextPlan:
@@ -148,9 +147,7 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
     """
     size, alphabet = len(corpus.text), _alphabet(corpus)
     choose = _Chooser(_values(config), pinned)
-    split, why = _split(size)
-    if corpus.shards is not None:
-        split, why = "blocks", IN_PIECES.format(bytes=corpus.shards.manifest["cut"]["piece_bytes"])
+    split, why = _split(size) if corpus.shards is None else ("blocks", IN_FILES)
     if size < LEAST_CHARACTERS:
         raise UsageError(
             "{name}: a text of {size:,} characters is too short to train and measure on; give one of at least {least}",
@@ -159,9 +156,7 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
             least=LEAST_CHARACTERS,
         )
     choose("corpus.split", split, why, _split_remark)
-    tokenizer, why = _tokenizer(size, alphabet, config)
-    if corpus.shards is not None:
-        tokenizer, why, alphabet = choose.values["corpus.tokenizer"], IN_SHARDS, 0
+    tokenizer, why = _tokenizer(size, alphabet, config) if corpus.shards is None else ({"name": "file"}, OF_TOKENS)
     choose("corpus.tokenizer", tokenizer, why, lambda pin: _tokenizer_remark(pin, alphabet))
     context, batch = _shape(config.training.minutes)
     time = N_("a given number of steps") if config.training.minutes is None else in_minutes(config.training.minutes)

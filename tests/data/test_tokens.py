@@ -1,0 +1,134 @@
+"""Tokens on disk: what is written in pieces is read whole; what is not whole is noticed."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from vitral.core.errors import StorageError
+from vitral.core.files import temporary_name
+from vitral.data import SPLITS
+from vitral.data.tokens import DamagedStore, Piece, read, stored, sweep, token_dtype, write
+
+PIECES = [
+    *(Piece("train", True, np.array([0, 1, 255])), Piece("test", True, np.array([10, 11]))),
+    *(Piece("train", False, np.array([3])), Piece("validation", True, np.array([7, 8, 9]))),
+    *(Piece("train", True, np.array([], dtype=np.int64)), Piece("train", False, np.array([4, 5]))),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write(tmp_path / "x", token_dtype(256), PIECES)
+    return tmp_path / "x"
+
+
+@pytest.mark.parametrize(("vocab_size", "name"), [(2, "uint16"), (65_536, "uint16"), (65_537, "uint32")])
+def test_what_is_written_in_pieces_is_read_by_split_and_segment(tmp_path: Path, vocab_size: int, name: str) -> None:
+    write(tmp_path / "x", token_dtype(vocab_size), PIECES)
+    splits = read(tmp_path / "x", 256).splits
+    assert {split: splits[split].tokens.tolist() for split in SPLITS} == {
+        "train": [0, 1, 255, 3, 4, 5],
+        "validation": [7, 8, 9],
+        "test": [10, 11],
+    }
+    assert splits["train"].segments.tolist() == [[0, 4], [4, 6]]
+    raw = np.fromfile(tmp_path / "x" / "train.bin", name)  # as other programs read it
+    assert raw.tolist() == splits["train"].tokens.tolist()
+    for split in splits.values():
+        assert (split.tokens.dtype, split.segments.dtype) == (name, np.int64)
+        assert isinstance(split.tokens, np.memmap)
+        with pytest.raises(ValueError, match="read-only"):
+            split.tokens[0] = 1
+
+
+def test_any_changed_byte_and_any_cut_of_the_tokens_is_noticed(folder: Path) -> None:
+    for path in folder.glob("*.bin"):
+        raw = path.read_bytes()
+        wrong = [raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :] for at in range(len(raw))]
+        for content in (*wrong, *(raw[:at] for at in range(len(raw))), raw + b"\0"):
+            path.write_bytes(content)
+            with pytest.raises(DamagedStore):
+                read(folder, 256)
+        path.unlink()
+        with pytest.raises(DamagedStore):
+            read(folder, 256)
+        path.write_bytes(raw)
+    read(folder, 256)
+    with pytest.raises(DamagedStore, match="vocabulary"):
+        read(folder, 255)
+
+
+def changed(manifest: dict[str, Any], key: str, value: object) -> dict[str, Any]:
+    train = manifest["splits"]["train"] | {key: value}
+    return manifest | {"splits": manifest["splits"] | {"train": train}} | {key: value}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("segments", value) for value in ([3], [7, -1], [-1, 7], [3.5, 2.5], None, [1 << 80], [])),
+        *(("tokens", value) for value in (-5, 0, 7, "6", None)),
+        *(("dtype", value) for value in ("object", "uint32", 7)),
+        *[("sha256", None), ("version", 2), ("splits", {})],
+    ],
+    ids=str,
+)
+def test_a_manifest_that_cannot_be_is_damage(folder: Path, key: str, value: object) -> None:
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(changed(json.loads(path.read_bytes()), key, value)))
+    with pytest.raises(DamagedStore):
+        read(folder, 256)
+    for raw in (b"", b"[]", b"\xff", b"{}", b"[" * 100_000):
+        path.write_bytes(raw)
+        with pytest.raises(DamagedStore):
+            read(folder, 256)
+    store, damage = stored(folder, 256, PIECES)
+    assert damage
+    assert store.splits["train"].tokens.size == 6
+    assert stored(folder, 256, [])[1] == ""
+
+
+@pytest.mark.parametrize("call", ["fsync", "rename"])
+def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, call, full)
+    with pytest.raises(StorageError, match=r"x: cannot be written \(No space left on device\).*VITRAL_CACHE"):
+        write(tmp_path / "x", token_dtype(256), PIECES)
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_process_may_have_stored_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look and the renaming."""
+    monkeypatch.setattr(Path, "exists", lambda _: False)
+    assert stored(folder, 256, PIECES)[0].splits["test"].tokens.tolist() == [10, 11]
+    assert [path.name for path in folder.parent.iterdir()] == ["x"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="whether a process has ended is not asked there")
+def test_only_what_ended_processes_left_is_swept(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    mine = temporary_name("x")
+    theirs = mine.replace(f"-{os.getpid()}-", f"-{ended.pid}-")
+    (tmp_path / "outside").mkdir()
+    cache = tmp_path / "cache"
+    for folder in (mine, theirs):
+        (cache / folder).mkdir(parents=True)
+        (cache / folder / "train.bin").write_bytes(b"tokens")
+    (cache / theirs.replace(".x.", ".y.")).write_bytes(b"left")
+    (cache / theirs.replace(".x.", ".z.")).symlink_to(tmp_path / "outside")
+    for name in (".hidden", "x"):
+        (cache / name).write_bytes(b"kept")
+    sweep(cache)
+    assert {entry.name for entry in cache.iterdir()} == {mine, ".hidden", "x"}
+    assert (tmp_path / "outside").exists()
+    sweep(tmp_path / "nowhere")
