@@ -13,10 +13,11 @@ from typing import Any, Protocol
 
 from vitral.core.config import assignment, merge
 from vitral.core.errors import UsageError, VitralError
-from vitral.core.language import N_, ngettext
+from vitral.core.language import N_, _, ngettext
 from vitral.core.machine import cores
 from vitral.studies.jobs import Job, JobStopped
 from vitral.studies.record import LOGS
+from vitral.training.stopping import stop_on_signals
 
 MOST_TRIES = 3
 """Times that a job may crash, or lose its process, before it is given up."""
@@ -92,12 +93,23 @@ def _begun(begin: Callable[[Job], Any], job: Job) -> Any:
 
 
 def _as_done(begun: list[tuple[Job, Any]]) -> Generator[tuple[Job, Any]]:
-    """Jobs with the futures of any library, as they are done."""
-    while begun:
-        done = [one for one in begun if one[1].done()]
-        yield from done
-        begun = [one for one in begun if one not in done]
-        time.sleep(PAUSE if begun and not done else 0)
+    """Jobs with the futures of any library, as they are done; at Ctrl-C or SIGTERM the others are cancelled.
+
+    Raises:
+        KeyboardInterrupt: somebody asked to stop.
+    """
+    try:
+        with stop_on_signals() as request:
+            while begun:
+                done = [one for one in begun if one[1].done()]
+                yield from done
+                begun = [one for one in begun if one not in done]
+                time.sleep(PAUSE if begun and not done else 0)
+                if begun and request.asked:
+                    raise KeyboardInterrupt(_("stopped; the same command goes on from there"))
+    finally:
+        for _job, future in begun:
+            getattr(future, "cancel", bool)()
 
 
 @contextmanager
