@@ -325,6 +325,18 @@ def test_a_run_of_another_design_is_refused_before_a_trial_is_made(
     assert run_study(STUDY, tiny, out, seeds=[5]).arm("post").losses == studied.arm("post").losses
 
 
+def test_a_run_with_other_values_than_the_trials_chose_is_refused(
+    studied: StudyResult, tiny: RunConfig, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(studied.folder, tmp_path / "s"))
+    shutil.rmtree(out / "arms/post/seed-5")
+    rate = studied.arm("post").config["training"]["optimizer"]["learning_rate"]
+    other = {"seed": 5, "model": {"norm": "post"}, "training": {"optimizer": {"learning_rate": 1.5 * rate}}}
+    train(RunConfig.parse(merge(tiny.plain(), other)), out / "arms/post/seed-5")
+    with pytest.raises(UsageError, match=r"is not the run of this arm: training\.optimizer\.learning_rate"):
+        run_study(STUDY, tiny, out, seeds=[5])
+
+
 def test_trials_have_a_seed_of_their_own(studied: StudyResult) -> None:
     folders = sorted(path.name for path in (studied.folder / "tuning" / "base").iterdir())
     assert {"x0.5", "x1", "x2"} <= set(folders)

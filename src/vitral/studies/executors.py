@@ -9,11 +9,11 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from vitral.core.config import assignment, merge
 from vitral.core.errors import UsageError, VitralError
-from vitral.core.language import N_, _, ngettext
+from vitral.core.language import N_, _
 from vitral.core.machine import cores
 from vitral.studies.jobs import Job, JobStopped
 from vitral.studies.record import LOGS
@@ -23,14 +23,6 @@ MOST_TRIES = 3
 """Times that a job may crash, or lose its process, before it is given up."""
 PAUSE = 0.2
 """Seconds between two looks at the jobs."""
-
-
-class Executor(Protocol):
-    """What the executors of concurrent.futures, dask, mpi4py and submitit have in common."""
-
-    def submit(self, call: Callable[..., Any], /, *given: Any) -> Any:
-        """Begin a call; what is returned has `done()` and `result()`."""
-        ...
 
 
 class JobFailed(VitralError, RuntimeError):
@@ -57,7 +49,7 @@ def run_all(
     errors, left, why = list[VitralError](), [*jobs], ""
     for _try in range(MOST_TRIES):
         crashed = list[Job]()
-        for job, future in _as_done([(job, _begun(begin, job)) for job in left]):
+        for job, future in _as_done([(job, begin(job)) for job in left]):
             try:
                 error = future.result()
             except Exception as crash:
@@ -73,23 +65,12 @@ def run_all(
     if errors:
         raise min(errors, key=lambda error: not isinstance(error, JobStopped))
     if left:
-        more = len(left) - 1
         raise JobFailed(
-            "{path}: crashed {times} times ({reason}); after the cause is removed, vitral study tries again{others}",
+            "{path}: crashed {times} times ({reason}); after the cause is removed, the same command tries again",
             path=left[0].out,
             times=MOST_TRIES,
             reason=why,
-            others="; " + ngettext("{n} more job failed", "{n} more jobs failed", more, n=more) if more else "",
         )
-
-
-def _begun(begin: Callable[[Job], Any], job: Job) -> Any:
-    try:
-        return begin(job)
-    except BrokenExecutor as error:
-        broken = Future[Any]()
-        broken.set_exception(error)
-        return broken
 
 
 def _as_done(begun: list[tuple[Job, Any]]) -> Generator[tuple[Job, Any]]:
@@ -113,7 +94,7 @@ def _as_done(begun: list[tuple[Job, Any]]) -> Generator[tuple[Job, Any]]:
 
 
 @contextmanager
-def opened(asked: Any, folder: Path, threads: int) -> Generator[Executor | None]:
+def opened(asked: Any, folder: Path, threads: int) -> Generator[Any]:
     """An executor inside the block; None for this process, one job after another.
 
     Args:
@@ -124,10 +105,9 @@ def opened(asked: Any, folder: Path, threads: int) -> Generator[Executor | None]
     Raises:
         UsageError: it is none of these, its library is missing, or the processes are too many for the cores.
     """
-    given: Any = asked
     kind, _colon, where = asked.partition(":") if isinstance(asked, str) else ("", "", "")
     if asked is None or asked == 1 or hasattr(asked, "submit"):
-        yield None if asked == 1 else given
+        yield None if asked == 1 else asked
     elif isinstance(asked, int) and asked > 1:
         _require_cores(asked, threads)
         with _processes(asked) as pool:

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from vitral.core.language import N_, language
 from vitral.core.parts import imported_files
 from vitral.runs import RunFolder
 from vitral.runs.checkpoint import list_checkpoints
 from vitral.studies.design import Study
-from vitral.studies.executors import Executor, run_all
+from vitral.studies.executors import run_all
 from vitral.studies.jobs import Job, JobStopped, attempt, do, left_of
-from vitral.studies.results import RunResult, read_run, require_parent
+from vitral.studies.results import RunResult, read_run, require_config, require_parent
 from vitral.studies.texts import Texts
 from vitral.training import Callback
 
@@ -37,7 +37,7 @@ class Work:
     """
 
     def __init__(
-        self, study: Study, out: Path, texts: Texts, callback: Callback, executor: Executor | None, jobs: Sequence[Job]
+        self, study: Study, out: Path, texts: Texts, callback: Callback, executor: Any, jobs: Sequence[Job]
     ) -> None:
         """Begin with the jobs that no result asks for."""
         self.study, self.out, self.texts, self.callback, self.executor = study, out, texts, callback, executor
@@ -92,10 +92,11 @@ class Work:
             self._elsewhere(left, self.executor)
         for job in wave:
             if job.out not in self.results:
+                require_config(job.out, job.run_config, lambda line: None)
                 require_parent(job.out, job.parent, lambda line: None)
                 self.results[job.out] = read_run(job.out)
 
-    def _elsewhere(self, jobs: Sequence[Job], executor: Executor) -> None:
+    def _elsewhere(self, jobs: Sequence[Job], executor: Any) -> None:
         """Have jobs done whose folders another process finds by their absolute paths."""
         outside = tuple(Path(arm.run).absolute() for arm in self.study.arms if arm.run is not None)
         given, number = (outside, tuple(imported_files()), language()), 0
