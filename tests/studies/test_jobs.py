@@ -109,7 +109,7 @@ def test_what_crashes_every_time_is_named_when_the_others_are_done(tiny: RunConf
             self.losses = int(given[0].arm == "pre")
             return super().submit(call, *given)
 
-    with pytest.raises(JobFailed, match=r"seed-2: crashed 3 times \(lost\)") as refused:
+    with pytest.raises(JobFailed, match=r"seed-2: crashed 4 times \(lost\)") as refused:
         run_study(PAIR, tiny, tmp_path, seeds=[2], executor=First(0))
     assert refused.value.exit_code == 70
     assert not (tmp_path / "arms/pre/seed-2").exists()

@@ -91,8 +91,6 @@ def run_study(
         KeyboardInterrupt: the user asked to stop; the same call resumes from there.
     """
     folder, note = GuardedFolder(out), noting(callback)
-    if seeds is not None:
-        _check_design(study, seeds)
     found = read_record(folder, note)
     seeds = seeds_of(study, seeds, found)
     _check_design(study, seeds)

@@ -19,7 +19,7 @@ from vitral.studies.jobs import Job, JobStopped
 from vitral.studies.record import LOGS
 from vitral.training.stopping import stop_on_signals
 
-MOST_TRIES = 3
+MOST_TRIES = 4
 """Times that a job may crash, or lose its process, before it is given up."""
 PAUSE = 0.2
 """Seconds between two looks at the jobs."""
@@ -40,7 +40,7 @@ def run_all(
         jobs: of which none needs another.
         begin: gives a job to an executor; the future's result is an error for users, or None.
         done: receives each that is done.
-        note: receives a line for each crash.
+        note: receives a line where jobs are tried again.
 
     Raises:
         VitralError: the first error, once all others are done.
@@ -56,7 +56,8 @@ def run_all(
                 crashed.append(job)
                 kind, why = type(crash).__name__, str(crash)[:200]
                 said = N_("{path}: crashed ({kind}: {error}); it is tried at most {most} times")
-                note(said.format(path=job.out, kind=kind, error=why, most=MOST_TRIES))
+                if len(crashed) == 1:  # with a pool all that wait are lost
+                    note(said.format(path=job.out, kind=kind, error=why, most=MOST_TRIES))
                 continue
             errors += [error] if error else []
             if not error:
@@ -86,7 +87,7 @@ def _as_done(begun: list[tuple[Job, Any]]) -> Generator[tuple[Job, Any]]:
                 yield from done
                 begun = [one for one in begun if one not in done]
                 time.sleep(PAUSE if begun and not done else 0)
-                if begun and request.asked:
+                if request.asked:
                     raise KeyboardInterrupt(_("stopped; the same command goes on from there"))
     finally:
         for _job, future in begun:

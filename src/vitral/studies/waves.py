@@ -7,11 +7,9 @@ from typing import Any, TypeVar
 
 from vitral.core.language import N_, language
 from vitral.core.parts import imported_files
-from vitral.runs import RunFolder
-from vitral.runs.checkpoint import list_checkpoints
 from vitral.studies.design import Study
 from vitral.studies.executors import run_all
-from vitral.studies.jobs import Job, JobStopped, attempt, do, left_of
+from vitral.studies.jobs import Job, JobStopped, attempt, do
 from vitral.studies.results import RunResult, read_run, require_config, require_parent
 from vitral.studies.texts import Texts
 from vitral.training import Callback
@@ -42,7 +40,7 @@ class Work:
         """Begin with the jobs that no result asks for."""
         self.study, self.out, self.texts, self.callback, self.executor = study, out, texts, callback, executor
         self.results = dict[Path, RunResult]()
-        self._flops = {job.out: 0 if job.is_there else job.flops - _saved_flops(job) for job in jobs}
+        self._flops = {job.out: 0 if job.is_there else job.flops for job in jobs}
         self._last: Path | None = None
 
     def waves(self, parents: Mapping[Name, Name | None]) -> list[list[Name]]:
@@ -79,8 +77,8 @@ class Work:
         left = list[Job]()
         for job in wave:
             before = None if job.parent is None else self.results.get(job.parent)
-            if job.parent is not None and before is not None and before.test_loss is None:
-                why = N_("it begins from arm {arm}, which has no result").format(arm=job.parent.parent.name)
+            if before is not None and before.test_loss is None:
+                why = N_("it begins from arm {arm}, which has no result").format(arm=before.path.parent.name)
                 self.results[job.out] = RunResult(job.seed, job.out, (), None, None, None, 0.0, stopped=why)
             elif job.is_there:
                 self._told_of(job)({"event": "run", "state": "found"})
@@ -124,13 +122,3 @@ class Work:
         label = {"arm": job.arm, "seed": job.seed, "run": before + 1, "runs": len(work)}
         label |= {"before": sum(work[:before]), "during": work[before], "in_all": sum(work)}
         return lambda event: self.callback({**event, **label})
-
-
-def _saved_flops(job: Job) -> int:
-    """Floating-point operations of a training that is half done."""
-    steps = [
-        int(one.name.removeprefix("step-"))
-        for left in left_of(job.out)
-        for one in list_checkpoints(RunFolder(left).steps)
-    ]
-    return job.flops * max(steps, default=0) // job.run_config.training.steps
