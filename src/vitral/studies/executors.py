@@ -115,7 +115,7 @@ def opened(asked: Any, folder: Path, threads: int) -> Generator[Any]:
             yield pool
     elif kind == "dask":
         with _dask(where) as client:
-            yield client.get_executor()
+            yield client.get_executor(pure=False)  # a job that is tried again is not its former error
     elif kind == "slurm":
         yield _slurm(where, folder, threads)
     else:
