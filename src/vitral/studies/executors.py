@@ -59,8 +59,9 @@ def run_all(
                 if len(crashed) == 1:  # with a pool all that wait are lost
                     note(said.format(path=job.out, kind=kind, error=why, most=MOST_TRIES))
                 continue
-            errors += [error] if error else []
-            if not error:
+            if error:
+                errors.append(error)
+            else:
                 done(job)
         left = crashed
     if errors:
@@ -106,7 +107,7 @@ def opened(asked: Any, folder: Path, threads: int) -> Generator[Any]:
     Raises:
         UsageError: it is none of these, its library is missing, or the processes are too many for the cores.
     """
-    kind, _colon, where = asked.partition(":") if isinstance(asked, str) else ("", "", "")
+    kind, _colon, where = str(asked).partition(":")
     if asked is None or asked == 1 or hasattr(asked, "submit"):
         yield None if asked == 1 else asked
     elif isinstance(asked, int) and asked > 1:
@@ -144,18 +145,18 @@ class _Processes:
     """A pool of processes, which is a new one after one of them was killed."""
 
     def __init__(self, workers: int) -> None:
-        self.workers, self.pool = workers, self._new(workers)
+        self.workers = workers
+        self.renew()
 
-    @staticmethod
-    def _new(workers: int) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _be_a_worker)
+    def renew(self) -> None:
+        self.pool = ProcessPoolExecutor(self.workers, multiprocessing.get_context("spawn"), _be_a_worker)
 
     def submit(self, call: Callable[..., Any], /, *given: Any) -> Future[Any]:
         try:
             return self.pool.submit(call, *given)
         except BrokenExecutor:
             self.pool.shutdown()  # the others finish their step and save it
-            self.pool = self._new(self.workers)
+            self.renew()
             return self.pool.submit(call, *given)
 
 
