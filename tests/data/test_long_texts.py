@@ -226,7 +226,7 @@ print(peak - before)
 """
 
 
-@pytest.mark.merge
+@pytest.mark.full
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells what memory is anonymous")
 def test_a_large_file_and_a_large_folder_need_less_memory_than_they_have_bytes(tmp_path: Path) -> None:
     line = "Something “is” written here, and it goes on and on.\n".encode()

@@ -69,7 +69,7 @@ def recomputed(sheet: Sheet, given: dict[str, Tensor]) -> dict[str, Tensor]:
     return values
 
 
-@pytest.mark.merge
+@pytest.mark.full
 @needs_node
 def test_every_quantity_of_the_gallery_is_computed_in_the_browser() -> None:
     for name, (sheet, graph) in graphs().items():

@@ -115,7 +115,7 @@ def _at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-@pytest.mark.merge
+@pytest.mark.full
 @pytest.mark.skipif(not all(map(find_spec, PACKAGES)), reason=f"not all installed: {', '.join(PACKAGES)}")
 @pytest.mark.usefixtures("_at_home")
 def test_the_commands_and_the_python_of_the_document_run() -> None:

@@ -146,7 +146,7 @@ def test_a_slow_network_bounds_the_speed(tmp_path: Path) -> None:
     assert told.step_seconds == (told.network_seconds, told.network_seconds)
 
 
-@pytest.mark.merge
+@pytest.mark.full
 def test_memory_of_one_of_several(tmp_path: Path) -> None:
     model = {
         "context_length": 23,

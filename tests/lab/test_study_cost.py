@@ -78,7 +78,7 @@ def test_threads_are_timed_only_where_other_bases_leave_them_open(monkeypatch: p
     assert seen == [64, 128, 96]
 
 
-@pytest.mark.merge
+@pytest.mark.full
 def test_costs_grow_with_the_budget(timed: list[RunConfig]) -> None:
     costs = study_costs()
     for name in study_names():

@@ -75,14 +75,11 @@ def test_it_equals_the_modules_in_float64(variant: str, wide: bool) -> None:
 
 
 @pytest.mark.merge
-@pytest.mark.parametrize("compiler", ["gcc", "clang"])
 @torch.inference_mode()
-def test_what_every_compiler_builds_equals_the_modules(
-    compiler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if shutil.which(compiler) is None:
-        pytest.skip(f"{compiler} is not installed")
-    monkeypatch.setenv("CC", compiler)
+def test_what_another_compiler_builds_equals_the_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if shutil.which("clang") is None:
+        pytest.skip("clang is not installed")
+    monkeypatch.setenv("CC", "clang")
     assert build.build(tmp_path) is None
     monkeypatch.setattr(library, "PATH", tmp_path / build.LIBRARY)
     for variant in GENERATED:

@@ -11,7 +11,7 @@ from tests.reliability.conftest import Tally, trials
 CALLS = Path(__file__).with_name("library_values.py")
 
 
-@trials(0, 200, 5000)
+@trials(0, 30, 5000)
 def test_wrong_values_are_refused_in_one_line(trials: int, tmp_path: Path, tally: Tally) -> None:
     """In a process of its own, since the type checker of the tests would refuse most values before the library does."""
     command = [sys.executable, str(CALLS), "5", str(trials), str(tmp_path)]

@@ -74,7 +74,6 @@ def demonstrate(config: RunConfig, out: Path) -> None:
 @pytest.mark.parametrize(
     ("what", "trials"),
     [
-        pytest.param("study", 2, marks=pytest.mark.merge),
         pytest.param("study", 100, marks=pytest.mark.full),
         pytest.param("demonstration", 50, marks=pytest.mark.full),
     ],

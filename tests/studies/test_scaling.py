@@ -300,7 +300,7 @@ def test_larger_models_that_do_not_obey_and_runs_that_disagree(obeying):
     assert predictions(view, SUM, "ten-times-longer") == [False]
 
 
-@pytest.mark.merge
+@pytest.mark.full
 def test_the_exponents_of_one_seed_are_those_of_its_runs():
     """Two seeds that follow laws of other exponents: the mean of the two, and their range."""
     result, measured = made(lambda n, d: 40 * n**-0.10 * d**-0.13, "full", 0.0, seeds=(1, 2))
