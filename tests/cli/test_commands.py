@@ -43,9 +43,7 @@ OPTIONS = {
     "--digits --format --out --count --practice",
     "grade": "--key --rule --points --total --pseudonyms --marked --out --format",
     "check": "--fix --out --format",
-    "study": "--budget --base --corpus --out --seeds --threads --set --format",
-    "study plan": "--budget --base --corpus --out --seeds --threads --set --format",
-    "study work": "--workers --page --slurm --slurm-option --watch --format",
+    "study": "--budget --base --corpus --out --seeds --threads --workers --executor --set --format",
     "bundle": "--out --checkpoint --corpus --ablations --format",
     "open": "--checkpoint --corpus --port --no-browser",
     "list": "--sort --text --out --times --format",
@@ -278,7 +276,7 @@ def test_everything_with_a_name_is_listed(vitral, monkeypatch: pytest.MonkeyPatc
     studies = vitral("list", "studies", "--times").out
     assert all(name in studies for name in names["studies"])
     assert studies != vitral("list", "studies").out == vitral("study", "list").out
-    assert {vitral(*command.split(), "-h").code for command in ("", "train", "study work")} == {0}
+    assert {vitral(*command.split(), "-h").code for command in ("", "train", "study")} == {0}
 
 
 @pytest.mark.parametrize("on_path", [None, "/usr/bin/vitral"])

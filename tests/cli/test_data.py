@@ -129,20 +129,11 @@ def test_the_descriptions_of_names_are_told_and_as_data_english(vitral) -> None:
         assert not [question for question in questions if question in told["pt", form]]
 
 
-def test_a_study_is_planned_trained_printed_and_written(vitral) -> None:
+def test_a_study_is_trained_printed_and_written(vitral) -> None:
     Path("two.toml").write_text(STUDY)
     line = ["two.toml", "--corpus", "sample", "--seeds", "1,2", *SETTINGS, "--threads", "1", "--out", "shared"]
-    told = vitral("study", "plan", *line, "--format", "json")
-    assert (told.code, told.err) == (0, "")
-    planned = json.loads(told.out)
-    assert difference(SHAPES["study work"], planned) == ""
-    assert [job["state"] for job in planned["jobs"]] == [*["ready"] * 4, "waiting"]
-    found = json.loads(vitral("study", "work", "shared", "--workers", "1", "--format", "json").out)
+    found = json.loads(vitral("study", *line, "--format", "json").out)
     assert difference(SHAPES["study"], found) == ""
-    watched = json.loads(vitral("study", "work", "shared", "--watch", "--format", "json").out)
-    assert difference(SHAPES["study work"], watched) == ""
-    assert {job["state"] for job in watched["jobs"]} == {"finished"}
-    assert json.loads(vitral("study", "work", "shared", "--format", "json").out) == watched
     report = Path(found["html"]).parent
     results = json.loads((report / "results.json").read_text())
     assert difference(RESULTS, results) == ""

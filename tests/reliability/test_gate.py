@@ -258,8 +258,6 @@ class JudgedStudy:
         if name.startswith("arms/"):
             arm, seed, inside = name.split("/", 3)[1:]
             return _may_be_well(self.path / "arms" / arm / seed, inside, now.get(name), self.tree.whole.get(name))
-        if name.startswith("jobs/") and not name.endswith(("plan.json", "job.json")):
-            return True  # who claimed what, which no result depends on
         return name not in now and (name.startswith("measures/") or name == "report/MANIFEST.json")
 
     def _again(self) -> list[str]:

@@ -96,7 +96,7 @@ def scenes(config: RunConfig, whole_study: Path, tmp_path_factory: pytest.TempPa
         return {"doctor": line("doctor", out), "study": library(lambda: again(out))}
 
     places = tuple(str(path.relative_to(run)) for path in run.rglob("*") if not path.match("steps/*9/history.json"))
-    of_study = ("arms/pre/seed-3/tokenizer.json", "jobs", "arms", "measures", "report", "study.json", ".lock")
+    of_study = ("arms/pre/seed-3/tokenizer.json", "arms", "measures", "report", "study.json", ".lock")
     of_study += tuple(str(path.relative_to(whole_study)) for path in whole_study.glob("report/**/*"))
     return {
         "run": Scene(run, (*places, *LEFT_BEHIND), run_acts),

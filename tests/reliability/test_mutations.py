@@ -248,17 +248,17 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
         "if False:",
         "tests/studies/test_study_seals.py",
     ),
-    "the sweep before a study asks for checkpoints": (
-        "studies/execution.py",
-        "    _sweep(folder, [job for job in [*trials, *jobs] if job.begun])\n",
+    "only a finished run of a study is published": (
+        "studies/jobs.py",
+        "    if not has_ended(work):\n        raise _stopped(job)\n",
         "",
-        "tests/studies/test_study_seals.py",
+        "tests/studies/test_jobs.py",
     ),
-    "the fence before a run is published": (
-        "runs/leases.py",
-        "        if not self.is_sealed:\n            raise self.lost()\n",
-        "",
-        "tests/runs/test_leases.py",
+    "a run that another process trains is left to it": (
+        "studies/jobs.py",
+        "        if is_run(left) and not is_held(GuardedFolder(left)):\n",
+        "        if is_run(left):\n",
+        "tests/studies/test_jobs.py",
     ),
     "pages that are written beside and renamed": (
         "reports/folder.py",

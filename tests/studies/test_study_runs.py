@@ -230,15 +230,16 @@ def test_an_arm_that_does_not_fit_into_memory_is_refused_before_anything_is_trai
     assert not (tmp_path / "study").exists()
 
 
-def test_a_run_killed_after_its_last_checkpoint_is_tidied(
+def test_a_run_killed_after_its_last_checkpoint_is_tidied_and_published(
     tiny: RunConfig, trained: StudyResult, tmp_path: Path
 ) -> None:
     out = Path(shutil.copytree(trained.folder, tmp_path / "s"))
-    run = run_path(out, trained.arms[0].arm.name, trained.seeds[0])
+    place = run_path(out, trained.arms[0].arm.name, trained.seeds[0])
+    run = place.rename(place.with_name(f".{place.name}.{'0' * 32}"))
     (run / "last").write_text("step-00000001\n", encoding="utf-8")
     (run / "best").unlink()
     run_study(trained.study, tiny, out, seeds=trained.seeds)
-    assert examine_run(run, replay=False).healthy
+    assert examine_run(place, replay=False).healthy
 
 
 def test_a_study_of_another_default_keeps_the_seeds_of_its_record(tiny: RunConfig, pair: StudyResult) -> None:

@@ -15,13 +15,13 @@ from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
 from vitral.studies import StudyResult, run_study, texts
 from vitral.studies.design import TUNING_SEED, Arm, Study
-from vitral.studies.execution import Job, _by_arm, _wanted_longer
+from vitral.studies.execution import _wanted_longer
+from vitral.studies.jobs import Job
 from vitral.studies.losses import loss_claims
-from vitral.studies.plan import can_be_tried
 from vitral.studies.resolution import ResolvedArm, resolve
 from vitral.studies.results import RunResult
 from vitral.studies.texts import Texts
-from vitral.studies.tuning import Trial, rows, scaled, trial_name, tuned, tuned_as_recorded
+from vitral.studies.tuning import Trial, can_be_tried, rows, scaled, trial_name, tuned, tuned_as_recorded
 from vitral.training import RunConfig, train
 
 RATE = "training.optimizer.learning_rate"
@@ -276,24 +276,24 @@ def test_an_arm_that_fails_gets_a_second_budget(made, tiny: RunConfig) -> None:
 
     def run(job: Job) -> RunResult:
         jobs.append(job)
-        loss = 1.7 if job.arm.arm.name == "full" else 3.0
-        return RunResult(job.seed, job.path, ((12, loss),), None, loss, loss, 1.0)
+        loss = 1.7 if job.arm == "full" else 3.0
+        return RunResult(job.seed, job.out, ((12, loss),), None, loss, loss, 1.0)
 
-    longer = with_second_budget(result, arms, GuardedFolder(result.folder), run)
+    longer = with_second_budget(result, arms, run)
     assert {name: [run.seed for run in runs] for name, runs in longer.longer.items()} == {
         "full": [1, 2],
         "no-feed-forward": [1, 2],
     }
-    assert {job.arm.config.training.steps for job in jobs} == {2 * tiny.training.steps}
+    assert {job.run_config.training.steps for job in jobs} == {2 * tiny.training.steps}
     told = [note.text for note in loss_claims(longer).notes if note.arm == "no-feed-forward"]
     assert any("+1.385" in text and "+1.300" in text for text in told)  # (3.15 - 1.765) and (3.0 - 1.7)
-    assert not with_second_budget(made({"full": [1.7, 1.8, 1.9]}), arms, GuardedFolder(result.folder), run).longer
+    assert not with_second_budget(made({"full": [1.7, 1.8, 1.9]}), arms, run).longer
 
 
-def with_second_budget(result: StudyResult, arms, folder: GuardedFolder, run) -> StudyResult:
+def with_second_budget(result: StudyResult, arms, run) -> StudyResult:
     """The result with the longer runs that it asks for."""
-    jobs = _wanted_longer(result, arms, folder)
-    return replace(result, longer=_by_arm(jobs, {job.name: run(job) for job in jobs}))
+    ended = [(job.arm, run(job)) for job in _wanted_longer(result, arms, result.folder)]
+    return replace(result, longer={arm: tuple(one for other, one in ended if other == arm) for arm, _run in ended})
 
 
 def test_a_study_killed_while_it_tunes_may_have_other_seeds(tiny: RunConfig, tmp_path: Path) -> None:
@@ -323,6 +323,18 @@ def test_a_run_of_another_design_is_refused_before_a_trial_is_made(
     out = tmp_path / "own"
     shutil.copytree(studied.folder / "arms", out / "arms")
     assert run_study(STUDY, tiny, out, seeds=[5]).arm("post").losses == studied.arm("post").losses
+
+
+def test_a_run_with_other_values_than_the_trials_chose_is_refused(
+    studied: StudyResult, tiny: RunConfig, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(studied.folder, tmp_path / "s"))
+    shutil.rmtree(out / "arms/post/seed-5")
+    rate = studied.arm("post").config["training"]["optimizer"]["learning_rate"]
+    other = {"seed": 5, "model": {"norm": "post"}, "training": {"optimizer": {"learning_rate": 1.5 * rate}}}
+    train(RunConfig.parse(merge(tiny.plain(), other)), out / "arms/post/seed-5")
+    with pytest.raises(UsageError, match=r"is not the run of this arm: training\.optimizer\.learning_rate"):
+        run_study(STUDY, tiny, out, seeds=[5])
 
 
 def test_trials_have_a_seed_of_their_own(studied: StudyResult) -> None:

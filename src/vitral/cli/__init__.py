@@ -32,8 +32,6 @@ from vitral.cli import (
     resume,
     session,
     study,
-    study_plan,
-    study_work,
     train,
 )
 from vitral.cli import inspect as inspect_command
@@ -113,8 +111,6 @@ NAMES = {
     "continue_run": "continue",
     "import_model": "import",
     "open_page": "open",
-    "plan_jobs": "study plan",
-    "work_on_jobs": "study work",
 }
 """The names of commands whose functions have others."""
 WITHOUT_A_MODEL = (demo.demo, exercise.exercise, check.check, grade.grade)
@@ -135,8 +131,6 @@ for command in (
     check.check,
     grade.grade,
     study.study,
-    study_plan.plan_jobs,
-    study_work.work_on_jobs,
     bundle.bundle,
     open_command.open_page,
     import_model.import_model,

@@ -12,13 +12,8 @@ from vitral.core.errors import UsageError
 from vitral.core.language import _, in_language, retold
 
 if TYPE_CHECKING:
-    from vitral.lab import StudyPage, StudyPlan
+    from vitral.lab import StudyPage
 
-
-NameArgument = Annotated[
-    str,
-    typer.Argument(metavar="NAME|MY.toml", help="A study's name or a file.", autocompletion=complete_study),
-]
 BudgetOption = Annotated[
     str | None,
     typer.Option(
@@ -34,8 +29,14 @@ BaseOption = Annotated[
         autocompletion=complete_preset,
     ),
 ]
-StudyOutOption = Annotated[Path | None, typer.Option(help="Folder of the study.  [default: studies/NAME-BUDGET]")]
-SeedsOption = Annotated[str | None, typer.Option(help="Seeds, as in 1,2,3.  [default: the study's own]")]
+ExecutorOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="dask:ADDRESS|slurm:KEY=VALUE",
+        help="Train on the workers of a dask scheduler, or as jobs of Slurm by submitit, whose parameters follow, "
+        "as in slurm:slurm_partition=cpu,timeout_min=600.",
+    ),
+]
 
 
 def study(
@@ -50,9 +51,16 @@ def study(
     budget: BudgetOption = None,
     start: BaseOption = None,
     text: CorpusOption = None,
-    out: StudyOutOption = None,
-    seeds: SeedsOption = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the study.  [default: studies/NAME-BUDGET]")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds, as in 1,2,3.  [default: the study's own]")] = None,
     threads: ThreadsOption = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Trainings at a time on this machine, each in a process of its own.  [default: 1]", min=1, max=1024
+        ),
+    ] = None,
+    executor: ExecutorOption = None,
     settings: SetOption = None,
     format: TableFormatOption = TableFormat.text,
 ) -> None:
@@ -60,57 +68,42 @@ def study(
 
     The report has intervals and a verdict.
     The same command continues a study that was stopped.
-    vitral study plan and vitral study work share its trainings among processes and machines.
+    Its trainings may be shared among processes and machines; the numbers are the same.
     """
     from vitral.cli.list import Kind, print_names
     from vitral.cli.progress import live_reporter
+    from vitral.core.config import assignment
+    from vitral.lab import plan_study
     from vitral.training import silent
 
     if name == "list":
         print_names(Kind.studies)
         return
-    plan = planned(name, start, budget, text, out, seeds, threads, settings)
+    if workers is not None and executor is not None:
+        raise UsageError("--workers is for this machine, --executor for others: leave one of them out")
+    overrides = [assignment(setting) for setting in settings or []]
+    overrides += [] if threads is None else [{"training": {"threads": threads}}]
+    plan = plan_study(name, start, budget=budget, corpus=text, seeds=_seeds(seeds), overrides=overrides, out=out)
     # Standard output is for the table alone where it is to be read on.
     with live_reporter() if format is TableFormat.text else nullcontext(silent) as report:
-        done = plan.run(callback=report)
-    show(done, format)
+        done = plan.run(callback=report, executor=executor or workers)
+    _show(done, format)
 
 
-def planned(
-    name: str,
-    start: str | None,
-    budget: str | None,
-    text: str | None,
-    out: Path | None,
-    seeds: str | None,
-    threads: int | None,
-    settings: list[str] | None,
-) -> "StudyPlan":
-    """The study that the options ask for."""
-    from vitral.core.config import assignment
-    from vitral.lab import plan_study
-
-    overrides = [assignment(setting) for setting in settings or []]
-    if threads is not None:
-        overrides.append({"training": {"threads": threads}})
-    return plan_study(name, start, budget=budget, corpus=text, seeds=_seeds(seeds), overrides=overrides, out=out)
-
-
-def show(done: "StudyPage", format: TableFormat) -> None:
+def _show(done: "StudyPage", format: TableFormat) -> None:
     """Print the verdict of a study, or its comparisons."""
     from vitral.cli.screen import print_form, print_json, say
 
     if format is TableFormat.json:
         with in_language("en"):  # data has no other language
             print_json(done.plain())
-        return
-    if format is not TableFormat.text:
+    elif format is not TableFormat.text:
         print_form(done.comparisons(as_data=format is TableFormat.csv), format.value)
-        return
-    say(_("verdict:"))
-    for claim in done.listed:
-        say(f"  {retold(claim.text)}")
-    say(_("report: {path}", path=done.html))
+    else:
+        say(_("verdict:"))
+        for claim in done.listed:
+            say(f"  {retold(claim.text)}")
+        say(_("report: {path}", path=done.html))
 
 
 def _seeds(text: str | None) -> list[int] | None:

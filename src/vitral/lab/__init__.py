@@ -32,10 +32,8 @@ if TYPE_CHECKING:
     from vitral.lab.samples import Samples
     from vitral.lab.side_by_side import compare
     from vitral.lab.study_plan import StudyPlan, plan_study
-    from vitral.lab.study_workers import study_progress, work
     from vitral.lab.trained_runs import evaluate, generate, inspect
     from vitral.lab.worked_examples import check, exercise, explain
-    from vitral.reports.crew import StudyProgress
     from vitral.reports.graded_class import GradedClass
     from vitral.reports.model import ModelCount
     from vitral.reports.runs import RunList, list_runs
@@ -59,7 +57,6 @@ __all__ = [
     "Samples",
     "StudyPage",
     "StudyPlan",
-    "StudyProgress",
     "Survey",
     "TextMeasures",
     "bundle",
@@ -94,10 +91,8 @@ __all__ = [
     "resume",
     "set_language",
     "study",
-    "study_progress",
     "survey",
     "train",
-    "work",
 ]
 
 _MODULES = {
@@ -118,10 +113,8 @@ _MODULES = {
     "lab.samples": "Samples",
     "lab.side_by_side": "compare",
     "lab.study_plan": "StudyPlan plan_study",
-    "lab.study_workers": "study_progress work",
     "lab.trained_runs": "evaluate generate inspect",
     "lab.worked_examples": "check exercise explain",
-    "reports.crew": "StudyProgress",
     "reports.graded_class": "GradedClass",
     "reports.model": "ModelCount",
     "reports.runs": "RunList list_runs",

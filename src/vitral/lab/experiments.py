@@ -32,6 +32,7 @@ def study(
     seeds: Sequence[int] | None = None,
     out: str | Path | None = None,
     threads: Count | None = None,
+    executor: Any = None,
     callback: Callback = silent,
     progress: bool | None = None,
     **overrides: Any,
@@ -46,7 +47,9 @@ def study(
         seeds: the study's own if None.
         out: the study's folder; `studies/NAME-BUDGET` if None.
         threads: of the processor.
-        callback: called with every event of training and measuring.
+        executor: trains: None for this process, one run after another; a number of processes; "dask:ADDRESS";
+            "slurm:KEY=VALUE"; or any object with the `submit` of `concurrent.futures`. The numbers do not depend on it.
+        callback: called with every event of training and measuring; of a run that is trained elsewhere, with a note.
         progress: whether the progress is shown; None: in a notebook.
         overrides: tables of the base's configuration, as for `train`.
 
@@ -62,7 +65,7 @@ def study(
     how = {"budget": budget, "corpus": text(corpus), "seeds": seeds}
     plan = plan_study(str(name), text(start), **how, overrides=layers, out=folder)
     with progress_shown(progress, callback) as told, _going_on(plan.out):
-        return plan.run(callback=told)
+        return plan.run(callback=told, executor=executor)
 
 
 @checked(first=True)

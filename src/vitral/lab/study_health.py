@@ -1,4 +1,4 @@
-"""The health of a study: its record, its plan, its runs, its measurements and its report. Nothing is written."""
+"""The health of a study: its record, its runs, its measurements and its report. Nothing is written."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,8 +14,7 @@ from vitral.reports.folder import MANIFEST, check_report
 from vitral.runs import RunConfig, SealedRun, enter
 from vitral.studies.design import Study
 from vitral.studies.measures import check_measures
-from vitral.studies.plan import read_plan
-from vitral.studies.record import ARMS, JOBS, LONGER, MEASURES, RECORD, REPORT, TUNING, read_record
+from vitral.studies.record import ARMS, LONGER, MEASURES, RECORD, REPORT, TUNING, read_record
 from vitral.studies.resolution import resolve
 from vitral.studies.results import require_config, require_parent, run_name
 from vitral.studies.tuning import tuned_as_recorded
@@ -38,7 +37,7 @@ def examine_study(path: Path) -> Diagnosis:
     """
     folder = GuardedFolder(path)
     findings: list[HealthCheck] = []
-    for examine in (_record, _plan, _runs, _agreement, _measures, _report, _leftovers):
+    for examine in (_record, _runs, _agreement, _measures, _report, _leftovers):
         try:
             findings += examine(folder)
         except (VitralError, OSError) as error:
@@ -59,18 +58,6 @@ def _record(folder: GuardedFolder) -> Iterator[HealthCheck]:
         yield HealthCheck("unknown", RECORD, notes[0])
     else:
         yield HealthCheck("ok", RECORD, N_("{study}: agrees with its hash").format(study=found["study"]["name"]))
-
-
-def _plan(folder: GuardedFolder) -> Iterator[HealthCheck]:
-    """The plan and the files of its jobs. No result depends on them; who claims what may say anything."""
-    if folder.kind(JOBS) is None:
-        return  # of an earlier Vitral
-    try:
-        jobs = read_plan(folder.path)["jobs"]
-    except VitralError as error:
-        yield HealthCheck("unknown", JOBS, str(error))
-    else:
-        yield HealthCheck("ok", JOBS, N_("{n} jobs, as they were planned").format(n=len(jobs)))
 
 
 def _runs(folder: GuardedFolder) -> Iterator[HealthCheck]:

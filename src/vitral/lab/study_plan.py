@@ -1,4 +1,4 @@
-"""A study from the names a user types: its plan, its run, and the cost of every named study on this machine."""
+"""A study from the names a user types: its plan, and its run."""
 
 import json
 import shlex
@@ -13,12 +13,9 @@ from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
 from vitral.core.parts import imported_files
 from vitral.lab.configuration import configure
-from vitral.lab.study_workers import write_batch
-from vitral.reports.crew import StudyProgress
 from vitral.reports.study import StudyPage, write_report
 from vitral.studies import Study, read_study, run_study, study_named
 from vitral.studies.design import BUDGETS, BudgetName
-from vitral.studies.execution import plan_in
 from vitral.studies.probes import probe_named
 from vitral.studies.record import read_record, seeds_of
 from vitral.training import Callback, RunConfig, silent
@@ -36,33 +33,20 @@ class StudyPlan:
     command: str
     budget: BudgetName | None = None
 
-    @property
-    def _asked(self) -> dict[str, Any]:
-        """The rest of the study's record."""
-        return {"seeds": self.seeds, "budget": self.budget, "command": self.command}
-
-    def run(self, *, callback: Callback = silent) -> StudyPage:
+    def run(self, *, callback: Callback = silent, executor: Any = None) -> StudyPage:
         """Train and measure whatever is missing in the folder, then write the report.
+
+        Args:
+            callback: called with every event of training and measuring.
+            executor: trains; see `vitral.studies.run_study`.
 
         Raises:
             UsageError: the design does not fit the base, or the folder contains another study.
             StorageError: writing to disk failed.
         """
-        done = run_study(self.study, self.base, self.out, callback=callback, **self._asked)
+        asked: dict[str, Any] = {"seeds": self.seeds, "budget": self.budget, "executor": executor}
+        done = run_study(self.study, self.base, self.out, callback=callback, **asked)
         return write_report(done, command=self.command)
-
-    def write(self, *, callback: Callback = silent) -> StudyProgress:
-        """Write the trainings into the folder as jobs, for any number of workers, and a batch file for Slurm.
-
-        Raises:
-            UsageError: the design does not fit the base, the folder contains another study, or a worker of this machine
-                is at a job that would change.
-            StorageError: writing to disk failed.
-        """
-        plan_in(self.study, self.base, self.out, callback=callback, **self._asked)
-        written = StudyProgress.read(self.out)
-        write_batch(written)
-        return written
 
 
 @checked(first=True)

@@ -1,57 +1,57 @@
 """Execution of a study: every arm from every seed, on the same batches, each run once however often it is called.
 
-`plan_in` writes the jobs (`vitral.studies.plan`), `complete` trains what others leave (`vitral.studies.work`), measures
-and hands the result on. Arms are tuned first (`vitral.studies.tuning`). Then seeds are the outer loop, so a study that
-is interrupted has whole sets of arms to compare. A finished run is found again, an unfinished one is resumed, and a run
-that met a number that is not finite is a result like any other.
+Arms are tuned first (`vitral.studies.tuning`). Then every arm is trained from every seed, with seeds as the outer loop
+in one process, so a study that is interrupted has whole sets of arms to compare; then arms that fail and their baseline
+arms with a second budget. Trainings are jobs (`vitral.studies.jobs`), in waves of which each needs the results of those
+before it, done by any executor (`vitral.studies.executors`). A finished run is found again, an unfinished one is
+resumed, and a run that met a number that is not finite is a result like any other. This process measures at the end.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from vitral.core.errors import UsageError
-from vitral.core.files import storage
 from vitral.core.guarded import GuardedFolder
 from vitral.core.language import _
 from vitral.core.process import using_threads
 from vitral.data import Dataset
 from vitral.evaluation import NgramBaselines
 from vitral.evaluation.losses import bits_per_nat
-from vitral.runs import RunFolder, enter
-from vitral.runs.leases import DONE, RELEASED, RUN
-from vitral.runs.lock import LOCK, only_writer
-from vitral.studies.design import LONGER_SEEDS, TUNING_SEED, BudgetName, Study, check_seeds
-from vitral.studies.jobs import Job, longer_of, require_own, require_room
+from vitral.runs import enter
+from vitral.runs.lock import only_writer
+from vitral.studies.design import LONGER_SEEDS, LONGER_STEPS, TUNING_SEED, BudgetName, Study, check_seeds
+from vitral.studies.executors import opened
+from vitral.studies.jobs import Job, jobs_of, left_of, take_back
 from vitral.studies.losses import baseline_arm, failed_seeds
 from vitral.studies.measures import Datasets, beside_ngrams, final_losses, final_split, measure
 from vitral.studies.outside import tokenizers_of
-from vitral.studies.plan import PAGE, Known, Plan, read_plan
 from vitral.studies.probes import probe_named
 from vitral.studies.record import (
     ARMS,
     FORMAT,
-    JOBS,
+    LONGER,
     MEASURES,
     RECORD,
     REPORT,
     read_record,
-    require_same,
     seeds_of,
     write_record,
 )
-from vitral.studies.resolution import ResolvedArm, resolve
-from vitral.studies.results import ArmResult, RunResult, StudyResult, read_run
-from vitral.studies.texts import Texts, baselines_of, require_memory, require_text
-from vitral.studies.work import Worker, tidy
+from vitral.studies.resolution import ResolvedArm, resolve, with_more_steps
+from vitral.studies.results import ArmResult, RunResult, StudyResult, require_config
+from vitral.studies.texts import Texts, baselines_of, require_fit
+from vitral.studies.tuning import trials_of, tune_arms
+from vitral.studies.waves import Work, noting
 from vitral.training import Callback, RunConfig, silent
 from vitral.training.memory import require_training_memory
 from vitral.training.plans import FIT, resolve_plan
 from vitral.training.run import build_model
 
-RUN_FOLDERS = ("", "steps", "samples", "report")
-Made = TypeVar("Made")
+SPARE_BYTES = 2**26
+"""Beyond the checkpoints: metrics, figures, and space a disk must keep free."""
 
 
 def run_study(
@@ -63,11 +63,9 @@ def run_study(
     budget: BudgetName | None = None,
     callback: Callback = silent,
     dataset: Dataset | None = None,
-    command: str = "",
+    executor: Any = None,
 ) -> StudyResult:
     """Train the runs that are not trained yet, make the missing measurements, and gather everything.
-
-    Where others work on the same study, this call takes what they leave, and waits for them.
 
     Args:
         study: the design, as its budget allows it (`Study.at`).
@@ -76,149 +74,79 @@ def run_study(
         seeds: instead of the study's, or of those in the record; a later call may add some, and leave out only those
             without a run.
         budget: for probes and the record.
-        callback: receives every training event with "arm", "seed", "run" and "runs" (this run's number and the
-            number of runs), and "before", "during" and "in_all": floating-point operations of this call's trainings
-            before this run, in it, and in total; {"event": "run", "state": "train" | "resume" | "found"} before each
-            run; and {"event": "probe", "name", "subject"} before each measurement.
+        callback: receives every training event of this process with "arm", "seed", "run" and "runs" (this run's number
+            and the number of runs), and "before", "during" and "in_all": floating-point operations of this call's
+            trainings before this run, in it, and in total; {"event": "run", "state": "train" | "resume" | "found"}
+            before each run; and {"event": "probe", "name", "subject"} before each measurement. Of a run that is trained
+            elsewhere, a note that it is finished.
         dataset: the prepared corpus of the base, if it is prepared already.
-        command: that runs the study, for the plan in its folder.
+        executor: trains: None for this process, a number of processes, `dask:ADDRESS`, `slurm:KEY=VALUE`, or any object
+            with the `submit` of `concurrent.futures`; see `vitral.studies.executors`. The numbers do not depend on it.
 
     Raises:
         UsageError: the design does not fit the configuration, the text is too short, the disk has too little room,
             `out` contains something else, or a run in it is of another configuration; the message says which.
         StorageError: the disk did not take a run.
-        JobFailed: a training crashed every time it was tried.
+        JobFailed: a training of an executor crashed every time it was tried.
         KeyboardInterrupt: the user asked to stop; the same call resumes from there.
     """
-    planned = plan_in(study, base, out, seeds=seeds, budget=budget, callback=callback, dataset=dataset, command=command)
-    result = complete(Worker(planned, callback), lambda result: result, waits=True)
-    assert result is not None  # it has waited for the page
-    return result
-
-
-def plan_in(
-    study: Study,
-    base: RunConfig,
-    out: Path,
-    *,
-    seeds: Sequence[int] | None = None,
-    budget: BudgetName | None = None,
-    callback: Callback = silent,
-    dataset: Dataset | None = None,
-    command: str = "",
-) -> Plan:
-    """Write the record and the jobs of a study into its folder; runs of it that are there are its own.
-
-    The arguments and the errors are those of `run_study`.
-    """
-    folder, note = GuardedFolder(out), _noting(callback)
-    if seeds is not None:
-        _check_design(study, seeds)
+    folder, note = GuardedFolder(out), noting(callback)
     found = read_record(folder, note)
     seeds = seeds_of(study, seeds, found)
     _check_design(study, seeds)
     texts = Texts(dataset, tokenizers_of(study))
     require_training_memory(base, texts.vocab_size(base.corpus), _("study {study}", study=study.name))
     base = _with_plan(base, found or _lost_record(folder, study), out, texts.of(base.corpus))
-    arms = resolve(study, base, texts.vocab_size)
+    arms, threads = resolve(study, base, texts.vocab_size), base.training.threads
+    trials, runs = trials_of(study, arms, out), jobs_of(out, arms, seeds)
+    jobs = [*(job for _arm, job in trials), *runs]
+    longer = jobs_of(out, [with_more_steps(arm, LONGER_STEPS) for arm in arms], seeds, LONGER)
+    require_fit(study, arms, seeds, texts)
+    require_fit(study, [arm for arm, _job in trials], [TUNING_SEED], texts, arms)
+    _require_room(out, jobs)
     record = _record(study, base, arms, seeds, texts) | ({} if budget is None else {"budget": budget})
-    plan = Plan(study, base, arms, tuple(seeds), folder, texts, record, budget, command)
-    jobs = plan.first()
-    trials, runs = ([job for job in jobs if (job.seed == TUNING_SEED) is wanted] for wanted in (True, False))
-    require_memory(study, [*arms, *(job.arm for job in trials)], texts)
-    require_text(study, arms, seeds, texts)
-    require_text(study, [job.arm for job in trials], [TUNING_SEED], texts, arms)
-    require_room(out, jobs)
-    folder.make()
-    with only_writer(out):
-        first_seeds = _begin(folder, trials, runs, record, found)
-        require_own(trials, note)
-        require_own([*runs, *longer_of(folder, arms, seeds)], note, study.tuned)
-        plan.first_seeds = first_seeds
-        for job in [*jobs, *longer_of(folder, arms, seeds)]:
-            _take_back(job)
-        plan.write()
-    return plan
+    with opened(executor, out, threads or 1) as engine:
+        folder.make()
+        with only_writer(out):
+            record = _begun(folder, runs, record, found)
+            _take_back([*jobs, *longer], study, note)
+            work = Work(study, out, texts, callback, engine, jobs)
+            arms, tuning = tune_arms(arms, work)
+            results = work.train(jobs_of(out, arms, seeds))
+            with using_threads(threads):
+                result = _with_losses(record, arms, results, work)
+            longer = _wanted_longer(result, arms, out)
+            ended = list(zip(longer, work.train(longer), strict=True))
+            by_arm = {job.arm: tuple(run for other, run in ended if other.arm == job.arm) for job in longer}
+            with using_threads(threads):
+                result = replace(result, tuning=tuning, longer=by_arm)
+                return measure(result, base, _datasets(arms, seeds, texts), callback)
 
 
-def planned_in(out: Path, *, callback: Callback = silent) -> Plan:
-    """The plan in a study's folder, for a worker: nothing is written.
-
-    Raises:
-        UsageError: there is no plan, it is of another version, a file of it was changed, or this machine has another
-            text.
-    """
-    written, folder, note = read_plan(out), GuardedFolder(out), _noting(callback)
-    found = read_record(folder, note)
-    assert found is not None  # the plan has its hash
-    study, base = Study.parse(found["study"]), RunConfig.parse(found["base"], f"{out}/{RECORD}")
-    texts = Texts(None, tokenizers_of(study))
-    require_training_memory(base, texts.vocab_size(base.corpus), _("study {study}", study=study.name))
-    arms, seeds = resolve(study, base, texts.vocab_size), tuple(found["seeds"])
-    require_same(
-        out, found, _record(study, base, arms, seeds, texts) | {key: found[key] for key in ("budget",) if key in found}
+def _with_losses(
+    record: Mapping[str, Any], arms: Sequence[ResolvedArm], runs: Sequence[RunResult], work: Work
+) -> StudyResult:
+    """The results of all runs, by seed and arm, with the first one's record of text and machine, and final losses."""
+    first, seeds = enter(runs[0].path, noting(work.callback)), record["seeds"]
+    datasets, number = _datasets(arms, seeds, work.texts), len(arms)
+    result = StudyResult(
+        study=work.study,
+        base=record["base"],
+        seeds=tuple(seeds),
+        first_seeds=tuple(record["first_seeds"]),
+        arms=tuple(_arm_result(arm, runs[at::number], work) for at, arm in enumerate(arms)),
+        baselines=baselines_of(arms[0], seeds, work.texts),
+        curve_baselines=NgramBaselines.from_plain(first.ngrams() or {}),
+        corpus=first.document("corpus"),
+        environment=first.document("environment"),
+        folder=work.out,
+        budget=record.get("budget"),
     )
-    plan = Plan(study, base, arms, seeds, folder, texts, found, found.get("budget"), str(written["command"]))
-    plan.first_seeds, plan.read = tuple(found["first_seeds"]), str(written["record"])
-    plan.require_written(written)
-    return plan
+    return beside_ngrams(final_losses(result, datasets, work.callback), datasets, work.callback)
 
 
-def complete(worker: Worker, then: Callable[[StudyResult], Made], *, waits: bool) -> Made | None:
-    """Train what is left, then measure, and hand the result on; None where another worker does that.
-
-    Args:
-        worker: of the plan.
-        then: what is made of the result. Two workers that do it at the same time, since one has slept past its lease,
-            must write the same bytes.
-        waits: whether to wait for another worker that measures, and to measure what it leaves.
-
-    Raises:
-        UsageError: the study was planned again meanwhile.
-    """
-    plan, folder = worker.plan, worker.plan.folder
-    while True:
-        worker.train()
-        lease = worker.claim_page(waits=waits)
-        if lease is None:
-            return None
-        with lease.kept(lambda error: False), only_writer(folder.path), using_threads(plan.base.training.threads):
-            lease.outcome = RELEASED
-            result, known, datasets = _losses(plan, worker)
-            wanted = _wanted_longer(result, known.arms, folder)
-            longer = {job.name: plan.result(job) for job in wanted}
-            if None in longer.values():
-                plan.foresee(job for job in wanted if longer[job.name] is None)
-                continue
-            result = replace(result, longer=_by_arm(wanted, longer))
-            result = measure(result, plan.base, datasets, worker.tell)
-            worker.tidy()
-            lease.require()
-            plan.require_current()
-            made = then(result)
-            if not plan.is_current:  # a page of fewer seeds may lie over the new one
-                lease.void()
-                plan.require_current()
-            lease.outcome, lease.about = DONE, plan.read
-        return made
-
-
-def _losses(plan: Plan, worker: Worker) -> tuple[StudyResult, Known, Datasets]:
-    """The result with the loss of every run on the whole test split, before anything else is measured."""
-    known = plan.known()
-    runs = [(job, plan.result(job)) for job in known.runs]
-    there = [(job, run) for job, run in runs if run is not None]
-    result = _gathered(plan.study, plan.record, plan.first_seeds, known.arms, there, plan.texts, worker.note)
-    result = replace(result, folder=plan.folder.path, budget=plan.budget, tuning=known.tuning)
-    datasets = {(job.arm.arm.name, job.seed): plan.texts.of(job.config.corpus) for job in known.runs}
-    return beside_ngrams(final_losses(result, datasets, worker.tell), datasets, worker.tell), known, datasets
-
-
-def _noting(callback: Callback) -> Callable[[str], None]:
-    def note(line: str) -> None:
-        callback({"event": "note", "text": line})
-
-    return note
+def _datasets(arms: Sequence[ResolvedArm], seeds: Sequence[int], texts: Texts) -> Datasets:
+    return {(arm.arm.name, seed): texts.of(arm.seeded(seed).corpus) for arm in arms for seed in seeds}
 
 
 def _record(
@@ -226,52 +154,6 @@ def _record(
 ) -> dict[str, Any]:
     record = {"format": FORMAT, "study": study.plain(), "base": _without_seed(base.plain()), "seeds": list(seeds)}
     return record | {"texts": {arm.arm.name: texts.of(arm.config.corpus).fingerprint for arm in arms}}
-
-
-def _take_back(job: Job) -> None:
-    """Put a half-trained run of a job where its next claim takes it over; tidy a finished one; forgive crashes.
-
-    An earlier Vitral trained runs in their places, and `vitral doctor` may find that the end of one is damaged.
-    """
-    job.room.forgive()
-    if not job.begun:
-        return
-    if read_run(job.path, job.seed, job.arm).ended:
-        tidy(job.path, job)
-        return
-    with only_writer(job.path):
-        room, newest = job.room, job.room.newest()
-        number = 1 if newest is None else newest.number + 1
-        room.folder.make()
-        if room.create(number):
-            with storage(job.path):
-                job.study.rename(job.name, f"{JOBS}/{job.name}/{RUN}-{number:06}")
-            room.say_end(number, RELEASED)
-
-
-def _gathered(
-    study: Study,
-    record: Mapping[str, Any],
-    first_seeds: tuple[int, ...],
-    arms: Sequence[ResolvedArm],
-    runs: Sequence[tuple[Job, RunResult]],
-    texts: Texts,
-    note: Callable[[str], None],
-) -> StudyResult:
-    """The results of all runs, with the n-gram baselines beside them and the first run's record of text and machine."""
-    first, seeds = enter(runs[0][0].path, note), tuple(record["seeds"])
-    return StudyResult(
-        study=study,
-        base=record["base"],
-        seeds=seeds,
-        first_seeds=first_seeds,
-        arms=tuple(_arm_result(arm, runs, study, texts) for arm in arms),
-        baselines=baselines_of(arms[0], seeds, texts),
-        curve_baselines=NgramBaselines.from_plain(first.ngrams() or {}),
-        corpus=first.document("corpus"),
-        environment=first.document("environment"),
-        folder=runs[0][1].path,
-    )
 
 
 def _check_design(study: Study, seeds: Sequence[int]) -> None:
@@ -285,7 +167,7 @@ def _check_design(study: Study, seeds: Sequence[int]) -> None:
         probe_named(probe)
 
 
-def _wanted_longer(result: StudyResult, arms: Sequence[ResolvedArm], folder: GuardedFolder) -> list[Job]:
+def _wanted_longer(result: StudyResult, arms: Sequence[ResolvedArm], out: Path) -> list[Job]:
     """Longer runs of arms that fail and of their baseline arms, in a study that tunes.
 
     They tell whether the gap closes: `LONGER_STEPS` times the steps, from `LONGER_SEEDS` seeds: the smallest of those
@@ -298,26 +180,18 @@ def _wanted_longer(result: StudyResult, arms: Sequence[ResolvedArm], folder: Gua
     wanted = {name for arm in failing for name in (arm.arm.name, baseline_arm(result, arm).arm.name)}
     added = set(result.seeds) - set(result.first_seeds)
     seeds = [*sorted(result.first_seeds), *sorted(added)][:LONGER_SEEDS]
-    return [job for job in longer_of(folder, arms, seeds) if job.arm.arm.name in wanted]
-
-
-def _by_arm(jobs: Sequence[Job], results: Mapping[str, RunResult | None]) -> dict[str, tuple[RunResult, ...]]:
-    """Results by arm, in the order of the jobs."""
-    found: dict[str, tuple[RunResult, ...]] = {}
-    for job in jobs:
-        run = results[job.name]
-        found[job.arm.arm.name] = (*found.get(job.arm.arm.name, ()), *([] if run is None else [run]))
-    return found
+    longer = [with_more_steps(arm, LONGER_STEPS) for arm in arms if arm.arm.name in wanted]
+    return jobs_of(out, longer, seeds, LONGER)
 
 
 def _without_seed(plain: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in plain.items() if key != "seed"}
 
 
-def _arm_result(resolved: ResolvedArm, runs: Iterable[tuple[Job, RunResult]], study: Study, texts: Texts) -> ArmResult:
+def _arm_result(resolved: ResolvedArm, runs: Sequence[RunResult], work: Work) -> ArmResult:
     config, factor = resolved.config, 1.0
-    if study.unit == "bits per character":
-        dataset = texts.of(config.corpus)
+    if work.study.unit == "bits per character":
+        dataset = work.texts.of(config.corpus)
         factor = bits_per_nat(final_split(dataset), config.model.context_length, dataset.tokenizer)
     return ArmResult(
         arm=resolved.arm,
@@ -325,7 +199,7 @@ def _arm_result(resolved: ResolvedArm, runs: Iterable[tuple[Job, RunResult]], st
         num_parameters=resolved.num_parameters,
         flops_per_token=resolved.flops_per_token,
         optimizer_flops=resolved.optimizer_flops,
-        runs=tuple(run for job, run in runs if job.arm is resolved),
+        runs=tuple(runs),
         factor=factor,
         inherited_flops=resolved.inherited_flops,
     )
@@ -341,50 +215,61 @@ def _lost_record(folder: GuardedFolder, study: Study) -> Mapping[str, Any] | Non
     return None
 
 
-def _begin(
-    folder: GuardedFolder,
-    trials: Sequence[Job],
-    jobs: Sequence[Job],
-    record: Mapping[str, Any],
-    found: Mapping[str, Any] | None,
-) -> tuple[int, ...]:
-    """Sweep the folder and write the record; returns the seeds the study began with.
+def _begun(
+    folder: GuardedFolder, runs: Sequence[Job], record: Mapping[str, Any], found: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Sweep the folder and write the record; returns it with the seeds that the study began with.
 
     Raises:
-        UsageError: the folder is another study's.
+        UsageError: the folder is another study's, or a link or a device stands where a folder is expected.
     """
-    begun = [job for job in jobs if _has_begun(job)]
-    _sweep(folder, [job for job in [*trials, *jobs] if job.begun])
-    there = [seed for seed in record["seeds"] if any(job.seed == seed for job in begun)]
+    begun = {job.seed for job in runs if job.is_there or left_of(job.out)}
+    inside = [f"{MEASURES}/{name}" for name in folder.names(MEASURES)]
+    folders = [name for name in (ARMS, MEASURES, REPORT, f"{REPORT}/figures", *inside) if folder.kind(name) != "file"]
+    for name in ("", *folders):
+        folder.sweep(name)
+    there = [seed for seed in record["seeds"] if seed in begun]
     first_seeds = there or record["seeds"]
     if found is not None and there:
         first_seeds = [seed for seed in found["first_seeds"] if seed in record["seeds"]] or there
-    write_record(folder, {**record, "first_seeds": list(first_seeds)}, found)
-    return tuple(first_seeds)
+    record = {**record, "first_seeds": list(first_seeds)}
+    write_record(folder, record, found)
+    return record
 
 
-def _has_begun(job: Job) -> bool:
-    """Whether a job has a run, in its place or under a claim."""
-    return job.begun or bool(job.room.numbers(RUN))
+def _take_back(jobs: Sequence[Job], study: Study, note: Callable[[str], object]) -> None:
+    """Refuse, before anything more is trained, a run that is not its job's; make room where one is half trained.
 
-
-def _sweep(folder: GuardedFolder, jobs: Sequence[Job]) -> None:
-    """Remove what ended processes left, and restore checkpoints that were being replaced.
+    The keys of an arm whose values are not known yet may differ.
 
     Raises:
-        UsageError: a link or a device stands where a folder of the study is expected; or somebody trains one of its
-            runs.
+        UsageError: a run is of another configuration, damaged, or somebody trains it; names the first.
     """
-    for name in ("", ARMS, MEASURES, REPORT, f"{REPORT}/figures", PAGE):
-        folder.sweep(name)
-    for name in folder.names(MEASURES):
-        if folder.kind(f"{MEASURES}/{name}") != "file":
-            folder.sweep(f"{MEASURES}/{name}")
-    for job in jobs:
-        left = [name for inside in RUN_FOLDERS for name in job.folder.names(inside)]
-        if any(name.startswith(".") and name != LOCK for name in left):
-            with only_writer(job.path):
-                RunFolder.open(job.path).sweep()
+    free = {arm.name: study.tuned(arm) for arm in study.arms}
+    there = [job for job in jobs if job.is_there]
+    for job in there:
+        require_config(job.out, job.run_config, note, () if job.seed == TUNING_SEED else free[job.arm])
+    for job in there:
+        take_back(job.out)
+
+
+def _require_room(out: Path, jobs: Sequence[Job]) -> None:
+    """Refuse, before anything is trained, a study whose checkpoints do not fit on the disk.
+
+    Raises:
+        UsageError: says how much is needed.
+    """
+    needed = SPARE_BYTES + sum(job.disk for job in jobs if not job.is_there)
+    there = next((folder for folder in (out, *out.absolute().parents) if folder.is_dir()), Path.cwd())
+    free = shutil.disk_usage(there).free
+    if free < needed:
+        raise UsageError(
+            "{out}: the study's runs need {needed:,.0f} MB, {free:,.0f} MB are free on this disk; "
+            "make room, choose another --out, or a smaller --budget",
+            out=out,
+            needed=needed / 1e6,
+            free=free / 1e6,
+        )
 
 
 def _with_plan(base: RunConfig, found: Mapping[str, Any] | None, out: Path, dataset: Dataset) -> RunConfig:

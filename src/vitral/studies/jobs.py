@@ -1,212 +1,224 @@
-"""The runs of a study: which arm from which seed in which folder, in which order, and how much work is left."""
+"""Jobs of a study: independent trainings as plain data, each done once, whoever does it and after however many deaths.
+
+What a job computes depends on the job alone. Its run is trained under a name of its own beside its place, and renamed
+when it is finished; so a run that is there is finished. Whoever does a job first renames what a process that has ended
+has left of it: of several only one can.
+"""
 
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from vitral.core.errors import UsageError
+from vitral.core.errors import TrainingStopped, VitralError
+from vitral.core.files import is_left_behind, storage, sync_folder
 from vitral.core.guarded import GuardedFolder
-from vitral.runs import RunFolder
-from vitral.runs.checkpoint import list_checkpoints
-from vitral.runs.leases import RUN, Room
-from vitral.studies.design import LONGER_STEPS, Arm, Study
-from vitral.studies.record import JOBS, LONGER
-from vitral.studies.resolution import ResolvedArm, with_more_steps
-from vitral.studies.results import (
-    read_run,
-    require_config,
-    run_name,
-)
-from vitral.training import Callback, RunConfig
+from vitral.core.language import in_language
+from vitral.core.parts import import_parts
+from vitral.runs import RunConfig, RunFolder, enter, is_run, load_run
+from vitral.runs.lock import is_held, only_writer
+from vitral.studies.outside import tokens_key
+from vitral.studies.record import ARMS
+from vitral.studies.resolution import ResolvedArm
+from vitral.studies.results import require_config, require_parent, run_name
+from vitral.studies.texts import Texts
+from vitral.training import Callback, resume, train
 
 BYTES_PER_PARAMETER = 12
 """In a float32 checkpoint: the weight and the optimizer's two averages."""
 MOST_CHECKPOINTS = 3
-SPARE_BYTES = 2**26
-"""Beyond the checkpoints: metrics, figures, and space a disk must keep free."""
 
 
-TunedKeys = Callable[[Arm], Collection[str]]
+class JobStopped(VitralError):
+    """Somebody asked a training to stop: a person, a batch system. No KeyboardInterrupt: that ends a worker as well."""
+
+    exit_code = 130
 
 
 @dataclass(frozen=True)
 class Job:
-    """One training: an arm from one seed.
+    """One training: an arm from a seed, as plain data.
 
     Attributes:
-        arm: the arm.
-        seed: the seed.
         study: the study's folder.
-        name: its run folder, relative to the study's.
-        parent: the job whose last weights it begins from; None for random weights, or while that is not known.
-        needs: the names of the jobs that must be finished before it.
-        is_settled: whether its configuration and its parent are known; they depend on the jobs that it needs.
+        name: the run's folder, relative to it.
+        arm: its name.
+        seed: of the run.
+        config: the run's whole configuration.
+        parent: the finished run whose last weights it begins from; None for random weights.
+        flops: floating-point operations.
+        disk: bytes of its checkpoints.
     """
 
-    arm: ResolvedArm
-    seed: int
-    study: GuardedFolder
+    study: Path
     name: str
-    parent: "Job | None" = None
-    needs: tuple[str, ...] = ()
-    is_settled: bool = True
+    arm: str
+    seed: int
+    config: Mapping[str, Any]
+    parent: Path | None
+    flops: int
+    disk: int
+
+    @classmethod
+    def of(cls, arm: ResolvedArm, seed: int, study: Path, name: str, parent: Path | None = None) -> "Job":
+        """The job of an arm and a seed; its parent is the finished run of the arm's parent, if none is given."""
+        begins, training = arm.arm.init_from, arm.config.training
+        if parent is None and begins is not None:
+            parent = study / run_name(begins, seed)
+        elif arm.arm.run is not None:
+            parent = Path(arm.arm.run)
+        kept = min(MOST_CHECKPOINTS, -(-training.steps // training.evaluate_every))
+        disk = kept * BYTES_PER_PARAMETER * arm.num_parameters
+        return cls(study, name, arm.arm.name, seed, arm.seeded(seed).plain(), parent, arm.flops, disk)
 
     @property
-    def folder(self) -> GuardedFolder:
-        """Its run folder, which it has once it is finished."""
-        return self.study.within(self.name)
+    def out(self) -> Path:
+        """The place of the finished run."""
+        return self.study / self.name
 
     @property
-    def room(self) -> Room:
-        """The folder of its claims and of what is made under them."""
-        return Room(self.study.within(f"{JOBS}/{self.name}"))
+    def run_config(self) -> RunConfig:
+        """The run's whole configuration."""
+        return RunConfig.parse(self.config, str(self.out))
 
     @property
-    def path(self) -> Path:
-        """Its run folder."""
-        return self.folder.path
-
-    @property
-    def config(self) -> RunConfig:
-        """Its whole configuration."""
-        return self.arm.seeded(self.seed)
-
-    @property
-    def source(self) -> Path | None:
-        """The folder of the run whose last weights it begins from; None for random weights."""
-        if self.parent is not None:
-            return self.parent.path
-        return None if self.arm.arm.run is None else Path(self.arm.arm.run)
-
-    @property
-    def begun(self) -> bool:
+    def is_there(self) -> bool:
         """Whether there is a run in its place.
 
         Raises:
             UsageError: a link leads to it.
         """
-        return self.folder.kind("config.toml") is not None
+        return GuardedFolder(self.study).kind(f"{self.name}/config.toml") is not None
 
 
-def jobs_of(
-    folder: GuardedFolder,
-    arms: Sequence[ResolvedArm],
-    seeds: Sequence[int],
-    trials: Mapping[str, tuple[str, ...]] | None = None,
-    unsettled: Collection[str] = (),
-) -> list[Job]:
-    """Every arm from every seed; an arm comes after the one that it begins from.
-
-    Args:
-        folder: the study's.
-        arms: tuned, where that is known.
-        seeds: in order.
-        trials: the names of the trials of each arm that is tuned.
-        unsettled: the arms that are not tuned yet.
-    """
-    found: dict[tuple[str, int], Job] = {}
-    for seed in seeds:
-        for arm in arms:
-            name, begins = arm.arm.name, arm.arm.init_from
-            parent = None if begins is None else found[begins, seed]
-            needs = (*(trials or {}).get(name, ()), *(() if parent is None else (parent.name,)))
-            settled = name not in unsettled
-            found[name, seed] = Job(arm, seed, folder, run_name(name, seed), parent, needs, settled)
-    return list(found.values())
+def jobs_of(study: Path, arms: Sequence[ResolvedArm], seeds: Sequence[int], kind: str = ARMS) -> list[Job]:
+    """Every arm from every seed; an arm comes after the one that it begins from."""
+    return [Job.of(arm, seed, study, f"{kind}/{arm.arm.name}/seed-{seed}") for seed in seeds for arm in arms]
 
 
-def tuned_from(study: Study, arms: Sequence[ResolvedArm]) -> set[str]:
-    """The names of all arms that a tuned arm begins from, directly or not: they have a run from the tuning seed."""
-    found = set[str]()
-    for arm in reversed(arms):
-        if arm.arm.init_from is not None and (study.tuned(arm.arm) or arm.arm.name in found):
-            found.add(arm.arm.init_from)
-    return found
-
-
-def longer_of(folder: GuardedFolder, arms: Sequence[ResolvedArm], seeds: Sequence[int]) -> list[Job]:
-    """Every arm from every seed with the second budget: more steps."""
-    longer = {arm.arm.name: with_more_steps(arm, LONGER_STEPS) for arm in arms}
-    jobs = jobs_of(folder, arms, seeds)
-    return [
-        replace(job, arm=longer[job.arm.arm.name], name=f"{LONGER}/{job.arm.arm.name}/seed-{job.seed}") for job in jobs
-    ]
-
-
-def require_own(jobs: Sequence[Job], note: Callable[[str], None], tuned: TunedKeys = lambda arm: ()) -> None:
-    """Refuse, before anything more is trained, a run in the folder that is not its arm's.
+def do(job: Job, texts: Texts, callback: Callback) -> None:
+    """Train a job's run, or go on with what is left of it, and give it its place; a finished one is found.
 
     Args:
-        jobs: the runs.
-        note: receives a line for each damage of a run that does not enter its results.
-        tuned: the keys of an arm whose values are not known yet.
+        job: the job.
+        texts: prepares its text.
+        callback: receives {"event": "run", "state": "train" | "resume"}, and every event of the training.
 
     Raises:
-        UsageError: a run is of another configuration; names the first key.
+        JobStopped: it was asked to stop; what it has trained is saved.
+        VitralError: it cannot be trained.
     """
-    for job in jobs:
-        if job.begun:
-            require_config(job.path, job.config, note, tuned(job.arm.arm))
+    if is_run(job.out):
+        return
+    config, work = job.run_config, _taken_over(job.out)
+    if is_run(work):
+        require_config(work, config, lambda line: callback({"event": "note", "text": line}))
+        require_parent(work, job.parent, lambda line: None)
+    if not has_ended(work):
+        callback({"event": "run", "state": "resume" if is_run(work) else "train"})
+        with suppress(TrainingStopped):  # a result: the run says in its log why
+            if is_run(work):
+                resume(work, callback=callback)
+            else:
+                dataset, baselines = texts.of(config.corpus), texts.curve_baselines(config)
+                source = None if job.parent is None else load_run(job.parent, "last")
+                train(config, work, callback=callback, dataset=dataset, baselines=baselines, init_from=source)
+    if not has_ended(work):
+        raise _stopped(job)
+    _publish(work, job.out, config.training.keep_checkpoints)
 
 
-def require_room(out: Path, jobs: Sequence[Job]) -> None:
-    """Refuse, before anything is trained, a study whose checkpoints do not fit on the disk.
+def attempt(job: Job, outside: tuple[Path, ...], parts: tuple[Path, ...], language: str) -> VitralError | None:
+    """Do a job in another process; an error for users is returned, because not every engine carries it back whole.
+
+    Args:
+        job: the job.
+        outside: runs outside the study, whose tokenizers are used for texts of such tokens.
+        parts: files that register own parts.
+        language: of messages.
+    """
+    try:
+        with in_language(language):
+            for path in parts:
+                import_parts(path)
+            do(job, _texts(outside), lambda event: None)
+    except VitralError as error:
+        return error
+    except KeyboardInterrupt:
+        return _stopped(job)
+    return None
+
+
+def left_of(out: Path) -> list[Path]:
+    """What is left of a job whose run is not finished, or is being trained."""
+    return [*out.parent.glob(f".{out.name}.{'?' * 32}")]
+
+
+def has_ended(path: Path) -> bool:
+    """Whether a run has trained its last step, or has met a number that is not finite.
 
     Raises:
-        UsageError: says how much is needed.
+        UsageError: its log is damaged.
     """
-    needed = SPARE_BYTES
-    for job in jobs:
-        training = job.arm.config.training
-        kept = min(MOST_CHECKPOINTS, -(-training.steps // training.evaluate_every))
-        needed += 0 if job.begun else kept * BYTES_PER_PARAMETER * job.arm.num_parameters
-    there = next((folder for folder in (out, *out.absolute().parents) if folder.is_dir()), Path.cwd())
-    free = shutil.disk_usage(there).free
-    if free < needed:
-        raise UsageError(
-            "{out}: the study's runs need {needed:,.0f} MB, {free:,.0f} MB are free on this disk; "
-            "make room, choose another --out, or a smaller --budget",
-            out=out,
-            needed=needed / 1e6,
-            free=free / 1e6,
-        )
+    events = RunFolder(path).metrics()
+    return any(event["event"] == "stopped" or (event["event"] == "end" and event["finished"]) for event in events)
 
 
-class Progress:
-    """Adds to each event the run it belongs to, and the amount of work before it."""
+def take_back(out: Path) -> None:
+    """Put an unfinished run out of a finished one's place, where an earlier Vitral trained it, so that `do` resumes it.
 
-    def __init__(self, jobs: Sequence[Job], callback: Callback) -> None:
-        """Start with the jobs that are foreseen."""
-        self._work = [(job.path, _left(job)) for job in jobs]
-        self._last = -1
-        self._callback = callback
-
-    def of(self, job: Job) -> Callback:
-        """The callback of a job; one that was not foreseen comes right after the one before."""
-        paths = [path for path, _flops in self._work]
-        if job.path not in paths:
-            self._work.insert(self._last + 1, (job.path, job.arm.flops))
-        self._last = [path for path, _flops in self._work].index(job.path)
-        work = [flops for _path, flops in self._work]
-        label = {
-            "arm": job.arm.arm.name,
-            "seed": job.seed,
-            "run": self._last + 1,
-            "runs": len(work),
-            "before": sum(work[: self._last]),
-            "during": work[self._last],
-            "in_all": sum(work),
-        }
-        return lambda event: self._callback({**event, **label})
+    Raises:
+        UsageError: its log is damaged, or a process trains it.
+    """
+    if is_run(out) and not has_ended(out):
+        with only_writer(out):
+            out.rename(_new_name(out))
 
 
-def _left(job: Job) -> int:
-    """Floating-point operations still to be done for the job."""
-    if job.begun and read_run(job.path, job.seed, job.arm).ended:
-        return 0
-    there = [RunFolder(job.path)] if job.begun else []
-    there += [RunFolder(job.room.folder.within(f"{RUN}-{number:06}").path) for number in job.room.numbers(RUN)]
-    saved = [int(one.name.removeprefix("step-")) for run in there for one in list_checkpoints(run.steps)]
-    steps = job.arm.config.training.steps
-    return job.arm.flops * (steps - max(saved, default=0)) // steps
+def _new_name(out: Path) -> Path:
+    return out.with_name(f".{out.name}.{uuid.uuid4().hex}")
+
+
+def _taken_over(out: Path) -> Path:
+    """A new name for a run, where now is what an ended process has left of it, if there is anything."""
+    mine = _new_name(out)
+    for left in left_of(out):
+        if is_run(left) and not is_held(GuardedFolder(left)):
+            with suppress(OSError):  # another process was faster
+                left.rename(mine)
+                break
+    return mine
+
+
+def _publish(work: Path, out: Path, keep: int) -> None:
+    """Give a finished run its place, and remove what ended processes have left of it."""
+    run = RunFolder.open(work)
+    run.sweep()
+    if (newest := run.newest()) is not None:
+        run.tidy(newest, keep=keep)  # the end of a save, which a kill may skip
+    with storage(out):
+        try:
+            work.rename(out)
+        except OSError:
+            if not is_run(out):  # another process was faster, with the same bits
+                raise
+        sync_folder(out.parent)
+    begun = [path for path in out.parent.glob(f"..{out.name}.*") if is_left_behind(path.name)]
+    for left in [*left_of(out), *begun]:
+        if not is_held(GuardedFolder(left)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _stopped(job: Job) -> JobStopped:
+    return JobStopped("{path}: stopped before its last step; the same command goes on from there", path=job.out)
+
+
+@lru_cache(maxsize=1)
+def _texts(outside: tuple[Path, ...]) -> Texts:
+    """The texts of a worker, prepared once for all jobs of a study."""
+    runs = [enter(path, lambda line: None) for path in outside]
+    return Texts(None, {tokens_key(run.config.corpus): run.tokenizer for run in runs})

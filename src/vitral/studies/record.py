@@ -19,11 +19,11 @@ MOST_RECORD = 1 << 26
 ARMS, MEASURES, REPORT = "arms", "measures", "report"
 TUNING, LONGER = "tuning", "longer"
 """Folders of the runs in which values are tried, and of failing arms' runs with a second budget."""
-JOBS = "jobs"
-"""Folder of the plan, and of the claims of those who work on it."""
+LOGS = "slurm"
+"""Folder of what the jobs of a batch system print."""
 KEYS = {"format", "study", "base", "texts", "budget", "seeds", "first_seeds"}
 
-Note = Callable[[str], None]
+Note = Callable[[str], object]
 Found = dict[str, Any]
 
 
@@ -43,7 +43,7 @@ def read_record(folder: GuardedFolder, note: Note) -> Found | None:
     except NotADirectoryError:
         raise UsageError("{where}: is a file; choose another --out", where=where) from None
     if RECORD not in names:
-        known = {LOCK, ARMS, MEASURES, REPORT, TUNING, LONGER, JOBS} if {ARMS, TUNING, JOBS} & names else {LOCK}
+        known = {LOCK, ARMS, MEASURES, REPORT, TUNING, LONGER, LOGS} if {ARMS, TUNING} & names else {LOCK}
         others = sorted(name for name in names if name not in known and not _beside(name))
         if others:
             raise UsageError(
@@ -53,7 +53,7 @@ def read_record(folder: GuardedFolder, note: Note) -> Found | None:
                 record=RECORD,
                 others=others[0],
             )
-        if {ARMS, TUNING, JOBS} & names:
+        if {ARMS, TUNING} & names:
             note(
                 _("{path} is missing; it is written again, and every run there is compared with this study", path=path)
             )

@@ -15,7 +15,7 @@ from vitral.runs.config import RunConfig, comparable
 from vitral.studies.catalogue import told
 from vitral.studies.design import Arm, BudgetName, Study
 from vitral.studies.record import ARMS
-from vitral.studies.resolution import ResolvedArm, tokens_trained
+from vitral.studies.resolution import tokens_trained
 
 CURVE_POINTS = 20
 
@@ -49,11 +49,6 @@ class RunResult:
     stopped: str | None = None
     training_curve: tuple[tuple[int, float], ...] = ()
     identity: str = ""
-
-    @property
-    def ended(self) -> bool:
-        """Whether the run has a result or a reason why it has none."""
-        return self.test_loss is not None or self.stopped is not None
 
 
 @dataclass(frozen=True)
@@ -284,7 +279,7 @@ def load_last(run: RunResult, arm: ArmResult) -> LoadedRun:
     return loaded
 
 
-def read_run(path: Path, seed: int, resolved: ResolvedArm) -> RunResult:
+def read_run(path: Path) -> RunResult:
     """The result of a run, from the metrics in its folder.
 
     Raises:
@@ -302,15 +297,15 @@ def read_run(path: Path, seed: int, resolved: ResolvedArm) -> RunResult:
     if test_loss is not None and not math.isfinite(test_loss):
         test_loss, stopped = None, N_("the test loss at the last step is {loss}").format(loss=test_loss)
     return RunResult(
-        seed=seed,
+        seed=sealed.config.seed,
         path=path,
         curve=curve,
         train_loss=last.get("train_loss"),
         validation_loss=last.get("validation_loss"),
         test_loss=test_loss,
-        seconds=_seconds(metrics, resolved),
+        seconds=_seconds(metrics, sealed.config),
         stopped=stopped,
-        training_curve=_training_curve(metrics, resolved.config.training.steps),
+        training_curve=_training_curve(metrics, sealed.config.training.steps),
         identity=sealed.identity.run,
     )
 
@@ -325,12 +320,11 @@ def _training_curve(metrics: Sequence[Mapping[str, Any]], steps: int) -> tuple[t
     return tuple((point * steps // CURVE_POINTS, math.fsum(one) / len(one)) for point, one in sorted(logged.items()))
 
 
-def _seconds(metrics: Sequence[Mapping[str, Any]], resolved: ResolvedArm) -> float:
+def _seconds(metrics: Sequence[Mapping[str, Any]], config: RunConfig) -> float:
     """Time in training steps, from the logged speeds; right for a resumed run too."""
-    training, before, seconds = resolved.config.training, 0, 0.0
-    tokens = training.accumulation * training.batch_size * resolved.config.model.context_length
+    before, seconds = 0, 0.0
     for event in metrics:
         if event["event"] == "step" and event["tokens_per_second"] > 0:
-            seconds += (event["step"] - before) * tokens / event["tokens_per_second"]
+            seconds += (event["step"] - before) * config.tokens_per_step / event["tokens_per_second"]
             before = event["step"]
     return seconds

@@ -55,21 +55,14 @@ class Texts:
         return self.baselines(dataset, thinned(dataset.splits["test"], config.training.evaluation_tokens))
 
 
-def require_memory(study: Study, arms: Sequence[ResolvedArm], texts: Texts) -> None:
-    """Refuse, before anything is trained, an arm that does not fit into memory."""
-    for arm in arms:
-        where = _("study {study}, arm {arm}", study=study.name, arm=arm.arm.name)
-        require_training_memory(arm.config, texts.vocab_size(arm.config.corpus), where)
-
-
-def require_text(
+def require_fit(
     study: Study,
     arms: Sequence[ResolvedArm],
     seeds: Sequence[int],
     texts: Texts,
     designed: Sequence[ResolvedArm] | None = None,
 ) -> None:
-    """Refuse, before anything is trained, a text that is too short for an arm.
+    """Refuse, before anything is trained, an arm that does not fit into memory, or a text that is too short for one.
 
     Args:
         study: the design.
@@ -83,8 +76,9 @@ def require_text(
     """
     designed = arms if designed is None else designed
     for arm, config in ((arm, arm.seeded(seed)) for arm in arms for seed in seeds):
-        data = texts.of(config.corpus)
-        length = config.model.context_length
+        data, length = texts.of(config.corpus), config.model.context_length
+        where = _("study {study}, arm {arm}", study=study.name, arm=arm.arm.name)
+        require_training_memory(config, data.tokenizer.vocab_size, where)
         try:
             Batches(data.splits["train"], context_length=length, batch_size=config.training.batch_size, seed=0)
             for part in ("validation", "test"):

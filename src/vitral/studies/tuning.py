@@ -10,16 +10,22 @@ fit into memory, is left out, and the flag stays. The test part plays no role.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from vitral.core.config import merge
 from vitral.core.errors import UsageError
 from vitral.core.guarded import GuardedFolder
 from vitral.core.language import _
-from vitral.studies.design import TUNING_SEED, Tune, factor_name
+from vitral.studies.design import TUNING_SEED, Study, Tune, factor_name
+from vitral.studies.jobs import Job, has_ended
 from vitral.studies.record import TUNING
 from vitral.studies.resolution import ResolvedArm
 from vitral.studies.results import RunResult, Trial, Tuned, read_run
+from vitral.studies.texts import Texts, require_fit
+from vitral.studies.waves import Work
 from vitral.training import RunConfig
 
 Row = Mapping[str, float]
@@ -93,8 +99,92 @@ def chosen(arm: ResolvedArm, trials: Mapping[float, tuple[Row, Trial]]) -> tuple
     return trials[best][0], Tuned(arm.arm.name, tuple(trials[one][1] for one in order), best, at_edge)
 
 
+def trials_of(study: Study, arms: Sequence[ResolvedArm], out: Path) -> list[tuple[ResolvedArm, Job]]:
+    """The trials that no result asks for, before it is known which of them others begin from."""
+    return [_trial(arm, row, out) for arm in arms for row in _planned(study, arms, arm)]
+
+
+def _planned(study: Study, arms: Sequence[ResolvedArm], arm: ResolvedArm) -> tuple[Row, ...]:
+    """The rows of an arm; as it is, where it is not tuned and a tuned arm begins from it, directly or not."""
+    begun_from = set[str]()
+    for one in reversed(arms):
+        if one.arm.init_from is not None and (study.tuned(one.arm) or one.arm.name in begun_from):
+            begun_from.add(one.arm.init_from)
+    tune = study.tuned(arm.arm)
+    return rows(tune, arm.config) if tune else (AS_IT_IS,) * (arm.arm.name in begun_from)
+
+
+def _trial(arm: ResolvedArm, row: Row, out: Path, parent: Path | None = None) -> tuple[ResolvedArm, Job]:
+    tried = arm if row is AS_IT_IS else scaled(arm, row)
+    return tried, Job.of(tried, TUNING_SEED, out, trial_name(arm.arm.name, row), parent)
+
+
+def tune_arms(arms: Sequence[ResolvedArm], work: Work) -> tuple[tuple[ResolvedArm, ...], tuple[Tuned, ...]]:
+    """Every arm with the values that its trials have chosen, and the trials.
+
+    The trials of an arm that begins from another begin from the chosen trial of that one.
+
+    Args:
+        arms: untuned.
+        work: trains what is not there.
+    """
+    study, out = work.study, work.out
+    made, found, best = {arm.arm.name: arm for arm in arms}, dict[str, Tuned](), dict[str, Path]()
+    trials = dict[str, Job]()
+
+    def trial(arm: ResolvedArm, row: Row) -> Trial | None:
+        name = trial_name(arm.arm.name, row)
+        if name not in trials:
+            trials[name] = _trial(arm, row, out, best.get(arm.arm.init_from or ""))[1]
+        result = work.results.get(out / name)
+        return None if result is None else trial_of(arm, row, result)
+
+    def tried(arm: ResolvedArm) -> None:
+        """Plan the trials of an arm that are known; once all have results, the arm has its values."""
+        name, tune = arm.arm.name, study.tuned(arm.arm)
+        for row in _planned(study, arms, arm):
+            trial(arm, row)
+        may = lambda row: has_trial(arm, row, GuardedFolder(out)) or can_be_tried(study, arm, row, arms, work.texts)  # noqa: E731
+        done = tuned(arm, tune, partial(trial, arm), may) if tune else None
+        made[name] = arm if done is None else done[0]
+        found.update({} if done is None else {name: done[1]})
+
+    for wave in work.waves({arm.arm.name: arm.arm.init_from for arm in arms}):
+        group = [_after(made[name], made) for name in wave]
+        for _again in ("the planned rows", "those beyond an edge", "the choice"):
+            for arm in group:
+                tried(arm)
+            work.train([*trials.values()])
+        for name in wave:
+            best[name] = out / trial_name(name, {"": found[name].chosen} if name in found else AS_IT_IS)
+    return tuple(made.values()), tuple(found[name] for name in made if name in found)
+
+
+def _after(arm: ResolvedArm, made: Mapping[str, ResolvedArm]) -> ResolvedArm:
+    """An arm after the training of the one that it begins from, with the values chosen for that one."""
+    before = arm.arm.init_from
+    return arm if before is None else replace(arm, inherited_flops=made[before].all_flops)
+
+
+def can_be_tried(study: Study, arm: ResolvedArm, row: Row, arms: Sequence[ResolvedArm], texts: Texts) -> bool:
+    """Whether a row makes a configuration that fits into memory and to its text.
+
+    Args:
+        study: the design.
+        arm: untuned.
+        row: of factors.
+        arms: all of the study, as designed.
+        texts: of the arms.
+    """
+    try:
+        require_fit(study, [scaled(arm, row)], [TUNING_SEED], texts, arms)
+    except UsageError:
+        return False
+    return True
+
+
 def tuned_as_recorded(arm: ResolvedArm, tune: Tune, folder: GuardedFolder) -> ResolvedArm | None:
-    """The arm with the values that the trials in a study's folder chose; None where a trial is missing."""
+    """The arm with the values that the trials in a study's folder chose; None as soon as a trial is missing."""
     if not tune:
         return arm
     found = tuned(arm, tune, lambda row: read_trial(arm, row, folder), lambda row: has_trial(arm, row, folder))
@@ -135,10 +225,8 @@ def tuned(
 
 def read_trial(arm: ResolvedArm, row: Row, folder: GuardedFolder) -> Trial | None:
     """The trial in a study's folder; None where it is missing or has not ended."""
-    if not has_trial(arm, row, folder):
-        return None
-    run = read_run(folder.within(trial_name(arm.arm.name, row)).path, TUNING_SEED, scaled(arm, row))
-    return trial_of(arm, row, run) if run.ended else None
+    path = folder.within(trial_name(arm.arm.name, row)).path
+    return trial_of(arm, row, read_run(path)) if has_trial(arm, row, folder) and has_ended(path) else None
 
 
 def has_trial(arm: ResolvedArm, row: Row, folder: GuardedFolder) -> bool:

@@ -1,0 +1,193 @@
+"""A study by every executor, killed again and again, gives what one process gives that nobody disturbs."""
+
+import contextlib
+import importlib.util
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.reliability.children import ON_LINUX, killed_until_it_ends
+from tests.reliability.conftest import STUDY, Tally, changed, study_numbers, trials
+from vitral.lab.study_health import examine_study
+from vitral.reports.study import write_report
+from vitral.studies import executors, run_study
+from vitral.training import RunConfig
+
+pytestmark = ON_LINUX
+
+MANY = STUDY.model_copy(update={"seeds": (3, 4), "probes": ()})
+"""Four runs."""
+
+
+@pytest.fixture(scope="module")
+def slow(config: RunConfig) -> RunConfig:
+    """Long enough to be killed in the middle."""
+    return changed(
+        config, steps=300, evaluate_every=100, checkpoint_every=20, accumulation=1, sample_every=None, threads=1
+    )
+
+
+@pytest.fixture(scope="module")
+def straight(slow: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """The numbers of one process."""
+    out = tmp_path_factory.mktemp("straight") / "study"
+    write_report(run_study(MANY, slow, out, budget="quick"))
+    return study_numbers(out)
+
+
+def training(out: Path) -> Iterator[int]:
+    """The processes that train a run now and have saved a checkpoint of it."""
+    for lock in out.glob("arms/*/.seed-*/.lock"):
+        with contextlib.suppress(OSError, ValueError):
+            process = json.loads(lock.read_text())["pid"]
+            if process != os.getpid() and [*lock.parent.glob("steps/step-*")]:
+                yield process
+
+
+@contextmanager
+def shot_at(out: Path, kills: int) -> Iterator[list[int]]:
+    """So many processes that train are killed in the block; the list has them."""
+    killed, over = list[int](), threading.Event()
+
+    def shoot() -> None:
+        while len(killed) < kills and not over.wait(0.02):
+            for process in training(out):
+                if process not in killed and len(killed) < kills:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(process, signal.SIGKILL)
+                        killed.append(process)
+
+    thread = threading.Thread(target=shoot)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()
+
+
+def require_same(out: Path, straight: dict[str, object]) -> None:
+    assert study_numbers(out) == straight
+    assert not [*out.glob("arms/*/.*")]
+    assert examine_study(out).healthy
+
+
+@trials(0, 2, 40)
+def test_killed_in_one_process_a_study_goes_on(
+    trials: int, slow: RunConfig, straight: dict[str, object], draw: random.Random, tmp_path: Path, tally: Tally
+) -> None:
+    kills = studies = 0
+    while kills < trials:
+        out = tmp_path / f"study-{studies}"
+        studies += 1
+        work = lambda out=out: write_report(run_study(MANY, slow, out, budget="quick"))  # noqa: E731
+        kills += killed_until_it_ends(work, draw, 3.0)
+        require_same(out, straight)
+    tally("kills of a study in one process", kills)
+
+
+@trials(0, 2, 40)
+def test_killed_workers_of_a_pool_are_replaced(
+    trials: int,
+    slow: RunConfig,
+    straight: dict[str, object],
+    tmp_path: Path,
+    tally: Tally,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(executors, "cores", lambda: 2)
+    left = trials
+    while left > 0:
+        out = tmp_path / f"study-{left}"
+        with shot_at(out, min(left, executors.MOST_TRIES - 1)) as killed:
+            write_report(run_study(MANY, slow, out, budget="quick", executor=2))
+        assert killed
+        left -= len(killed)
+        require_same(out, straight)
+    tally("kills of workers of a pool", trials)
+
+
+@pytest.mark.merge
+def test_workers_end_with_the_process_that_began_them(slow: RunConfig, tmp_path: Path) -> None:
+    """And the same call goes on."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import json, sys\nfrom pathlib import Path\n"
+        "from vitral.studies import Study, executors, run_study\nfrom vitral.training import RunConfig\n"
+        "executors.cores = lambda: 2\n"
+        "if __name__ == '__main__':\n"
+        "    study, config = json.loads(Path(sys.argv[1]).read_text())\n"
+        "    run_study(Study.parse(study), RunConfig.parse(config), Path(sys.argv[2]), budget='quick', executor=2)\n"
+    )
+    (tmp_path / "asked.json").write_text(json.dumps([MANY.plain(), changed(slow, steps=20_000).plain()]))
+    out = tmp_path / "study"
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
+        with subprocess.Popen([sys.executable, script, tmp_path / "asked.json", out]) as parent:
+            while len(workers := {*training(out)}) < 2:
+                assert parent.poll() is None
+                time.sleep(0.05)
+            parent.send_signal(number)
+            parent.wait()
+        deadline = time.monotonic() + 20
+        while any(Path(f"/proc/{worker}").exists() for worker in workers):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    assert not [*out.glob("arms/*/seed-*")]
+    assert len([*out.glob("arms/*/.seed-*")]) == 2
+
+
+@pytest.mark.skipif(importlib.util.find_spec("distributed") is None, reason="needs dask's distributed")
+@trials(0, 2, 40)
+@pytest.mark.filterwarnings("ignore")
+def test_killed_workers_of_dask_are_replaced(
+    trials: int, slow: RunConfig, straight: dict[str, object], tmp_path: Path, tally: Tally
+) -> None:
+    from dask import config as dask_config
+    from distributed import LocalCluster
+
+    left, cluster_of = trials, cast(Any, LocalCluster)
+    # A worker that starts again imports PyTorch, which takes longer than the usual 15 s on a busy machine.
+    settings: dict[str, Any] = {
+        "distributed.deploy.lost-worker-timeout": "10 minutes",
+        "distributed.scheduler.allowed-failures": 9,
+    }
+    while left > 0:
+        out = tmp_path / f"study-{left}"
+        with (
+            dask_config.set(settings),
+            cluster_of(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+            shot_at(out, min(left, 2)) as killed,
+        ):
+            write_report(run_study(MANY, slow, out, budget="quick", executor=f"dask:{cluster.scheduler_address}"))
+        assert killed
+        left -= len(killed)
+        require_same(out, straight)
+    tally("kills of workers of dask", trials)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("submitit") is None, reason="needs submitit")
+@trials(0, 2, 40)
+@pytest.mark.filterwarnings("ignore")
+def test_killed_jobs_of_submitit_are_submitted_again(
+    trials: int, slow: RunConfig, straight: dict[str, object], tmp_path: Path, tally: Tally
+) -> None:
+    left = trials
+    while left > 0:
+        out = tmp_path / f"study-{left}"
+        with shot_at(out, min(left, executors.MOST_TRIES - 1)) as killed:
+            write_report(run_study(MANY, slow, out, budget="quick", executor="slurm:cluster=local"))
+        assert killed
+        left -= len(killed)
+        require_same(out, straight)
+    tally("kills of jobs of submitit", trials)
