@@ -9,7 +9,6 @@ import pytest
 import tomli_w
 
 from vitral.core.errors import UsageError
-from vitral.core.guarded import GuardedFolder
 from vitral.core.seals import sealed_json
 from vitral.lab import forecast, forecasting
 from vitral.reports.folder import ReportFolder
@@ -40,21 +39,21 @@ def blocks(width: int) -> int:
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What a study keeps, its losses in bits per character exactly on a law; two of its runs are beyond the grid."""
     monkeypatch.setattr(forecasting, "rank_bytes", lambda *_: {"Total": 1})
-    folder, arms = GuardedFolder(tmp_path / "study"), []
-    folder.make("measures/scaling-fit")
+    folder, arms = tmp_path / "study", []
+    (folder / "measures/scaling-fit").mkdir(parents=True)
     places = [(f"d{width}-{steps}", width, steps) for width in WIDTHS for steps in STEPS]
     for name, width, steps in [*places, ("ten-times", 60, 240)]:
         size, amount = blocks(width), steps * 35
         loss = loss_at(size, amount) * (1.2 if name == "ten-times" else 1)
         data = {"size": size, "amount": amount, "compute": 6 * size * amount, "characters_per_token": 1.0}
         plain = {"format": 3, "of": {"run": name, "step": steps}, "data": data}
-        folder.write(f"measures/scaling-fit/{name}-seed-1.json", sealed_json(plain))
+        (folder / f"measures/scaling-fit/{name}-seed-1.json").write_bytes(sealed_json(plain))
         run = {"seed": 1, "compared_loss": loss / math.log(2)}
         arms.append({"name": name, "title": name, "configuration": configured(width, steps), "runs": [run]})
-    report = ReportFolder(folder.within("report"))
+    report = ReportFolder(folder / "report")
     report.add_json("results.json", {"unit": "bits per character", "arms": arms})
     report.write()
-    return folder.path
+    return folder
 
 
 def asked(folder: Path, width: int = 16, steps: int = 100, **changes: Any) -> Forecast:

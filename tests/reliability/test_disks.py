@@ -25,7 +25,6 @@ pytestmark = ON_LINUX
 
 ERRORS = [OSError(code, os.strerror(code)) for code in (errno.ENOSPC, errno.EDQUOT, errno.EIO)]
 EACH = pytest.mark.parametrize("error", ERRORS, ids=str)
-CALLS = pytest.mark.parametrize("call", ["fsync", "replace"])
 
 
 @pytest.fixture
@@ -164,7 +163,7 @@ def test_a_change_of_names_that_stays_refused_is_one_line_after_a_second(
 
 
 @EACH
-@CALLS
+@pytest.mark.parametrize("call", ["fsync", "rename"])
 def test_the_token_cache(error: OSError, call: str, config: RunConfig, tmp_path: Path) -> None:
     cache, longer = tmp_path / "cache", tmp_path / "longer.txt"
     prepare(config.corpus, cache=cache)
@@ -207,7 +206,7 @@ def test_the_log(
 
 
 @EACH
-@CALLS
+@pytest.mark.parametrize("call", ["fsync", "replace"])
 def test_a_report(error: OSError, call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "run.html").write_bytes(b"old")
     failing(monkeypatch, call, 1, error)

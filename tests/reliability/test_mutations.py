@@ -15,56 +15,50 @@ SOURCE = Path(vitral.__file__ or "").parent
 ROOT = Path(__file__).resolve().parents[2]
 
 LOOP, RUN, RESUMPTION = "training/loop.py", "training/run.py", "training/resumption.py"
-GATE = "runs/gate.py"
-GUARDED, FOLDER, LOG = "core/guarded.py", "runs/folder.py", "runs/metrics_log.py"
+VERIFICATION = "runs/verification.py"
+FILES, FOLDER, LOG = "core/files.py", "runs/folder.py", "runs/metrics_log.py"
 CHECKPOINT, CHECKPOINT_FILES = "runs/checkpoint.py", "runs/checkpoint_files.py"
 CRASHES, DAMAGE, NUMBERS, KILLS, DISKS = (
     f"tests/reliability/test_{name}.py" for name in ("crashes", "damage", "numbers", "kills", "disks")
 )
-GUARDS, STREAMS = "tests/core/test_guarded.py", "tests/core/test_streams.py"
+OF_FILES, STREAMS = "tests/core/test_files.py", "tests/core/test_streams.py"
 CHECKPOINTS, LOADING, FOLDERS = (f"tests/runs/test_{name}.py" for name in ("checkpoints", "loading_runs", "run_folder"))
 POWER = f"{CRASHES}::test_the_power_goes_at_every_call"
 
 MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     "the flush of a file": (
-        GUARDED,
-        "            _write_all(descriptor, piece)\n        os.fsync(descriptor)\n",
-        "            _write_all(descriptor, piece)\n",
+        FILES,
+        "_write(path, content, os.O_TRUNC, os.fsync)",
+        "_write(path, content, os.O_TRUNC)",
         POWER,
     ),
-    "the flush of a folder": (GUARDED, "        os.fsync(folder)\n", "        pass\n", POWER),
-    "the flush of the log": (LOG, "            self._folder.sync(NAME)\n", "            pass\n", POWER),
-    "no link is followed": (GUARDED, 'getattr(os, "O_NOFOLLOW", 0)', "0", GUARDS),
-    "only regular files": (GUARDED, 'if kind != "file":', "if False:", GUARDS),
-    "the cap of what is read": (GUARDED, "        if max(size, len(content)) > most:\n", "        if False:\n", GUARDS),
-    "the look for other hard links": (GUARDED, "if os.fstat(descriptor).st_nlink == 1:", "if True:", FOLDERS),
-    "only our files are removed": (
-        GUARDED,
-        'if not all(kind in ("file", "folder") and ours(path)',
-        'if not all(kind in ("file", "folder")',
-        CHECKPOINTS,
-    ),
+    "the flush of a folder": (FILES, "        os.fsync(descriptor)\n", "        pass\n", POWER),
+    "the flush of the log": (LOG, "        if self._bytes:\n", "        if False:\n", POWER),
+    "no link to a file": (FILES, "if not links and path.is_symlink():", "if False:", OF_FILES),
+    "no link to a folder": (FILES, "if folder.is_symlink() or", "if", OF_FILES),
+    "only regular files": (FILES, "if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):", "if False:", OF_FILES),
+    "the cap of what is read": (FILES, "    if max(size, len(content)) > most:\n", "    if False:\n", OF_FILES),
     "the manifest's check": (
         CHECKPOINT_FILES,
-        'if sealed.files.get(name) != {"bytes": len(data), "sha256": sha256(data)}:',
-        "if name not in sealed.files:",
+        'or (name in content and sha256(content[name]) != said["sha256"])',
+        "",
         f"{DAMAGE}::test_flipped_bits",
     ),
     "the manifest's own hash": (
-        CHECKPOINT_FILES,
-        "if not intact or not isinstance(files, dict):",
-        "if not isinstance(files, dict):",
+        "core/seals.py",
+        "if seal is None or raw != sealed_json(content):",
+        "if False:",
         f"{DAMAGE}::test_flipped_bits",
     ),
     "the exact files of a checkpoint": (
         CHECKPOINT_FILES,
-        "if present - expected:",
-        "if False:",
+        'in sorted({*names(folder)} ^ {MANIFEST, *manifest["files"]}):',
+        "in ():",
         f"{DAMAGE}::test_truncations_lost_pages_and_strangers",
     ),
     "the step in a checkpoint's name": (
         CHECKPOINT,
-        'if step_name(state["step"]) != folder.path.name.removeprefix(DAMAGED):',
+        'if step_name(state["step"]) != folder.name:',
         "if False:",
         f"{DAMAGE}::test_truncations_lost_pages_and_strangers",
     ),
@@ -76,27 +70,27 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     ),
     "the return of a checkpoint that was being replaced": (
         CHECKPOINT,
-        "guarded.rename(old, target)",
+        "insist(os.rename, steps / name, target)",
         "pass",
         CHECKPOINTS,
     ),
     "old checkpoints wait for the new one": (
         CHECKPOINT,
-        "        for file in sealed.expected:\n            read_verified(newest, sealed, file, None)\n",
+        "        contents(folders[-1])\n",
         "",
         CHECKPOINTS,
     ),
     "the look at the free space": (CHECKPOINT, "if free < needed:", "if False:", f"{DISKS} -k too_little_room"),
     "the sealed best, not the pointer": (
         FOLDER,
-        'best = None if newest is None else newest.state.get("best_step")',
-        'best = int((self.path / "best").read_text().strip()[5:]) if newest else None',
+        '(best := pointed.get("best"))',
+        '(best := (self.path / "best").read_text().strip())',
         f"{DAMAGE} -k pointer",
     ),
-    "the hash of the tokenizer": (FOLDER, "if expected is not None and sha256(raw) != expected:", "if False:", LOADING),
+    "the hash of the tokenizer": (FOLDER, "if hashed is not None and sha256(raw) != hashed:", "if False:", LOADING),
     "a damaged checkpoint makes room": (
         FOLDER,
-        "checkpoints.set_aside(self.guarded_steps, folder.name)",
+        "checkpoints.set_aside(folder)",
         "pass",
         FOLDERS,
     ),
@@ -107,14 +101,14 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
         "return None if True else",
         FOLDERS,
     ),
-    "the sealed configuration": (GATE, "changed = _changes(identity.config, written)", "changed = ()", LOADING),
+    "the sealed configuration": (VERIFICATION, "    if changed:\n", "    if False:\n", LOADING),
     "the sealed hash of the text's record": (
-        GATE,
+        VERIFICATION,
         "for name, hashed in hashes.items():",
         "for name, hashed in ():",
         LOADING,
     ),
-    "run.json is of this run": (GATE, 'if born.get("run") != identity.run:', "if False:", LOADING),
+    "run.json is of this run": (VERIFICATION, 'if born.get("run") != run.sealed.get("run"):', "if False:", LOADING),
     "a checkpoint is of this run": (
         "runs/loading.py",
         'if checkpoint.state.get("run", sealed.identity.run) != sealed.identity.run:',
@@ -122,8 +116,8 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
         LOADING,
     ),
     "no fine-tuned run begins at zero": (
-        GATE,
-        "if identity.parent is not None:",
+        VERIFICATION,
+        'if run.newest is None and born.get("parent") is not None:',
         "if False:",
         f"{KILLS} -k without_its_first",
     ),
@@ -132,12 +126,6 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
         "first = None if parent is None else save_initial_weights",
         "first = None",
         f"{KILLS} -k has_its_weights_before",
-    ),
-    "a resume refuses another configuration": (
-        RESUMPTION,
-        "    if sealed.changed:\n",
-        "    if False:\n",
-        f"{KILLS} -k refused_key_by_key",
     ),
     "a run goes on with the source of its own parts": (
         "training/parts.py",
@@ -214,8 +202,8 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     ),
     "the border between two parts": (
         "data/encoded.py",
-        "        runs.append(numbers + before)\n",
-        "        runs.append(0 * numbers + before)\n",
+        "prepend=-1) > 0 for each",
+        "prepend=-1) > 99 for each",
         f"{NUMBERS} -k no_window",
     ),
     "the run and step of a measure": (
@@ -256,15 +244,9 @@ MUTATIONS: dict[str, tuple[str, str, str, str]] = {
     ),
     "a run that another process trains is left to it": (
         "studies/jobs.py",
-        "        if is_run(left) and not is_held(GuardedFolder(left)):\n",
+        "        if is_run(left) and not is_held(left):\n",
         "        if is_run(left):\n",
         "tests/studies/test_jobs.py",
-    ),
-    "pages that are written beside and renamed": (
-        "reports/folder.py",
-        "            self.folder.write(name, content)\n",
-        "            (self.folder.path / name).write_bytes(content)\n",
-        "tests/reliability/test_links.py -k snapshot",
     ),
 }
 

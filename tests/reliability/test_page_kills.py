@@ -13,7 +13,6 @@ from tests.lab.test_demonstration import SMALL
 from tests.reliability.children import ON_LINUX, deaths, ended, forked, killed_until_it_ends
 from tests.reliability.conftest import Tally, files_of, make_study, study_numbers, trials
 from vitral.core.errors import UsageError
-from vitral.core.guarded import GuardedFolder
 from vitral.lab import survey
 from vitral.lab.demonstration import plan_demonstration
 from vitral.lab.examples import write_new
@@ -88,7 +87,7 @@ def test_killed_at_random_instants(
     while kills < trials:
         kills += killed_until_it_ends(lambda: make(config, out), draw, longest, 1.3)
         assert study_numbers(out) == straight
-        assert examine_study(out).healthy if what == "study" else check_report(GuardedFolder(out)) == []
+        assert examine_study(out).healthy if what == "study" else check_report(out) == []
         assert [str(path) for path in out.rglob("*.tmp")] == []
         shutil.rmtree(out)
     tally(f"kills of a {what}", kills)

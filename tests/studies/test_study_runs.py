@@ -16,7 +16,6 @@ import pytest
 from tests.studies.conftest import FOUR, PAIR, Log
 from vitral.core.config import merge
 from vitral.core.errors import UsageError
-from vitral.core.guarded import GuardedFolder
 from vitral.core.process import using_threads
 from vitral.data.batches import Batches
 from vitral.lab.run_health import examine_run
@@ -245,7 +244,7 @@ def test_a_run_killed_after_its_last_checkpoint_is_tidied_and_published(
 def test_a_study_of_another_default_keeps_the_seeds_of_its_record(tiny: RunConfig, pair: StudyResult) -> None:
     """A study of one seed by an earlier Vitral does not grow; one whose file names its seeds follows the file."""
     assert run_study(PAIR, tiny, pair.folder).seeds == (2,)
-    found = read_record(GuardedFolder(pair.folder), lambda line: None)
+    found = read_record(pair.folder, lambda line: None)
     assert seeds_of(PAIR, None, found) == (2,)
     assert seeds_of(PAIR, None, None) == (1, 2, 3, 4, 5, 6)
     assert seeds_of(PAIR, [3, 1, 2], found) == (3, 1, 2)

@@ -12,7 +12,6 @@ import pytest
 from tests.studies.conftest import Log
 from vitral.core.config import merge
 from vitral.core.errors import UsageError
-from vitral.core.guarded import GuardedFolder
 from vitral.studies import StudyResult, run_study, texts
 from vitral.studies.design import TUNING_SEED, Arm, Study
 from vitral.studies.execution import _wanted_longer
@@ -253,10 +252,10 @@ def test_runs_are_numbered_in_the_order_in_which_they_are_made(events: list[Mapp
 
 def test_the_folder_alone_tells_the_chosen_values(studied: StudyResult, tiny: RunConfig, tmp_path: Path) -> None:
     arm = resolve(STUDY, tiny, 31)[0]
-    found = tuned_as_recorded(arm, STUDY.tuned(arm.arm), GuardedFolder(studied.folder))
+    found = tuned_as_recorded(arm, STUDY.tuned(arm.arm), studied.folder)
     assert found is not None
     assert found.config.training.optimizer.plain() == studied.arms[0].config["training"]["optimizer"]
-    assert tuned_as_recorded(arm, STUDY.tuned(arm.arm), GuardedFolder(tmp_path)) is None
+    assert tuned_as_recorded(arm, STUDY.tuned(arm.arm), tmp_path) is None
 
 
 def test_a_margin_or_a_contrast_changed_afterwards_is_another_study(studied: StudyResult, tiny: RunConfig) -> None:

@@ -138,7 +138,7 @@ def test_the_text_may_have_moved(configured, text: Path, tmp_path: Path) -> None
     folder = continue_run(parent.path, tmp_path / "run", steps=2, corpus=str(here))
     assert folder.document("corpus")["path"] == str(here)
     here.write_text("another text", encoding="utf-8")
-    with pytest.raises(UsageError, match="another size"):
+    with pytest.raises(UsageError, match="another SHA-256"):
         continue_run(parent.path, tmp_path / "other", steps=2, corpus=str(here))
     assert not (tmp_path / "other").exists()
 

@@ -1,12 +1,12 @@
 """The health of a study: its record, its runs, its measurements and its report. Nothing is written."""
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from vitral.core.errors import VitralError
-from vitral.core.files import is_left_behind
-from vitral.core.guarded import GuardedFolder
+from vitral.core.files import is_left_behind, names
 from vitral.core.language import N_, in_language
 from vitral.lab.health import Diagnosis, HealthCheck
 from vitral.lab.run_health import examine_run
@@ -22,11 +22,7 @@ from vitral.studies.tuning import tuned_as_recorded
 
 def is_study(path: Path) -> bool:
     """Whether a folder is, or was, that of a study."""
-    folder = GuardedFolder(path)
-    try:
-        return folder.kind(RECORD) is not None or (folder.kind("config.toml") is None and folder.kind(ARMS) == "folder")
-    except (VitralError, OSError):
-        return False
+    return (path / RECORD).exists() or (not (path / "config.toml").exists() and (path / ARMS).is_dir())
 
 
 @in_language("en")
@@ -35,17 +31,16 @@ def examine_study(path: Path) -> Diagnosis:
 
     The first run has one logged step computed again; the others only have their files verified.
     """
-    folder = GuardedFolder(path)
     findings: list[HealthCheck] = []
     for examine in (_record, _runs, _agreement, _measures, _report, _leftovers):
         try:
-            findings += examine(folder)
+            findings += examine(path)
         except (VitralError, OSError) as error:
             findings.append(HealthCheck("wrong", N_("folder"), str(error)))
     return Diagnosis(tuple(findings))
 
 
-def _record(folder: GuardedFolder) -> Iterator[HealthCheck]:
+def _record(folder: Path) -> Iterator[HealthCheck]:
     notes: list[str] = []
     try:
         found = read_record(folder, notes.append)
@@ -60,18 +55,18 @@ def _record(folder: GuardedFolder) -> Iterator[HealthCheck]:
         yield HealthCheck("ok", RECORD, N_("{study}: agrees with its hash").format(study=found["study"]["name"]))
 
 
-def _runs(folder: GuardedFolder) -> Iterator[HealthCheck]:
+def _runs(folder: Path) -> Iterator[HealthCheck]:
     there = [
         f"{kind}/{arm}/{run}"
         for kind in (ARMS, TUNING, LONGER)
-        for arm in folder.names(kind)
-        for run in folder.names(f"{kind}/{arm}")
+        for arm in names(folder / kind)
+        for run in names(folder / kind / arm)
         if not run.startswith(".")
     ]
     for number, name in enumerate(there):
-        folder.names(name)  # refuses a link
+        names(folder / name)  # refuses a link
         try:
-            found = examine_run(folder.within(name).path, replay=number == 0).findings
+            found = examine_run(folder / name, replay=number == 0).findings
         except VitralError as error:
             found = (HealthCheck("wrong", N_("run"), str(error)),)
         bad = [one for one in found if one.mark == "wrong"]
@@ -86,7 +81,7 @@ def _runs(folder: GuardedFolder) -> Iterator[HealthCheck]:
         yield HealthCheck("unknown", N_("runs"), found.format(n=len(missing), run=missing[0]))
 
 
-def _designed(folder: GuardedFolder) -> set[str]:
+def _designed(folder: Path) -> set[str]:
     """The runs the record asks for; none if it is damaged."""
     try:
         found = read_record(folder, lambda line: None)
@@ -97,7 +92,7 @@ def _designed(folder: GuardedFolder) -> set[str]:
     return {run_name(arm["name"], seed) for arm in found["study"]["arms"] for seed in found["seeds"]}
 
 
-def _agreement(folder: GuardedFolder) -> Iterator[HealthCheck]:
+def _agreement(folder: Path) -> Iterator[HealthCheck]:
     """Whether every run is one of the record: the record of another study has a hash of its own too."""
     try:
         found = read_record(folder, lambda line: None)
@@ -108,8 +103,8 @@ def _agreement(folder: GuardedFolder) -> Iterator[HealthCheck]:
     study, runs = Study.parse(found["study"]), dict[str, SealedRun]()
     for name in sorted(_designed(folder)):
         with suppress(VitralError):  # told already
-            if folder.kind(name) == "folder":
-                runs[name] = enter(folder.within(name).path, lambda line: None)
+            if (folder / name).is_dir():
+                runs[name] = enter(folder / name, lambda line: None)
     sizes = {run.tokenizer.vocab_size for run in runs.values()}
     gone = any(arm.run is not None and not Path(arm.run).is_dir() for arm in study.arms)
     if len(sizes) != 1 or gone:
@@ -122,12 +117,12 @@ def _agreement(folder: GuardedFolder) -> Iterator[HealthCheck]:
                 path, parent = runs[name].folder.path, arm.arm.init_from
                 require_config(path, tuned.seeded(seed), lambda line: None)
                 outside = None if arm.arm.run is None else Path(arm.arm.run)
-                before = outside if parent is None else folder.within(run_name(parent, seed)).path
+                before = outside if parent is None else folder / run_name(parent, seed)
                 require_parent(path, before, lambda line: None)
     yield HealthCheck("ok", ARMS, N_("{n} runs are those of {file}").format(n=len(runs), file=RECORD))
 
 
-def _measures(folder: GuardedFolder) -> Iterator[HealthCheck]:
+def _measures(folder: Path) -> Iterator[HealthCheck]:
     intact, unsealed, complaints = check_measures(folder)
     for complaint in complaints:
         yield HealthCheck("wrong", MEASURES, f"{complaint}; {N_('the same vitral study command measures it again')}")
@@ -138,19 +133,19 @@ def _measures(folder: GuardedFolder) -> Iterator[HealthCheck]:
         yield HealthCheck("ok", MEASURES, N_("{n} agree with their hashes").format(n=intact))
 
 
-def _report(folder: GuardedFolder) -> Iterator[HealthCheck]:
-    complaints = check_report(folder.within(REPORT).path)
-    mark = "wrong" if folder.kind(f"{REPORT}/{MANIFEST}") else "unknown"
+def _report(folder: Path) -> Iterator[HealthCheck]:
+    complaints = check_report(folder / REPORT)
+    mark = "wrong" if (folder / REPORT / MANIFEST).exists() else "unknown"
     for complaint in complaints:
         yield HealthCheck(mark, REPORT, f"{complaint}; {N_('the same vitral study command writes it again')}")
-    if not complaints and folder.names(REPORT):
+    if not complaints and names(folder / REPORT):
         yield HealthCheck("ok", REPORT, N_("agrees with its manifest"))
     elif not complaints:
         yield HealthCheck("unknown", REPORT, N_("not written yet"))
 
 
-def _leftovers(folder: GuardedFolder) -> Iterator[HealthCheck]:
-    left = [name for name in folder.names() if is_left_behind(name)]
+def _leftovers(folder: Path) -> Iterator[HealthCheck]:
+    left = [name for name in sorted(os.listdir(folder)) if is_left_behind(name)]
     if left:
         found = N_("{n} of an ended process; the same vitral study command removes them").format(n=len(left))
         yield HealthCheck("unknown", N_("leftovers"), found)

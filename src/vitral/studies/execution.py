@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vitral.core.errors import UsageError
-from vitral.core.guarded import GuardedFolder
+from vitral.core.files import names, sweep
 from vitral.core.language import _
 from vitral.core.process import using_threads
 from vitral.data import Dataset
@@ -90,13 +90,13 @@ def run_study(
         JobFailed: a training of an executor crashed every time it was tried.
         KeyboardInterrupt: the user asked to stop; the same call resumes from there.
     """
-    folder, note = GuardedFolder(out), noting(callback)
-    found = read_record(folder, note)
+    note = noting(callback)
+    found = read_record(out, note)
     seeds = seeds_of(study, seeds, found)
     _check_design(study, seeds)
     texts = Texts(dataset, tokenizers_of(study))
     require_training_memory(base, texts.vocab_size(base.corpus), _("study {study}", study=study.name))
-    base = _with_plan(base, found or _lost_record(folder, study), out, texts.of(base.corpus))
+    base = _with_plan(base, found or _lost_record(out, study), out, texts.of(base.corpus))
     arms, threads = resolve(study, base, texts.vocab_size), base.training.threads
     trials, runs = trials_of(study, arms, out), jobs_of(out, arms, seeds)
     jobs = [*(job for _arm, job in trials), *runs]
@@ -106,9 +106,9 @@ def run_study(
     _require_room(out, jobs)
     record = _record(study, base, arms, seeds, texts) | ({} if budget is None else {"budget": budget})
     with opened(executor, out, threads or 1) as engine:
-        folder.make()
+        out.mkdir(parents=True, exist_ok=True)
         with only_writer(out):
-            record = _begun(folder, runs, record, found)
+            record = _begun(out, runs, record, found)
             _take_back([*jobs, *longer], study, note)
             work = Work(study, out, texts, callback, engine, jobs)
             arms, tuning = tune_arms(arms, work)
@@ -205,18 +205,18 @@ def _arm_result(resolved: ResolvedArm, runs: Sequence[RunResult], work: Work) ->
     )
 
 
-def _lost_record(folder: GuardedFolder, study: Study) -> Mapping[str, Any] | None:
+def _lost_record(out: Path, study: Study) -> Mapping[str, Any] | None:
     """What the first run of the base arm tells of a record that is lost: its plan; None if nothing has begun."""
     arm = study.arms[0].name
-    for name in folder.names(f"{ARMS}/{arm}"):
-        run = folder.within(f"{ARMS}/{arm}/{name}")
-        if folder.kind(f"{ARMS}/{arm}/{name}") == "folder" and run.kind("config.toml") == "file":
-            return {"base": enter(run.path, lambda line: None).config.plain()}
+    for name in names(out / ARMS / arm):
+        run = out / ARMS / arm / name
+        if (run / "config.toml").is_file():
+            return {"base": enter(run, lambda line: None).config.plain()}
     return None
 
 
 def _begun(
-    folder: GuardedFolder, runs: Sequence[Job], record: Mapping[str, Any], found: Mapping[str, Any] | None
+    out: Path, runs: Sequence[Job], record: Mapping[str, Any], found: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Sweep the folder and write the record; returns it with the seeds that the study began with.
 
@@ -224,16 +224,16 @@ def _begun(
         UsageError: the folder is another study's, or a link or a device stands where a folder is expected.
     """
     begun = {job.seed for job in runs if job.is_there or left_of(job.out)}
-    inside = [f"{MEASURES}/{name}" for name in folder.names(MEASURES)]
-    folders = [name for name in (ARMS, MEASURES, REPORT, f"{REPORT}/figures", *inside) if folder.kind(name) != "file"]
-    for name in ("", *folders):
-        folder.sweep(name)
+    inside = [out / MEASURES / name for name in names(out / MEASURES)]
+    for path in (out, out / ARMS, out / MEASURES, out / REPORT, out / REPORT / "figures", *inside):
+        if path.is_dir():
+            sweep(path)
     there = [seed for seed in record["seeds"] if seed in begun]
     first_seeds = there or record["seeds"]
     if found is not None and there:
         first_seeds = [seed for seed in found["first_seeds"] if seed in record["seeds"]] or there
     record = {**record, "first_seeds": list(first_seeds)}
-    write_record(folder, record, found)
+    write_record(out, record, found)
     return record
 
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vitral.core.errors import TrainingStopped, VitralError
-from vitral.core.files import is_left_behind, storage, sync_folder
-from vitral.core.guarded import GuardedFolder
+from vitral.core.files import is_left_behind, storage, sync
 from vitral.core.language import in_language
 from vitral.core.parts import import_parts
 from vitral.runs import RunConfig, RunFolder, enter, is_run, load_run
@@ -87,12 +86,8 @@ class Job:
 
     @property
     def is_there(self) -> bool:
-        """Whether there is a run in its place.
-
-        Raises:
-            UsageError: a link leads to it.
-        """
-        return GuardedFolder(self.study).kind(f"{self.name}/config.toml") is not None
+        """Whether there is a run in its place."""
+        return (self.out / "config.toml").exists()
 
 
 def jobs_of(study: Path, arms: Sequence[ResolvedArm], seeds: Sequence[int], kind: str = ARMS) -> list[Job]:
@@ -187,7 +182,7 @@ def _taken_over(out: Path) -> Path:
     """A new name for a run, where now is what an ended process has left of it, if there is anything."""
     mine = _new_name(out)
     for left in left_of(out):
-        if is_run(left) and not is_held(GuardedFolder(left)):
+        if is_run(left) and not is_held(left):
             with suppress(OSError):  # another process was faster
                 left.rename(mine)
                 break
@@ -206,10 +201,10 @@ def _publish(work: Path, out: Path, keep: int) -> None:
         except OSError:
             if not is_run(out):  # another process was faster, with the same bits
                 raise
-        sync_folder(out.parent)
+        sync(out.parent)
     begun = [path for path in out.parent.glob(f"..{out.name}.*") if is_left_behind(path.name)]
     for left in [*left_of(out), *begun]:
-        if not is_held(GuardedFolder(left)):
+        if not is_held(left):
             shutil.rmtree(left, ignore_errors=True)
 
 

@@ -16,8 +16,7 @@ from statistics import fmean
 from typing import TypeVar
 
 from vitral.core.errors import UsageError
-from vitral.core.files import as_json
-from vitral.core.guarded import GuardedFolder, NotOurs
+from vitral.core.files import as_json, make, names, read, replace_durably
 from vitral.core.language import N_, _, in_language
 from vitral.core.seals import SEAL, json_object, sealed_json, unsealed_json
 from vitral.data import Dataset
@@ -73,7 +72,7 @@ def measure(result: StudyResult, base: RunConfig, datasets: Datasets, callback: 
             result.first_seeds[0],
             result.budget or USUAL,
         )
-        kept = Kept(GuardedFolder(result.folder), f"{MEASURES}/{name}.json", None, callback)
+        kept = Kept(result.folder, f"{MEASURES}/{name}.json", None, callback)
         found = kept.once(name, _("the study"), lambda setting=setting: setting, probe.measure)
         measured[name], unmeasured[name] = (None, (("", found[WHY]),)) if WHY in found else (found, ())
     return replace(result, measured=measured, unmeasured=unmeasured)
@@ -118,7 +117,7 @@ def _final(arm: ArmResult, run: RunResult, dataset: Dataset, folder: Path, callb
         return evaluate_split(loaded.model, final_split(dataset), dataset.tokenizer, masking=masking).plain()
 
     name = f"{arm.arm.name}-seed-{run.seed}"
-    kept = Kept(GuardedFolder(folder), f"{MEASURES}/test-loss/{name}.json", _of(run, arm), callback)
+    kept = Kept(folder, f"{MEASURES}/test-loss/{name}.json", _of(run, arm), callback)
     found = kept.once("test-loss", name, lambda: load_last(run, arm), look)
     if WHY in found:
         reason = N_("its loss on the whole test split: {reason}").format(reason=found[WHY])
@@ -145,7 +144,7 @@ def beside_ngrams(result: StudyResult, datasets: Datasets, callback: Callback) -
             return {"orders": {str(order): blocks for order, blocks in by_order.items()}}
 
         name = f"{base.arm.name}-seed-{run.seed}"
-        kept = Kept(GuardedFolder(result.folder), f"{MEASURES}/beside-ngrams/{name}.json", _of(run, base), callback)
+        kept = Kept(result.folder, f"{MEASURES}/beside-ngrams/{name}.json", _of(run, base), callback)
         one = kept.once("beside-ngrams", name, lambda run=run: load_last(run, base), look)
         if WHY not in one:
             found[run.seed] = {int(order): blocks for order, blocks in one["orders"].items()}
@@ -180,7 +179,7 @@ def _of_runs(
                 return Trained(name, run.seed, load_last(run, arm), datasets[name, run.seed], budget, first, parent)
 
             file = f"{MEASURES}/{probe.name}/{name}-seed-{run.seed}.json"
-            kept = Kept(GuardedFolder(result.folder), file, _of(run, arm), callback)
+            kept = Kept(result.folder, file, _of(run, arm), callback)
             one = kept.once(probe.name, _("{arm}, seed {seed}", arm=name, seed=run.seed), trained, probe.measure)
             if WHY in one:
                 why[name, one[WHY]] = None
@@ -205,7 +204,7 @@ class Kept:
         callback: receives a note about a file that is measured again.
     """
 
-    folder: GuardedFolder
+    folder: Path
     name: str
     of: Plain | None
     callback: Callback
@@ -232,22 +231,20 @@ class Kept:
         loaded = load()
         with in_language("en"):
             data = _looked(look, loaded)
-        self.folder.make(self.name.rpartition("/")[0])
+        make((self.folder / self.name).parent)
         content = sealed_json({"format": FORMAT, "of": self.of, "data": data})
-        self.folder.write(self.name, content)
+        replace_durably(self.folder / self.name, content)
         return unsealed_json(content)["data"]
 
     def _read(self) -> Plain | None:
         """The kept data; None where there is none that can be used, which is said."""
         try:
-            return data_of(self.folder.read(self.name, MOST_BYTES), self.of)
+            return data_of(read(self.folder / self.name, MOST_BYTES), self.of)
         except FileNotFoundError:
             return None
-        except NotOurs:
-            raise
         except (ValueError, OSError) as error:
             why = getattr(error, "strerror", None) or error
-            text = _("{path}: measured again, because {why}", path=self.folder.path / self.name, why=why)
+            text = _("{path}: measured again, because {why}", path=self.folder / self.name, why=why)
             self.callback({"event": "note", "text": text})
             return None
 
@@ -291,7 +288,7 @@ def data_of(raw: bytes, of: Plain | None) -> Plain:
     return found["data"]
 
 
-def check_measures(folder: GuardedFolder) -> tuple[int, int, list[str]]:
+def check_measures(folder: Path) -> tuple[int, int, list[str]]:
     """The measurements in a study's folder: how many are intact, how many have no hash, one line about each other.
 
     Raises:
@@ -300,7 +297,7 @@ def check_measures(folder: GuardedFolder) -> tuple[int, int, list[str]]:
     intact, unsealed, complaints = 0, 0, list[str]()
     for name in _measurements(folder):
         try:
-            data_of(folder.read(name, MOST_BYTES), _of_file(folder, name))
+            data_of(read(folder / name, MOST_BYTES), _of_file(folder, name))
             intact += 1
         except Unsealed:
             unsealed += 1
@@ -309,17 +306,17 @@ def check_measures(folder: GuardedFolder) -> tuple[int, int, list[str]]:
     return intact, unsealed, complaints
 
 
-def _measurements(folder: GuardedFolder) -> Iterator[str]:
-    for name in folder.names(MEASURES):
+def _measurements(folder: Path) -> Iterator[str]:
+    for name in names(folder / MEASURES):
         path = f"{MEASURES}/{name}"
-        inside = [f"{path}/{one}" for one in folder.names(path)] if folder.kind(path) != "file" else [path]
+        inside = [path] if (folder / path).is_file() else [f"{path}/{one}" for one in names(folder / path)]
         yield from (one for one in inside if one.endswith(".json"))
 
 
-def _of_file(folder: GuardedFolder, name: str) -> Plain | None:
+def _of_file(folder: Path, name: str) -> Plain | None:
     """The run and step that the file of a measurement should be of."""
     found = _OF_RUN.fullmatch(name)
     if found is None:
         return None
-    run = enter(folder.within(run_name(found[1], int(found[2]))).path, lambda line: None)
+    run = enter(folder / run_name(found[1], int(found[2])), lambda line: None)
     return {"run": run.identity.run, "step": run.config.training.steps}

@@ -1,11 +1,12 @@
 """study.json: the design, configuration, texts and seeds of a study's folder, sealed with their own hash."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from vitral.core.errors import UsageError
-from vitral.core.guarded import GuardedFolder, NotOurs
+from vitral.core.files import names, read, replace_durably
 from vitral.core.language import _
 from vitral.core.seals import SEAL, json_object, sealed_json, unsealed_json
 from vitral.runs.lock import LOCK
@@ -19,6 +20,7 @@ MOST_RECORD = 1 << 26
 ARMS, MEASURES, REPORT = "arms", "measures", "report"
 TUNING, LONGER = "tuning", "longer"
 """Folders of the runs in which values are tried, and of failing arms' runs with a second budget."""
+FOLDERS = (ARMS, MEASURES, REPORT, TUNING, LONGER)
 LOGS = "slurm"
 """Folder of what the jobs of a batch system print."""
 KEYS = {"format", "study", "base", "texts", "budget", "seeds", "first_seeds"}
@@ -27,7 +29,7 @@ Note = Callable[[str], object]
 Found = dict[str, Any]
 
 
-def read_record(folder: GuardedFolder, note: Note) -> Found | None:
+def read_record(folder: Path, note: Note) -> Found | None:
     """The record of a study; None in a folder without one: new, or with nothing but what a study writes.
 
     Args:
@@ -37,29 +39,30 @@ def read_record(folder: GuardedFolder, note: Note) -> Found | None:
     Raises:
         UsageError: the folder contains something else, or the record is damaged; the line says how to go on.
     """
-    where, path = folder.path, folder.path / RECORD
-    try:
-        names = set(folder.names())
-    except NotADirectoryError:
-        raise UsageError("{where}: is a file; choose another --out", where=where) from None
-    if RECORD not in names:
-        known = {LOCK, ARMS, MEASURES, REPORT, TUNING, LONGER, LOGS} if {ARMS, TUNING} & names else {LOCK}
-        others = sorted(name for name in names if name not in known and not _beside(name))
+    path = folder / RECORD
+    if folder.is_file():
+        raise UsageError("{where}: is a file; choose another --out", where=folder)
+    for inside in FOLDERS:
+        names(folder / inside)  # refuses a link
+    there = set(os.listdir(folder)) if folder.exists() else set[str]()
+    if RECORD not in there:
+        known = {LOCK, *FOLDERS, LOGS} if {ARMS, TUNING} & there else {LOCK}
+        others = sorted(name for name in there if name not in known and not _beside(name))
         if others:
             raise UsageError(
                 "{where}: exists and is not a study's folder ({record} is missing, and {others!a:.60} is "
                 "not of a study); choose another --out",
-                where=where,
+                where=folder,
                 record=RECORD,
                 others=others[0],
             )
-        if {ARMS, TUNING} & names:
+        if {ARMS, TUNING} & there:
             note(
                 _("{path} is missing; it is written again, and every run there is compared with this study", path=path)
             )
         return None
     try:
-        raw = folder.read(RECORD, MOST_RECORD)
+        raw = read(path, MOST_RECORD)
         found = json_object(raw)
         if SEAL in found:
             found = unsealed_json(raw)
@@ -68,8 +71,6 @@ def read_record(folder: GuardedFolder, note: Note) -> Found | None:
         else:
             raise ValueError(_("it has a key that no study has"))
         _check(found)
-    except NotOurs:
-        raise
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
@@ -108,7 +109,7 @@ def require_same(out: Path, found: Mapping[str, Any], given: Mapping[str, Any]) 
         )
 
 
-def write_record(folder: GuardedFolder, given: Found, found: Mapping[str, Any] | None) -> None:
+def write_record(folder: Path, given: Found, found: Mapping[str, Any] | None) -> None:
     """Write the record of a call, after comparing it with the one that is there.
 
     Args:
@@ -121,7 +122,7 @@ def write_record(folder: GuardedFolder, given: Found, found: Mapping[str, Any] |
         StorageError: it cannot be written.
     """
     if found is not None:
-        require_same(folder.path, found, given)
+        require_same(folder, found, given)
         left_out = [
             seed for seed in found["seeds"] if seed not in given["seeds"] and _has_runs(folder, found["study"], seed)
         ]
@@ -129,17 +130,17 @@ def write_record(folder: GuardedFolder, given: Found, found: Mapping[str, Any] |
             kept = ", ".join(map(str, left_out))
             raise UsageError(
                 "{path}: has runs of seeds not asked for here ({kept}); results cannot be left out",
-                path=folder.path,
+                path=folder,
                 kept=kept,
             )
     content = sealed_json(given)
-    if found is None or folder.read(RECORD, MOST_RECORD) != content:
-        folder.write(RECORD, content)
+    if found is None or read(folder / RECORD, MOST_RECORD) != content:
+        replace_durably(folder / RECORD, content)
 
 
-def _has_runs(folder: GuardedFolder, study: Mapping[str, Any], seed: int) -> bool:
+def _has_runs(folder: Path, study: Mapping[str, Any], seed: int) -> bool:
     """Whether an arm's run from this seed has begun; trials of tuning have a seed of their own."""
-    return any(folder.kind(f"{ARMS}/{arm['name']}/seed-{seed}/config.toml") for arm in study["arms"])
+    return any((folder / ARMS / arm["name"] / f"seed-{seed}" / "config.toml").exists() for arm in study["arms"])
 
 
 def seeds_of(study: Study, given: Sequence[int] | None, found: Mapping[str, Any] | None) -> tuple[int, ...]:

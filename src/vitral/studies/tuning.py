@@ -17,7 +17,6 @@ from typing import Any
 
 from vitral.core.config import merge
 from vitral.core.errors import UsageError
-from vitral.core.guarded import GuardedFolder
 from vitral.core.language import _
 from vitral.studies.design import TUNING_SEED, Study, Tune, factor_name
 from vitral.studies.jobs import Job, has_ended
@@ -144,7 +143,7 @@ def tune_arms(arms: Sequence[ResolvedArm], work: Work) -> tuple[tuple[ResolvedAr
         name, tune = arm.arm.name, study.tuned(arm.arm)
         for row in _planned(study, arms, arm):
             trial(arm, row)
-        may = lambda row: has_trial(arm, row, GuardedFolder(out)) or can_be_tried(study, arm, row, arms, work.texts)  # noqa: E731
+        may = lambda row: has_trial(arm, row, out) or can_be_tried(study, arm, row, arms, work.texts)  # noqa: E731
         done = tuned(arm, tune, partial(trial, arm), may) if tune else None
         made[name] = arm if done is None else done[0]
         found.update({} if done is None else {name: done[1]})
@@ -183,7 +182,7 @@ def can_be_tried(study: Study, arm: ResolvedArm, row: Row, arms: Sequence[Resolv
     return True
 
 
-def tuned_as_recorded(arm: ResolvedArm, tune: Tune, folder: GuardedFolder) -> ResolvedArm | None:
+def tuned_as_recorded(arm: ResolvedArm, tune: Tune, folder: Path) -> ResolvedArm | None:
     """The arm with the values that the trials in a study's folder chose; None as soon as a trial is missing."""
     if not tune:
         return arm
@@ -223,16 +222,15 @@ def tuned(
     return scaled(arm, row), found
 
 
-def read_trial(arm: ResolvedArm, row: Row, folder: GuardedFolder) -> Trial | None:
+def read_trial(arm: ResolvedArm, row: Row, folder: Path) -> Trial | None:
     """The trial in a study's folder; None where it is missing or has not ended."""
-    path = folder.within(trial_name(arm.arm.name, row)).path
+    path = folder / trial_name(arm.arm.name, row)
     return trial_of(arm, row, read_run(path)) if has_trial(arm, row, folder) and has_ended(path) else None
 
 
-def has_trial(arm: ResolvedArm, row: Row, folder: GuardedFolder) -> bool:
+def has_trial(arm: ResolvedArm, row: Row, folder: Path) -> bool:
     """Whether the trial has begun in a study's folder."""
-    name = trial_name(arm.arm.name, row)
-    return folder.kind(name) == "folder" and folder.within(name).kind("config.toml") == "file"
+    return (folder / trial_name(arm.arm.name, row) / "config.toml").is_file()
 
 
 def _values(config: RunConfig, row: Row) -> dict[str, float]:
