@@ -137,7 +137,7 @@ def _born(run: Verified) -> bool:
         run.find("steps", sentence, is_refused=True)
     unknown = [key for key in ("documents", "config") if not isinstance(run.sealed.get(key), dict)]
     for key in unknown:
-        run.find("steps", "{path}: its identity has no {key}", key=key, is_refused=True)
+        run.find("steps", N_("{path}: its identity has no {key}"), key=key, is_refused=True)
     return not unknown
 
 
