@@ -150,7 +150,7 @@ class TestMetrics:
         assert folder.rewind(folder.newest()) == 0
         assert (folder.path / "metrics.jsonl").read_bytes().count(b"\n") == kept
         assert folder.metrics() == list(self.EVENTS[:kept])
-        assert folder.log.complaint(folder.log.seal()) is None
+        folder.log.require(folder.log.seal())
 
     def test_rewinding_to_the_beginning_drops_everything(self, measured: RunFolder) -> None:
         measured.rewind(None)

@@ -33,8 +33,6 @@ class MetricsLog:
     def __init__(self, folder: Path) -> None:
         """Refer to the log in `folder`; it need not exist."""
         self.path = folder / NAME
-        self._hash: Any = None
-        self._lines = self._bytes = 0
 
     def append(self, event: Mapping[str, Any]) -> None:
         """Append an event.
@@ -42,10 +40,7 @@ class MetricsLog:
         Raises:
             StorageError: it cannot be written.
         """
-        line = (json.dumps(event, ensure_ascii=False) + "\n").encode()
-        append(self.path, line)
-        if self._hash is not None:
-            self._add(line)
+        append(self.path, (json.dumps(event, ensure_ascii=False) + "\n").encode())
 
     def seal(self) -> dict[str, Any]:
         """Flush the log, and return its seal: number of lines, of bytes, and their SHA-256.
@@ -53,30 +48,18 @@ class MetricsLog:
         Raises:
             StorageError: it cannot be flushed.
         """
-        if self._hash is None:
-            self._hash, self._lines, self._bytes = hashlib.sha256(), 0, 0
-            for line in self._read():
-                self._add(line)
-        if self._bytes:
+        found = self._sealed()
+        if found["bytes"]:
             with storage(self.path):
                 sync(self.path)
-        return {"lines": self._lines, "bytes": self._bytes, "sha256": self._hash.hexdigest()}
+        return found
 
-    def _add(self, line: bytes) -> None:
-        self._hash.update(line)
-        self._bytes += len(line)
-        self._lines += line.endswith(b"\n")
-
-    def complaint(self, seal: Seal) -> str | None:
-        """How the log differs from its seal; None if it does not."""
-        digest, left = hashlib.sha256(), seal["bytes"]
-        for line in self._read(left):
+    def _sealed(self, most: int | None = None) -> dict[str, Any]:
+        digest, lines, size = hashlib.sha256(), 0, 0
+        for line in self._read(most):
             digest.update(line)
-            left -= len(line)
-        if left:
-            return _("{bytes:,} bytes of its {lines:,} sealed lines are missing", bytes=left, lines=seal["lines"])
-        changed = _("its first {lines:,} lines were changed", lines=seal["lines"])
-        return None if digest.hexdigest() == seal["sha256"] else changed
+            lines, size = lines + line.endswith(b"\n"), size + len(line)
+        return {"lines": lines, "bytes": size, "sha256": digest.hexdigest()}
 
     def require(self, seal: Seal) -> None:
         """Compare the log with its seal.
@@ -84,11 +67,18 @@ class MetricsLog:
         Raises:
             UsageError: it differs.
         """
-        if complaint := self.complaint(seal):
+        found = self._sealed(seal["bytes"])
+        if found["sha256"] != seal["sha256"]:
+            missing = _(
+                "{bytes:,} bytes of its {lines:,} sealed lines are missing",
+                bytes=seal["bytes"] - found["bytes"],
+                lines=seal["lines"],
+            )
+            changed = _("its first {lines:,} lines were changed", lines=seal["lines"])
             raise UsageError(
                 "{where}: {complaint}; vitral doctor --repair {path} cuts it",
                 where=self.path,
-                complaint=complaint,
+                complaint=missing if found["bytes"] < seal["bytes"] else changed,
                 path=self.path.parent,
             )
 
@@ -123,7 +113,6 @@ class MetricsLog:
         last = b"\n"
         for line in self._read():
             last = line
-        self._hash = None
         if os.path.lexists(self.path):
             with storage(self.path):
                 os.truncate(self.path, seal["bytes"])
