@@ -344,8 +344,10 @@ def _norm_of_state(trainer: Trainer) -> Tensor:
     """A number that is finite if all weights and the optimizer's state are, unless large ones overflow: their norm."""
     kept = (value for one in trainer.optimizer.members for value in one.kept())
     # Detached: where there are parameters PyTorch takes the norms one by one.
-    norm = torch.nn.utils.get_total_norm([ranks.local(one.detach()) for one in (*trainer.parameters.values(), *kept)])
-    return ranks.added(norm) if trainer.is_sharded else norm
+    every = [one.detach() for one in (*trainer.parameters.values(), *kept)]
+    if not trainer.is_sharded:
+        return torch.nn.utils.get_total_norm(every)
+    return ranks.added(torch.nn.utils.get_total_norm([ranks.local(one) for one in every]))
 
 
 def _first_not_finite(trainer: Trainer, norm: float) -> str | None:

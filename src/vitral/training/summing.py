@@ -72,7 +72,7 @@ class StepSum:
         lengths = [one.numel() for one in self._parameters]
         *gradients, rest = flat.split([*lengths, len(flat) - sum(lengths)])
         for one, gradient, times in zip(self._parameters, gradients, rest[1:].tolist(), strict=False):
-            one.grad = torch.empty_like(one).copy_(gradient.view_as(one)) if times else None
+            one.grad = gradient.view_as(one).to(one, copy=True) if times else None
         return rest[0].clone()
 
     def _flat(self, loss: Tensor) -> Tensor:
@@ -81,7 +81,7 @@ class StepSum:
         gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in self._parameters]
         for one in self._parameters:
             one.grad = None
-        return torch.cat([part.detach().reshape(-1) for part in (*gradients, loss, there)])
+        return torch.cat([part.reshape(-1) for part in (*gradients, loss, there)])
 
     def norm(self) -> Float[Tensor, ""]:
         """The norm of the sums that `total` has left."""
