@@ -62,7 +62,8 @@ def contents(
         manifest = unsealed_json(read(folder / MANIFEST, MOST_PLAIN))
         if manifest["format"] != FORMAT:
             raise UsageError(
-                "{folder}: format {format!a:.40}, this Vitral reads {ours}",
+                "{folder}: format {format!a:.40}, this Vitral reads {ours}; the last one that reads 1 and 3 is that of "
+                "27 November 2026",
                 folder=folder,
                 format=manifest["format"],
                 ours=FORMAT,

@@ -51,7 +51,8 @@ DUE = {"evaluation", "sample"}
 """Events that are due at a step."""
 MOST_DOCUMENT = 1 << 26
 """Maximum bytes of a JSON file of a run; a tokenizer of a million tokens is smaller."""
-MOST_CONFIG = 1 << 20
+MOST = {"config.toml": 1 << 20, "run.json": 1 << 22, "environment.json": 1 << 22}
+"""Maximum bytes of smaller files."""
 CONFIG, RUN = "config.toml", "run.json"
 IMPORTED = "imported"
 """The source of the text of an imported model, and the key of corpus.json that says where the model comes from."""
@@ -157,7 +158,7 @@ class RunFolder:
         Raises:
             UsageError: it cannot be read.
         """
-        return parse_toml(self._read(CONFIG, MOST_CONFIG), self.path / CONFIG)
+        return parse_toml(self._read(CONFIG), self.path / CONFIG)
 
     def newest(self) -> Checkpoint | None:
         """The newest intact checkpoint, without its tensors; None if there is none."""
@@ -369,9 +370,9 @@ class RunFolder:
         for pointer, name in pointers(checkpoint).items():
             replace_durably(self.path / pointer, f"{name}\n".encode())
 
-    def _read(self, name: str, most: int = MOST_DOCUMENT) -> bytes:
+    def _read(self, name: str) -> bytes:
         with readable(self.path / name):
-            return read(self.path / name, most)
+            return read(self.path / name, MOST.get(name, MOST_DOCUMENT))
 
 
 def pointers(newest: Checkpoint) -> dict[str, str]:

@@ -16,7 +16,7 @@ from vitral.core.language import _
 
 LOCK = ".lock"
 MOST_HOLDER = 1000
-PATIENCE = {"timeout": 0.05, "poll_interval": 0.01}
+PATIENCE, PAUSE = 0.05, 0.01
 """Seconds of attempts at a lock, and between them: whoever asks `is_held` has it for a moment."""
 NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
 """What a file system without locks says: there we go on without one."""
@@ -30,7 +30,7 @@ def only_writer(folder: Path) -> Generator[None]:
         UsageError: another process holds the lock (names it).
         StorageError: the lock file cannot be created, or is a link.
     """
-    lock = FileLock(folder / LOCK, **PATIENCE, on_acquired=_sign)
+    lock = FileLock(folder / LOCK, PATIENCE, poll_interval=PAUSE, on_acquired=_sign)
     with storage(folder / LOCK):
         is_ours = _is_acquired(lock)
     if not is_ours:
@@ -47,7 +47,7 @@ def is_held(folder: Path) -> bool:
     """Whether a process holds the lock of a run's or a study's folder. Nothing is written."""
     if not (folder / LOCK).is_file():
         return False
-    lock = FileLock(folder / LOCK, **PATIENCE)
+    lock = FileLock(folder / LOCK, PATIENCE, poll_interval=PAUSE)
     with suppress(OSError):
         if not _is_acquired(lock):
             return True

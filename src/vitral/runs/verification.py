@@ -90,6 +90,7 @@ def verify(path: Path, *, deep: bool = False) -> Verified:
         UsageError: it is not a run, or folders in it are links.
     """
     run = Verified(RunFolder.open(path))
+    errors: list[str] = []
     for folder in reversed(list_checkpoints(run.folder.steps)):
         try:
             found = load_state(folder)
@@ -97,14 +98,13 @@ def verify(path: Path, *, deep: bool = False) -> Verified:
             if deep:
                 contents(folder)
         except (UsageError, StorageError) as error:
+            errors.append(str(error).removeprefix(f"{path}{os.sep}"))
             line = "{complaint}" if run.newest else N_("{complaint}; using the one before")
             run.find(f"steps/{folder.name}", line, complaint=error)
         if run.newest and not deep:
             break
-    if not run.newest and run.findings:
-        complaint = run.findings[0].line.removeprefix(f"{path}{os.sep}").split(";")[0]
-        sentence = N_("{path}: no intact checkpoint ({complaint})")
-        run.find("steps", sentence, complaint=complaint, is_refused=True)
+    if not run.newest and errors:
+        run.find("steps", N_("{path}: no intact checkpoint ({complaint})"), complaint=errors[0], is_refused=True)
     elif _born(run):
         _documents(run)
         _configuration(run)
