@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vitral.core.errors import UsageError, reason
-from vitral.core.files import make, names, read, replace_durably, sweep
+from vitral.core.files import make, names, read, replace_durably, storage, sweep
 from vitral.core.language import _
 from vitral.core.seals import listing, sealed_json, unsealed_json
 from vitral.figures.sections import Figure
@@ -81,7 +81,8 @@ class ReportFolder:
             StorageError: writing to disk failed; the files there are whole, old or new.
         """
         paths = [self.folder / name for name in (*self._files, *([MANIFEST] if manifest else []))]
-        self.folder.mkdir(parents=True, exist_ok=True)
+        with storage(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
         for path in paths:
             if path.parent != self.folder:
                 make(path.parent)
