@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vitral.core.errors import UsageError
-from vitral.core.files import names, sweep
+from vitral.core.files import names, storage, sweep
 from vitral.core.language import _
 from vitral.core.process import using_threads
 from vitral.data import Dataset
@@ -106,7 +106,8 @@ def run_study(
     _require_room(out, jobs)
     record = _record(study, base, arms, seeds, texts) | ({} if budget is None else {"budget": budget})
     with opened(executor, out, threads or 1) as engine:
-        out.mkdir(parents=True, exist_ok=True)
+        with storage(out):
+            out.mkdir(parents=True, exist_ok=True)
         with only_writer(out):
             record = _begun(out, runs, record, found)
             _take_back([*jobs, *longer], study, note)
