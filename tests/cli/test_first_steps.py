@@ -79,7 +79,7 @@ def test_the_commands_print_what_is_shown(short: Document, capsys: pytest.Captur
             assert Path(page).is_file()
 
 
-@one_now("pt")
+@one_now("")
 def test_the_python_prints_what_is_shown(short: Document) -> None:
     blocks, names = [step for step in written(short) if step.kind == "python"], dict[str, Any]()
     assert all(any(call in step.code for step in blocks) for call in CALLS)

@@ -69,5 +69,6 @@ def test_what_ended_processes_left_is_swept(tmp_path: Path) -> None:
     for name in (f".best.{child}-7.tmp", *kept):
         (tmp_path / name).write_bytes(b"x")
     (tmp_path / f".run.{child}-7.tmp").mkdir()
+    (tmp_path / f".link.{child}-7.tmp").symlink_to("/")
     sweep(tmp_path)
     assert names(tmp_path) == sorted(kept)

@@ -83,7 +83,7 @@ def require_same(out: Path, straight: dict[str, object]) -> None:
     assert examine_study(out).healthy
 
 
-@trials(0, 2, 40)
+@trials(0, 1, 40)
 def test_killed_in_one_process_a_study_goes_on(
     trials: int, slow: RunConfig, straight: dict[str, object], draw: random.Random, tmp_path: Path, tally: Tally
 ) -> None:
@@ -97,7 +97,7 @@ def test_killed_in_one_process_a_study_goes_on(
     tally("kills of a study in one process", kills)
 
 
-@trials(0, 2, 40)
+@trials(0, 1, 40)
 def test_killed_workers_of_a_pool_are_replaced(
     trials: int,
     slow: RunConfig,
@@ -148,7 +148,7 @@ def test_workers_end_with_the_process_that_began_them(slow: RunConfig, tmp_path:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("distributed") is None, reason="needs dask's distributed")
-@trials(0, 2, 40)
+@trials(0, 1, 40)
 @pytest.mark.filterwarnings("ignore")
 def test_killed_workers_of_dask_are_replaced(
     trials: int, slow: RunConfig, straight: dict[str, object], tmp_path: Path, tally: Tally
@@ -177,7 +177,7 @@ def test_killed_workers_of_dask_are_replaced(
 
 
 @pytest.mark.skipif(importlib.util.find_spec("submitit") is None, reason="needs submitit")
-@trials(0, 2, 40)
+@trials(0, 1, 40)
 @pytest.mark.filterwarnings("ignore")
 def test_killed_jobs_of_submitit_are_submitted_again(
     trials: int, slow: RunConfig, straight: dict[str, object], tmp_path: Path, tally: Tally

@@ -313,7 +313,7 @@ def test_the_exponents_of_one_seed_are_those_of_its_runs():
     assert rows["L(D)", "α_D"][3] == "0.130 to 0.130"
 
 
-@pytest.mark.merge
+@pytest.mark.full
 def test_the_wrong_law_leaves_more_than_the_seeds():
     view = shown(*made(lambda n, d: 40 * n**-0.11 * d**-0.13, "quick", 0.0005, seeds=(1, 2)))
     assert {check.subject: check.shown for check in view.checks if not check.arm} == {SUM: False, PRODUCT: True}

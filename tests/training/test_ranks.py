@@ -223,7 +223,7 @@ def flips(trainer: Trainer) -> None:
 
 def spoils(trainer: Trainer) -> None:
     """One rank's rows of a weight are no numbers."""
-    ranks.local(next(iter(trainer.model.parameters())).data)[0, 0] = float("nan")
+    ranks.local_rows(next(iter(trainer.model.parameters())).data)[0, 0] = float("nan")
 
 
 @pytest.mark.merge

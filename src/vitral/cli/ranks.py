@@ -11,7 +11,7 @@ import typer
 
 from vitral.cli import session
 from vitral.core.errors import UsageError
-from vitral.core.launching import TOLD, launched
+from vitral.core.launching import EXIT_CODE, launched
 
 if TYPE_CHECKING:
     from vitral.training import Callback
@@ -80,6 +80,6 @@ def leave(code: int) -> NoReturn:
     """
     if not launched():
         sys.exit(code)
-    if TOLD in os.environ and not _silent and (code or os.environ.get("RANK") == "0"):
-        Path(os.environ[TOLD]).write_text(str(code), encoding="ascii")
+    if EXIT_CODE in os.environ and not _silent and (code or os.environ.get("RANK") == "0"):
+        Path(os.environ[EXIT_CODE]).write_text(str(code), encoding="ascii")
     os._exit(code)

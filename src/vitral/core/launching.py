@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-TOLD = "VITRAL_TOLD"
+EXIT_CODE = "VITRAL_EXIT_CODE"
 """Variable of the environment: the file in which the rank that has spoken leaves its exit code for `--ranks`."""
 LAUNCHER = "VITRAL_LAUNCHER"
 """Variable of the environment: the process of `--ranks`."""

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import chain
@@ -13,7 +14,7 @@ import numpy as np
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
-from vitral.core.files import replace_durably, storage
+from vitral.core.files import replace_durably, storage, sweep
 from vitral.core.language import N_
 from vitral.core.renamed import renamed
 from vitral.data.alphabet import label_text
@@ -39,7 +40,7 @@ from vitral.data.tokenizers import (
     undeclared,
     with_special_tokens,
 )
-from vitral.data.tokens import stored, sweep
+from vitral.data.tokens import stored
 from vitral.data.training_text import Addition, TrainingText, additions, in_parts, load_additions, restricted, train_key
 from vitral.data.works import (
     Work,
@@ -307,7 +308,8 @@ def _tokenized(
             text=expected[1],
         )
     for of_the_cache in (folder / "tokens", folder / "tokenizers", downloads(folder)):
-        sweep(of_the_cache)
+        with suppress(OSError):
+            sweep(of_the_cache)
     made = encoded(corpus.text, blocks, tokenizer, others, config.replacement)
     store, damaged = stored(folder / "tokens" / fingerprint, tokenizer.vocab_size, made)
     distinct = ("train", "test") if config.split == "nanogpt" else SPLITS

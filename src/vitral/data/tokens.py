@@ -9,7 +9,6 @@ They are written in one pass, whatever their length, and opened by memory map af
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vitral.core.errors import StorageError, reason
-from vitral.core.files import insist, is_left_behind, temporary_name
+from vitral.core.files import insist, remove_folder, temporary_name
 from vitral.core.language import N_
 from vitral.data.batches import Split
 from vitral.data.opening import shown
@@ -104,18 +103,21 @@ def write(folder: Path, dtype: np.dtype, pieces: Iterable[Piece]) -> None:
     """
     beside = folder.with_name(temporary_name(folder.name))
     try:
-        shutil.rmtree(beside, ignore_errors=True)  # left behind by an ended process with our number
+        remove_folder(beside)  # left behind by an ended process with our number
         beside.mkdir(parents=True)
         _fill(beside, dtype, pieces)
         with suppress(FileNotFoundError):
             insist(os.rename, folder, beside / "damaged")
-        with suppress(FileExistsError):  # another process was faster, with the same tokens
+        try:
             insist(os.rename, beside, folder)
-        shutil.rmtree(folder / "damaged", ignore_errors=True)
+        except OSError:
+            if not (folder / MANIFEST).is_file():  # another process was faster, with the same tokens
+                raise
+        remove_folder(folder / "damaged")
     except OSError as error:
         raise _unwritable(folder, error) from None
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        remove_folder(beside)
 
 
 def _fill(folder: Path, dtype: np.dtype, pieces: Iterable[Piece]) -> None:
@@ -180,13 +182,3 @@ def _unwritable(path: Path, error: Exception) -> StorageError:
         path=shown(path),
         reason=reason(error) if isinstance(error, OSError) else error,
     )
-
-
-def sweep(folder: Path) -> None:
-    """Remove what ended processes left in a folder of the cache."""
-    with suppress(OSError):
-        for path in folder.iterdir():
-            if is_left_behind(path.name):
-                shutil.rmtree(path, ignore_errors=True)
-                with suppress(OSError):
-                    path.unlink()

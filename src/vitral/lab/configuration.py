@@ -115,7 +115,7 @@ class RunPlan:
             TrainingStopped: a number was not finite.
             StorageError: writing to disk failed.
         """
-        match ranks.told(ranks.leads() and how_far_begun(out)):
+        match ranks.broadcast(ranks.leads() and how_far_begun(out)):
             case "stopped":
                 return resume(out, callback=callback, frame=frame)
             case "finished":

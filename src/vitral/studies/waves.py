@@ -81,9 +81,9 @@ class Work:
                 why = N_("it begins from arm {arm}, which has no result").format(arm=before.path.parent.name)
                 self.results[job.out] = RunResult(job.seed, job.out, (), None, None, None, 0.0, stopped=why)
             elif job.is_there:
-                self._told_of(job)({"event": "run", "state": "found"})
+                self._labelled(job)({"event": "run", "state": "found"})
             elif self.executor is None:
-                do(job, self.texts, self._told_of(job))
+                do(job, self.texts, self._labelled(job))
             else:
                 left.append(job)
         if self.executor is not None and left:
@@ -108,7 +108,7 @@ class Work:
         placed = [replace(job, study=job.study.absolute(), parent=job.parent and job.parent.absolute()) for job in jobs]
         run_all(placed, lambda job: executor.submit(attempt, job, *given), done, note)
 
-    def _told_of(self, job: Job) -> Callback:
+    def _labelled(self, job: Job) -> Callback:
         """A callback that adds to each event its job, and the work before it.
 
         A job that was not foreseen comes right after the one before.

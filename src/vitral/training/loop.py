@@ -92,12 +92,12 @@ def is_asked_to_stop(trainer: Trainer, clock: Clock) -> bool:
         trainer.request.asked = True
         return True
     if decides:
-        trainer.decide(ranks.told(decision))
+        trainer.decide(ranks.broadcast(decision))
         with clock.paused():
             # The decision is on disk before the first step that it affects, so that a resume takes the same.
             save(trainer, replace=trainer.saved == trainer.state.step)
     if looks:
-        with clock.paused(), trainer.put_together() as leads:
+        with clock.paused(), trainer.unsharded() as leads:
             if leads:
                 evaluate_early(trainer)
     return False
@@ -196,8 +196,8 @@ def after_step(trainer: Trainer, clock: Clock) -> None:
     # Measured first and logged last: the log of an evaluation that was interrupted shows nothing of it.
     losses: dict[str, float] = {}
     if evaluating or _sample_is_due(trainer, evaluating=evaluating):
-        with trainer.put_together() as leads:
-            losses = ranks.told(evaluate(trainer) if evaluating and leads else {})
+        with trainer.unsharded() as leads:
+            losses = ranks.broadcast(evaluate(trainer) if evaluating and leads else {})
             require_finite(trainer, losses)
             if leads and _sample_is_due(trainer, evaluating=evaluating):
                 write_sample(trainer)
@@ -347,7 +347,7 @@ def _norm_of_state(trainer: Trainer) -> Tensor:
     every = [one.detach() for one in (*trainer.parameters.values(), *kept)]
     if not trainer.is_sharded:
         return torch.nn.utils.get_total_norm(every)
-    return ranks.added(torch.nn.utils.get_total_norm([ranks.local(one) for one in every]))
+    return ranks.all_reduce(torch.nn.utils.get_total_norm([ranks.local_rows(one) for one in every]))
 
 
 def _first_not_finite(trainer: Trainer, norm: float) -> str | None:
@@ -362,7 +362,7 @@ def _first_not_finite(trainer: Trainer, norm: float) -> str | None:
 
 
 def _is_finite(tensor: Tensor) -> bool:
-    return bool(ranks.whole(tensor.detach()).isfinite().all())
+    return bool(ranks.full_tensor(tensor.detach()).isfinite().all())
 
 
 def _not_finite_message(trainer: Trainer, loss: float, norm: float, culprit: str | None) -> str:

@@ -242,14 +242,14 @@ class Muon(Optimizer):
             if shape not in (_oriented(rows, width) for rows in self._rows[parameter]):
                 continue
             begin = 0
-            for piece in ranks.whole(update).split(self._rows[parameter]):
+            for piece in ranks.full_tensor(update).split(self._rows[parameter]):
                 if _oriented(len(piece), width) == shape:
                     pieces.append(piece.mT if len(piece) > width else piece)
                     places.append((parameter, begin, len(piece)))
                 begin += len(piece)
         directions = orthogonalise(torch.stack(pieces), in_bfloat16=self._in_bfloat16)
         for (parameter, begin, rows), direction in zip(places, directions, strict=True):
-            width, first, here = parameter.shape[1], ranks.first_row(parameter), ranks.local(parameter)
+            width, first, here = parameter.shape[1], ranks.first_row(parameter), ranks.local_rows(parameter)
             upright = direction.mT if rows > width else direction
             top, bottom = max(begin, first), min(begin + rows, first + len(here))
             if top < bottom:

@@ -32,7 +32,7 @@ from torch.nn.functional import pad
 
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import N_, _
-from vitral.core.launching import LAUNCHER, TOLD, end_with_parent, launched
+from vitral.core.launching import EXIT_CODE, LAUNCHER, end_with_parent, launched
 from vitral.core.versions import versions
 from vitral.runs import Checkpoint, RunFolder
 from vitral.runs.config import OwnOptimizer, RunConfig
@@ -171,11 +171,11 @@ def watched() -> Generator[None]:
 
 def _speaks(error: BaseException) -> bool:
     """Whether this rank tells the user: the first one that fails; `--ranks` itself tells which one has ended."""
-    if isinstance(error, RankLost) and TOLD in os.environ and "imed out" not in error.line:
+    if isinstance(error, RankLost) and EXIT_CODE in os.environ and "imed out" not in error.line:
         return False
     with suppress(RuntimeError, ValueError):
         store = dist.distributed_c10d._get_default_store()  # pyright: ignore[reportPrivateImportUsage]
-        return store.compare_set("told", "", str(rank())) == str(rank()).encode()
+        return store.compare_set("speaker", "", str(rank())) == str(rank()).encode()
     return not dist.is_initialized() and os.environ.get("RANK") == "0"
 
 
@@ -202,7 +202,7 @@ def launch(ranks: int, arguments: Sequence[str]) -> int:
     failures: dict[int, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         code = Path(folder) / "code"
-        os.environ |= {TOLD: str(code), LAUNCHER: str(os.getpid())}
+        os.environ |= {EXIT_CODE: str(code), LAUNCHER: str(os.getpid())}
         logging.disable()  # a rank says what is to be said
         try:
             run.run(run.parse_args(options))
@@ -260,7 +260,7 @@ def require_share(config: RunConfig, where: str) -> None:
         )
 
 
-def told(plain: Any = None) -> Any:
+def broadcast(plain: Any = None) -> Any:
     """Plain data of rank 0, on all ranks."""
     if size() == 1:
         return plain
@@ -273,7 +273,7 @@ def told(plain: Any = None) -> Any:
     return json.loads(content.numpy().tobytes())
 
 
-def give(tensors: Mapping[str, Tensor]) -> None:
+def broadcast_tensors(tensors: Mapping[str, Tensor]) -> None:
     """Give tensors of rank 0 to all ranks, in place."""
     for tensor in tensors.values():
         here = tensor.detach().cpu()
@@ -290,7 +290,7 @@ def any_of(*flags: bool) -> list[bool]:
     return found.bool().tolist()
 
 
-def exchanged(flat: Tensor) -> Sequence[Tensor]:
+def all_to_all(flat: Tensor) -> Sequence[Tensor]:
     """This rank's piece of one tensor of each rank, in their order."""
     if size() == 1:
         return [flat]
@@ -301,7 +301,7 @@ def exchanged(flat: Tensor) -> Sequence[Tensor]:
     return [piece.clone() for piece in found.view(size(), -1)]
 
 
-def assembled(piece: Tensor) -> Tensor:
+def all_gather(piece: Tensor) -> Tensor:
     """The pieces of all ranks, one after another."""
     if size() == 1:
         return piece
@@ -310,7 +310,7 @@ def assembled(piece: Tensor) -> Tensor:
     return torch.cat(pieces)
 
 
-def added(tensor: Tensor) -> Tensor:
+def all_reduce(tensor: Tensor) -> Tensor:
     """The sum over all ranks, in the engine's order."""
     if size() > 1:
         dist.all_reduce(tensor)
@@ -326,7 +326,7 @@ def require_same(what: str, content: str, code: int = UsageError.exit_code) -> N
     if size() == 1:
         return
     mine = torch.frombuffer(bytearray(hashlib.sha256(content.encode()).digest()), dtype=torch.uint8)
-    first, *others = assembled(mine).view(size(), -1)
+    first, *others = all_gather(mine).view(size(), -1)
     for other, found in enumerate(others, 1):
         if not found.equal(first):
             error = RankDiffers("rank {rank} differs from rank 0: {what}", rank=other, what=_(what))
@@ -343,12 +343,12 @@ def digest(tensors: Mapping[str, Tensor]) -> str:
     return found.hexdigest()
 
 
-def whole(tensor: Any) -> Tensor:
+def full_tensor(tensor: Any) -> Tensor:
     """The whole of a tensor of which each rank may hold some rows; then all ranks call it at the same place."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
-def local(tensor: Any) -> Tensor:
+def local_rows(tensor: Any) -> Tensor:
     """This rank's rows of a tensor, or all."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
@@ -362,7 +362,7 @@ def gathered(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Whole tensors on rank 0, which are moved to the processor if they were not whole; nothing on the others."""
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        all_of_it = whole(tensor)
+        all_of_it = full_tensor(tensor)
         if leads():
             found[name] = all_of_it if all_of_it is tensor else all_of_it.cpu()
     return found

@@ -196,7 +196,7 @@ def share(trainer: Trainer, corpus: Mapping[str, Any]) -> None:
     if ranks.size() == 1:
         return
     tensors = optimizer_tensors(trainer.model, trainer.optimizer)
-    ranks.told(
+    ranks.broadcast(
         {
             "config": trainer.config.plain(),
             "corpus": dict(corpus),
@@ -208,7 +208,7 @@ def share(trainer: Trainer, corpus: Mapping[str, Any]) -> None:
         }
     )
     ranks.require_same(N_("the text"), trainer.dataset.fingerprint)
-    ranks.give({**trainer.model.state_dict(), **tensors})
+    ranks.broadcast_tensors({**trainer.model.state_dict(), **tensors})
 
 
 def follow(corpus: str | None = None) -> RunFolder:
@@ -221,7 +221,7 @@ def follow(corpus: str | None = None) -> RunFolder:
         UsageError: the text or a part of the user's own is not that of rank 0.
     """
     with only_training(), using_threads(None), stop_on_signals() as request:
-        about = ranks.told()
+        about = ranks.broadcast()
         config, where = RunConfig.parse(about["config"]), Path(about["folder"])
         torch.set_num_threads(about["threads"])
         require_same_parts(config, str(where))
@@ -233,7 +233,7 @@ def follow(corpus: str | None = None) -> RunFolder:
         trainer = Trainer(config, dataset, model, optimizer, ranks.SilentFolder(where), silent, state, request=request)
         ranks.require_same(N_("the text"), dataset.fingerprint)
         tensors = {name: torch.empty(shape, dtype=getattr(torch, kind)) for name, shape, kind in about["optimizer"]}
-        ranks.give({**model.state_dict(), **tensors})
+        ranks.broadcast_tensors({**model.state_dict(), **tensors})
         load_optimizer_tensors(model, optimizer, tensors, str(where))
         return run_to_the_end(trainer)
 
@@ -357,6 +357,6 @@ def run_to_the_end(trainer: Trainer) -> RunFolder:
     if trainer.baselines is not None:
         trainer.tell({"event": "lines", "ngrams": trainer.baselines.plain()})
     if trainer.is_sharded:
-        trainer.share_out()
+        trainer.shard()
     run_steps(trainer)
     return trainer.folder

@@ -17,7 +17,7 @@ from vitral.runs.config import TrainingConfig
 from vitral.training.optimizers import Optimizers, load_optimizer_tensors, optimizer_of, optimizer_tensors
 
 
-def share_out(model: Transformer, optimizer: Optimizers, training: TrainingConfig) -> Optimizers:
+def shard(model: Transformer, optimizer: Optimizers, training: TrainingConfig) -> Optimizers:
     """Leave every rank some rows of the weights and of the optimizer's state, of which all ranks have the whole.
 
     Args:
@@ -44,7 +44,7 @@ def share_out(model: Transformer, optimizer: Optimizers, training: TrainingConfi
 
 
 @contextmanager
-def put_together(model: nn.Module) -> Generator[None]:
+def unsharded(model: nn.Module) -> Generator[None]:
     """Let every rank have all weights inside the block; all ranks come here."""
     for module in _shared(model):
         module.set_reshard_after_forward(False, recurse=False)

@@ -61,14 +61,14 @@ class StepSum:
         if not self._canonical:
             self._loss = self._loss + loss
             return
-        for piece in ranks.exchanged(self._flat(loss)):
+        for piece in ranks.all_to_all(self._flat(loss)):
             self._tree.add(piece)
 
     def total(self) -> Tensor:
         """Leave the sums in the parameters' gradients, and return the loss."""
         if self._is_sharded or (not self._canonical and ranks.size() == 1):
-            return ranks.added(self._loss)
-        flat = ranks.assembled(self._tree.total()) if self._canonical else ranks.added(self._flat(self._loss))
+            return ranks.all_reduce(self._loss)
+        flat = ranks.all_gather(self._tree.total()) if self._canonical else ranks.all_reduce(self._flat(self._loss))
         lengths = [one.numel() for one in self._parameters]
         *gradients, rest = flat.split([*lengths, len(flat) - sum(lengths)])
         for one, gradient, times in zip(self._parameters, gradients, rest[1:].tolist(), strict=False):
@@ -87,7 +87,7 @@ class StepSum:
         """The norm of the sums that `total` has left."""
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         if not self._canonical:
-            return ranks.whole(nn.utils.get_total_norm(gradients))
+            return ranks.full_tensor(nn.utils.get_total_norm(gradients))
         return norm_of(map(squares, gradients)).to(gradients[0].dtype)
 
 

@@ -164,22 +164,22 @@ class Trainer:
         """Whether several ranks share the weights out."""
         return ranks.size() > 1 and self.config.training.sharding == "sharded"
 
-    def share_out(self) -> None:
+    def shard(self) -> None:
         """Keep this rank's part of weights and optimizer only; all ranks come here."""
-        from vitral.training.sharding import share_out  # loads `fully_shard`
+        from vitral.training.sharding import shard  # loads `fully_shard`
 
-        self.optimizer = share_out(self.model, self.optimizer, self.config.training)
+        self.optimizer = shard(self.model, self.optimizer, self.config.training)
         self.parameters = dict(self.model.named_parameters())
 
     @contextmanager
-    def put_together(self) -> Generator[bool]:
+    def unsharded(self) -> Generator[bool]:
         """Let rank 0 have all weights inside the block; all ranks come here; the value: whether it is this one."""
         if not self.is_sharded:
             yield ranks.leads()
             return
-        from vitral.training.sharding import put_together
+        from vitral.training.sharding import unsharded
 
-        with put_together(self.model):
+        with unsharded(self.model):
             yield ranks.leads()
 
     def emit(self, event: Event) -> None:
