@@ -12,7 +12,6 @@ from vitral.model import Transformer
 from vitral.studies import Study, study_named, study_names
 from vitral.studies.design import BudgetName
 from vitral.studies.measures import FINAL_TOKENS
-from vitral.studies.probe import RunProbe
 from vitral.studies.probes import probe_named
 from vitral.studies.resolution import ResolvedArm, resolve
 from vitral.studies.tuning import rows
@@ -142,7 +141,7 @@ def _cost(study: Study, budget: BudgetName, paces: Paces) -> StudyCost:
     slower = REFERENCE * paces.of(usual, threads).step / step_flops(usual, CHARACTERS)
     for name in chosen.probes:
         probe = probe_named(name)
-        times = len(arms) * len(chosen.seeds) if isinstance(probe, RunProbe) else 1
+        times = len(arms) * len(chosen.seeds) if probe.of_runs else 1
         seconds += times * probe.seconds.get(budget, SECONDS_OF_A_PROBE) * slower
     return StudyCost(study.name, study.question, budget, round(runs), flops, seconds / 60)
 

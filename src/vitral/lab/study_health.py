@@ -123,12 +123,9 @@ def _agreement(folder: Path) -> Iterator[HealthCheck]:
 
 
 def _measures(folder: Path) -> Iterator[HealthCheck]:
-    intact, unsealed, complaints = check_measures(folder)
+    intact, complaints = check_measures(folder)
     for complaint in complaints:
         yield HealthCheck("wrong", MEASURES, f"{complaint}; {N_('the same vitral study command measures it again')}")
-    if unsealed:
-        found = N_("{n} without a hash, of an earlier Vitral; the same vitral study command measures them again")
-        yield HealthCheck("unknown", MEASURES, found.format(n=unsealed))
     if intact:
         yield HealthCheck("ok", MEASURES, N_("{n} agree with their hashes").format(n=intact))
 

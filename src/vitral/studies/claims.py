@@ -65,8 +65,36 @@ SAMPLES = {
 """By paired units: why there is no comparison, and why there is no test."""
 
 
-def _read_nothing(run: Any) -> None:
-    """The `read` of a quantity that was pickled."""
+def every(measured: Any, path: str) -> list[Any]:
+    """All values to which a path of keys leads, through mappings and lists, without None and what is missing.
+
+    The key "*" stands for every item of a list.
+
+    >>> every({"layers": [{"heads": [1.0, 2.0]}, {"heads": [None, 4.0]}]}, "layers/*/heads/*")
+    [1.0, 2.0, 4.0]
+    """
+    found = [measured]
+    for key in path.split("/"):
+        found = [one for one in found if one is not None]
+        if key == "*":
+            found = [item for one in found for item in one]
+        else:
+            found = [one.get(key) if isinstance(one, Mapping) else one[int(key)] for one in found]
+    return [one for one in found if one is not None]
+
+
+def at(path: str) -> Read:
+    """A reader of the number at a path, or of the mean over all numbers there, see `every`; None where there is none.
+
+    >>> at("leak/early/moved")({"leak": {"early": {"moved": 0.5}}})
+    0.5
+    """
+
+    def read(measured: Mapping[str, Any]) -> float | None:
+        values = every(measured, path)
+        return fmean(values) if values else None
+
+    return read
 
 
 @dataclass(frozen=True)
@@ -75,21 +103,25 @@ class Quantity:
 
     Attributes:
         name: as a column of a table and in a sentence, without a capital letter; a marked sentence or an own name.
-        read: takes the number from a run's measured data; None where the run has none.
+        source: where it is in a run's measured data: a path, see `at`, or a function; empty where no run has it.
         unit: of differences; empty for a pure number.
         better: which direction is better; "neither" where the question has no better answer.
         digits: digits after the decimal point.
     """
 
     name: str
-    read: Read = field(repr=False, compare=False)
+    source: Read | str = field(default="", repr=False, compare=False)
     unit: str = ""
     better: Direction = "neither"
     digits: int = 3
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without `read`, often a function without a name: a pickled claim has its numbers and reads no run again."""
-        return vars(self) | {"read": _read_nothing}
+        """Without `source`, often a function without a name: a pickled claim has its numbers and reads no run again."""
+        return vars(self) | {"source": ""}
+
+    def read(self, measured: Mapping[str, Any]) -> float | None:
+        """The number in a run's measured data; None where the run has none."""
+        return at(self.source)(measured) if isinstance(self.source, str) else self.source(measured)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Quantity":
         """Itself: nothing in it changes."""
@@ -112,24 +144,6 @@ class Quantity:
         return minus(number(value, f",.{self.digits}f"))
 
 
-def at(*path: str | int) -> Read:
-    """A reader of one number: the keys that lead to it, through mappings and lists; None if a step is None or missing.
-
-    >>> at("leak", "early", "moved")({"leak": {"early": {"moved": 0.5}}})
-    0.5
-    """
-
-    def read(measured: Mapping[str, Any]) -> float | None:
-        value: Any = measured
-        for key in path:
-            if value is None:
-                return None
-            value = value.get(key) if isinstance(value, Mapping) else value[int(key)]
-        return None if value is None else float(value)
-
-    return read
-
-
 def series(runs: Mapping[int, Mapping[str, Any]], quantity: Quantity) -> dict[int, float]:
     """The quantity by seed, of the runs that have it."""
     found = {seed: quantity.read(run) for seed, run in runs.items()}
@@ -143,7 +157,7 @@ class Comparison:
     Attributes:
         subject: the arm or condition the sentence is about.
         against: the arm, condition or fixed value it is compared with.
-        quantity: that is compared; `read` is not used any more.
+        quantity: that is compared; no run is read any more.
         values: of the subject, by seed.
         others: of what it is compared with, by seed; only shared seeds count.
         arm: name of the arm, for programs; empty where it concerns the whole study.

@@ -171,7 +171,7 @@ def _size(claim: Claim) -> tuple[bool, float]:
 def loss_quantity(result: StudyResult) -> Quantity:
     """The test loss in the study's unit."""
     unit = "nats" if result.study.unit == "nats per token" else result.study.unit
-    return Quantity(N_("test loss"), lambda run: None, unit, "lower")
+    return Quantity(N_("test loss"), unit=unit, better="lower")
 
 
 def baseline_arm(result: StudyResult, arm: ArmResult) -> ArmResult:

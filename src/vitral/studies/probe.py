@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.data import Dataset
 from vitral.figures.sections import Section, Table
 from vitral.runs import LoadedRun
-from vitral.studies.claims import ENOUGH_SEEDS, LEVEL, Check, Comparison, Note, Plain, Quantity, Read, series
-from vitral.studies.design import BudgetName
+from vitral.studies.claims import ENOUGH_SEEDS, LEVEL, Check, Comparison, Note, Plain, Quantity, series
+from vitral.studies.design import BUDGETS, BudgetName
 from vitral.studies.intervals import mean_interval
 from vitral.studies.resolution import tokens_trained
 from vitral.studies.results import StudyResult
@@ -29,9 +29,21 @@ if TYPE_CHECKING:
 
     from vitral.figures.lines import Axis, Line
 
+Size = TypeVar("Size")
+
+
+class _Sized:
+    """What is measured more or less, as the budget says."""
+
+    budget: BudgetName
+
+    def size(self, *sizes: Size) -> Size:
+        """The one of three sizes that the budget has: quick, standard, full."""
+        return sizes[BUDGETS.index(self.budget)]
+
 
 @dataclass(frozen=True)
-class Trained:
+class Trained(_Sized):
     """A finished run, as a probe of runs receives it.
 
     Attributes:
@@ -59,7 +71,7 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Setting:
+class Setting(_Sized):
     """What a probe that needs no trained model receives.
 
     Attributes:
@@ -119,10 +131,10 @@ class View:
         notes: facts that need no test.
     """
 
-    sections: tuple[Section | Plot, ...] = ()
-    comparisons: tuple[Comparison, ...] = ()
-    checks: tuple[Check, ...] = ()
-    notes: tuple[Note, ...] = ()
+    sections: Sequence[Section | Plot] = ()
+    comparisons: Sequence[Comparison] = ()
+    checks: Sequence[Check] = ()
+    notes: Sequence[Note] = ()
 
 
 @dataclass(frozen=True)
@@ -161,41 +173,23 @@ Arms = Sequence[ArmMeasures]
 
 
 @dataclass(frozen=True)
-class RunProbe:
-    """Measures every finished run.
+class Probe:
+    """Measures every finished run, or once a whole study, without any of its trained models.
 
     Attributes:
-        name: small letters and hyphens; its files are `measures/NAME/ARM-seed-N.json`.
-        measure: returns plain data, a function of the run alone; raises `UsageError` with the reason for a run that it
-            cannot measure, which is then left out.
-        view: from the study and the measured arms to the pieces of the report; never called without an arm.
+        name: small letters and hyphens; its files are `measures/NAME/ARM-seed-N.json`, or `measures/NAME.json`.
+        measure: from a `Trained`, or a `Setting`, to plain data, a function of it alone; raises `UsageError` with the
+            reason for what it cannot measure, which is then left out.
+        view: from the study and the measured arms, at least one, or the measured data, to the pieces of the report.
         seconds: by budget, about how long one measurement takes where a second does 1e11 operations of training.
+        of_runs: whether it measures runs.
     """
 
     name: str
-    measure: Callable[[Trained], Plain]
-    view: Callable[[StudyResult, Arms], View]
+    measure: Callable[[Any], Plain]
+    view: Callable[[StudyResult, Any], View]
     seconds: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class StudyProbe:
-    """Measures once for a whole study, without any of its trained models.
-
-    Attributes:
-        name: small letters and hyphens; its file is `measures/NAME.json`.
-        measure: returns plain data.
-        view: from the study and the measured data to the pieces of the report.
-        seconds: by budget, about how long the measurement takes where a second does 1e11 operations of training.
-    """
-
-    name: str
-    measure: Callable[[Setting], Plain]
-    view: Callable[[StudyResult, Plain], View]
-    seconds: Mapping[str, float] = field(default_factory=dict)
-
-
-Probe = RunProbe | StudyProbe
+    of_runs: bool = True
 
 
 def with_losses(result: StudyResult, arms: Arms) -> tuple[ArmMeasures, ...]:
@@ -221,28 +215,6 @@ def line_over(label: str, arms: Arms, x: Quantity, y: Quantity) -> "Line":
     )
     places, values = [point[0] for point in points], [point[1] for point in points]
     return Line(label, places, [*map(fmean, values)], low=[*map(min, values)], high=[*map(max, values)])
-
-
-def every(measured: Any, *path: str | int) -> list[Any]:
-    """All values that a path of keys leads to, without None; the key "*" stands for every item of a list.
-
-    >>> every({"layers": [{"heads": [1.0, 2.0]}, {"heads": [None, 4.0]}]}, "layers", "*", "heads", "*")
-    [1.0, 2.0, 4.0]
-    """
-    found = [measured]
-    for key in path:
-        found = [item for value in found for item in (value if key == "*" else (value[key],))]
-    return [value for value in found if value is not None]
-
-
-def mean_of(*path: str | int) -> Read:
-    """A reader of the mean over all numbers that a path leads to, see `every`; None where there is none."""
-
-    def read(measured: Mapping[str, Any]) -> float | None:
-        values = every(measured, *path)
-        return fmean(values) if values else None
-
-    return read
 
 
 def by_layer(arms: Arms, *states: str) -> Arms:

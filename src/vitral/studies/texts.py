@@ -1,7 +1,6 @@
 """The texts of a study's arms: each prepared once, its n-grams counted once, refused where an arm cannot use it."""
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 
 from vitral.core.errors import UsageError
 from vitral.core.language import _
@@ -12,7 +11,7 @@ from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation import NgramBaselines, ngram_baselines
 from vitral.evaluation.losses import bits_per_nat
 from vitral.studies.design import Study
-from vitral.studies.measures import final_split
+from vitral.studies.measures import final_split, mean_baselines
 from vitral.studies.outside import tokens_key
 from vitral.studies.resolution import ResolvedArm
 from vitral.training import RunConfig
@@ -125,7 +124,4 @@ def baselines_of(base: ResolvedArm, seeds: Sequence[int], texts: Texts) -> Ngram
     """N-gram baselines of the base arm's text; where seeds draw it, their mean over the seeds."""
     datasets = [texts.of(base.seeded(seed).corpus) for seed in (seeds if base.draws_text else seeds[:1])]
     found = [texts.baselines(dataset, final_split(dataset)) for dataset in datasets]
-    if len({id(one) for one in found}) == 1:
-        return found[0]
-    orders = {order: fmean(one.orders[order] for one in found) for order in found[0].orders}
-    return NgramBaselines(orders, fmean(one.test_bigram_entropy for one in found))
+    return found[0] if len({id(one) for one in found}) == 1 else mean_baselines(found)

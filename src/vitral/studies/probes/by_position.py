@@ -15,8 +15,8 @@ from vitral.studies import probe
 from vitral.studies.claims import Comparison, Note, Plain, Quantity
 from vitral.studies.results import StudyResult
 
-TOKENS = {"quick": 60_000, "standard": 160_000, "full": 400_000}
-LONGER = {"quick": 2, "standard": 4, "full": 4}  # context lengths in the longest window
+TOKENS = (60_000, 160_000, 400_000)
+LONGER = (2, 4, 4)  # context lengths in the longest window
 KEEPS = 0.05
 """Nats by which the loss may be higher beyond the trained length and still count as kept."""
 EXTRAPOLATE = ("rotary", "relative", "none", "sinusoidal")
@@ -30,7 +30,7 @@ BEYOND = N_("Mean over seeds of the loss on the same targets at every quarter of
 def measure(trained: probe.Trained) -> Plain:
     """Losses on the test split at every position of the context and at every quarter of longer windows."""
     probe.require_causal_lm(trained)
-    tokens, multiple = TOKENS[trained.budget], LONGER[trained.budget]
+    tokens, multiple = trained.size(*TOKENS), trained.size(*LONGER)
     return loss_by_position(trained.run.model, trained.dataset.splits["test"], most_tokens=tokens, multiple=multiple)
 
 
@@ -108,6 +108,3 @@ def _unread(arm: probe.ArmMeasures) -> Note:
         why=_("not all of it is scored") if why is None else retold(why),
     )
     return Note(text, arm.name)
-
-
-BY_POSITION = probe.RunProbe("by-position", measure, view, seconds={"quick": 3, "standard": 8, "full": 10})

@@ -15,12 +15,12 @@ from vitral.inspection import activation_movements
 from vitral.inspection.windows import read_windows, window_starts
 from vitral.model import Transformer, next_token_loss
 from vitral.studies.claims import Check, Plain
-from vitral.studies.probe import Plot, Setting, StudyProbe, View
+from vitral.studies.probe import Plot, Setting, View
 from vitral.studies.results import StudyResult
 from vitral.training import RunConfig
 from vitral.training.optimizers import build_optimizer
 
-WIDER = {"quick": (1, 2, 4, 8), "standard": (1, 2, 4, 8), "full": (1, 2, 4, 8, 16)}
+WIDER = ((1, 2, 4, 8), (1, 2, 4, 8), (1, 2, 4, 8, 16))
 """Widths in base widths."""
 STEPS, ROWS, SEEDS = 4, 16, 3
 KINDS = {"standard": N_("standard parametrisation"), "mup": N_("parametrisation muP")}
@@ -31,7 +31,7 @@ FLAT, STEEP = 0.1, 0.3
 def measure(setting: Setting) -> Plain:
     """Movements of the last block's outputs and of the logits, in the mean over models, by kind and width."""
     config = setting.base
-    widths = [config.model.d_model * times for times in WIDER[setting.budget]]
+    widths = [config.model.d_model * times for times in setting.size(*WIDER)]
     return {
         "steps": STEPS,
         "rate": config.training.optimizer.learning_rate,
@@ -121,6 +121,3 @@ def exponent(widths: list[int], values: list[float]) -> float:
     x, y = (torch.tensor(each, dtype=torch.float64).log() for each in (widths, values))
     x = x - x.mean()
     return float((x @ (y - y.mean())) / (x @ x))
-
-
-COORDINATE_CHECK = StudyProbe("coordinate-check", measure, view, {"quick": 3, "standard": 3, "full": 20})

@@ -10,14 +10,14 @@ from vitral.inspection import retrieval_by_distance
 from vitral.inspection.proportions import wilson
 from vitral.inspection.retrieval import BATCH, CHANCE, LAYERS, LENGTH, SYMBOLS, WINDOW
 from vitral.studies.claims import LEVEL, Check, Plain
-from vitral.studies.probe import Plot, Setting, StudyProbe, View
+from vitral.studies.probe import Plot, Setting, View
 from vitral.studies.results import StudyResult
 
-BUDGETS = {
-    "quick": ((8, 16, 32, 96), 150),
-    "standard": ((8, 16, 32, 64, 128, 256), 250),
-    "full": ((8, 16, 32, 64, 128, 256, 512), 600),
-}
+BUDGETS = (
+    ((8, 16, 32, 96), 150),
+    ((8, 16, 32, 64, 128, 256), 250),
+    ((8, 16, 32, 64, 128, 256, 512), 600),
+)
 """Distances and steps of training."""
 COPIES = 0.9
 """A model copies where its accuracy is at least this."""
@@ -31,7 +31,7 @@ TITLES = {
 
 def measure(setting: Setting) -> Plain:
     """Accuracy of every mask at every distance, see `vitral.inspection.retrieval_by_distance`."""
-    distances, steps = BUDGETS[setting.budget]
+    distances, steps = setting.size(*BUDGETS)
     return retrieval_by_distance(distances, steps=steps, seed=setting.seed)
 
 
@@ -100,6 +100,3 @@ def view(result: StudyResult, measured: Plain) -> View:
 
 def _in_interval(value: float, low: float, high: float) -> str:
     return _("{value:.3f} ({low:.3f} to {high:.3f})", value=value, low=low, high=high)
-
-
-COPYING = StudyProbe("copying", measure, view, seconds={"quick": 22, "standard": 120, "full": 400})

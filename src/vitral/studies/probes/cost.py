@@ -8,14 +8,14 @@ from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.figures.text import minus
 from vitral.inspection.cost import BYTES, WAYS, cost_by_length, rates
 from vitral.studies.claims import Check, Plain
-from vitral.studies.probe import Plot, Setting, StudyProbe, View
+from vitral.studies.probe import Plot, Setting, View
 from vitral.studies.results import StudyResult
 
-BUDGETS = {
-    "quick": ((128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192), 3),
-    "standard": ((128, 256, 512, 1024, 2048, 4096, 6144, 8192, 12288), 5),
-    "full": ((128, 256, 512, 1024, 2048, 4096, 8192, 12288, 16384, 24576), 9),
-}
+BUDGETS = (
+    ((128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192), 3),
+    ((128, 256, 512, 1024, 2048, 4096, 6144, 8192, 12288), 5),
+    ((128, 256, 512, 1024, 2048, 4096, 8192, 12288, 16384, 24576), 9),
+)
 """Lengths and rounds."""
 WITHIN = 0.15
 """Largest difference of a measured exponent and the predicted one, and relative difference of bytes, that agree."""
@@ -29,7 +29,7 @@ RATIOS = (("recomputed", "cached"), ("bidirectional", "cached"), ("one-by-one", 
 
 def measure(setting: Setting) -> Plain:
     """Times, operations and bytes by length, see `vitral.inspection.cost_by_length`."""
-    lengths, rounds = BUDGETS[setting.budget]
+    lengths, rounds = setting.size(*BUDGETS)
     return cost_by_length(lengths, rounds=rounds)
 
 
@@ -133,6 +133,3 @@ def _over(measured: Plain) -> str:
 
 def _micro(seconds: float) -> str:
     return number(MICRO * seconds, ",.0f" if MICRO * seconds >= 100 else ".3g")
-
-
-COST_BY_LENGTH = StudyProbe("cost-by-length", measure, view, seconds={"quick": 15, "standard": 60, "full": 200})

@@ -21,21 +21,20 @@ from vitral.figures.sections import Heading, Section, Table
 from vitral.figures.text import capital
 from vitral.inspection.text_units import has_common, known_text, text_contents
 from vitral.studies import probe
-from vitral.studies.claims import Plain, Quantity, at
-from vitral.studies.design import BudgetName
+from vitral.studies.claims import Plain, Quantity
 from vitral.studies.law_table import law_columns, law_row
 from vitral.studies.losses import baseline_arm, loss_quantity, too_early
-from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View
+from vitral.studies.probe import ArmMeasures, Arms, Plot, Trained, View
 from vitral.studies.results import StudyResult
 from vitral.studies.scaling import Fit, fit_law
 
-_MEASURED: dict[BudgetName, int] = {"quick": 150_000, "standard": 300_000, "full": 1_000_000}
+_MEASURED = (150_000, 300_000, 1_000_000)
 _contents = lru_cache(maxsize=2)(text_contents)
-AMOUNT = Quantity(N_("training text"), at("tokens"), "tokens", digits=0)
+AMOUNT = Quantity(N_("training text"), "tokens", "tokens", digits=0)
 LAW = "E + (D_c/D)^α"
 CONTENTS = (
-    Quantity(N_("bytes"), at("bytes"), digits=0),
-    Quantity(N_("passes"), at("passes"), digits=2),
+    Quantity(N_("bytes"), "bytes", digits=0),
+    Quantity(N_("passes"), "passes", digits=2),
     Quantity(N_("words of the test text seen"), lambda run: 100 * run["words_seen"], "%", digits=1),
 )
 
@@ -47,7 +46,7 @@ def measure(trained: Trained) -> Plain:
         "tokens" of the training split and "passes" over it; `text_contents`; "train_loss" in nats per token, without
         dropout: of any share on the common one, of passages on all of them.
     """
-    dataset, known = trained.dataset, thinned(known_text(trained.dataset), _MEASURED[trained.budget])
+    dataset, known = trained.dataset, thinned(known_text(trained.dataset), trained.size(*_MEASURED))
     num_tokens = len(dataset.splits["train"].tokens)
     return {
         "tokens": num_tokens,
@@ -59,10 +58,10 @@ def measure(trained: Trained) -> Plain:
 
 def view(result: StudyResult, arms: Arms) -> View:
     """Contents and losses by arm, the law of the amount, the least text against the most, arms with a further text."""
-    arms, loss = probe.with_losses(result, arms), replace(loss_quantity(result), read=at("loss"))
+    arms, loss = probe.with_losses(result, arms), replace(loss_quantity(result), source="loss")
     if not arms:
         return View()
-    known = replace(loss, name=_("loss on known text"), read=lambda run: run["train_loss"] * run["factor"])
+    known = replace(loss, name=_("loss on known text"), source=lambda run: run["train_loss"] * run["factor"])
     gap = replace(probe.difference(_("test loss above known text"), loss, known), better=loss.better)
     own = ", ".join(arm.title for arm in arms if not has_common(arm.config["corpus"]))
     unit = _(result.study.unit)
@@ -138,6 +137,3 @@ def _plot(shares: Arms, loss: Quantity, known: Quantity, law: Fit | None) -> Plo
     caption = _("Loss on the test split and on known text against the amount of text; band: range over seeds.")
     figure = line_plot(lines, *axes, title=_("More text, the same steps"))
     return Plot(figure, "data-amount", caption, probe.extremes_told(capital(loss.told), ends, loss.show))
-
-
-AMOUNTS = RunProbe("amounts", measure, view, seconds={"quick": 4, "standard": 8, "full": 20})

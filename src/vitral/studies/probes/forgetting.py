@@ -7,15 +7,14 @@ from vitral.data.batches import thinned
 from vitral.evaluation import evaluate_split
 from vitral.figures.sections import Heading, Paragraph, Section, Table
 from vitral.studies import probe
-from vitral.studies.claims import Comparison, Plain, Quantity, at
-from vitral.studies.design import BudgetName
+from vitral.studies.claims import Comparison, Plain, Quantity
 from vitral.studies.losses import loss_quantity
-from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View
+from vitral.studies.probe import ArmMeasures, Arms, Plot, Trained, View
 from vitral.studies.results import StudyResult
 
-MEASURED: dict[BudgetName, int] = {"quick": 50_000, "standard": 100_000, "full": 500_000}
+MEASURED = (50_000, 100_000, 500_000)
 """Tokens of the first text."""
-FIRST = Quantity(N_("loss on the first text"), at("first_loss"), "nats per token", better="lower")
+FIRST = Quantity(N_("loss on the first text"), "first_loss", "nats per token", better="lower")
 
 
 def measure(trained: Trained) -> Plain:
@@ -26,7 +25,7 @@ def measure(trained: Trained) -> Plain:
     """
     probe.require_causal_lm(trained)
     text = trained.first or trained.dataset
-    part = thinned(text.splits["train"], MEASURED[trained.budget])
+    part = thinned(text.splits["train"], trained.size(*MEASURED))
     return {"first_loss": evaluate_split(trained.run.model, part, text.tokenizer).loss, "name": text.corpus_name}
 
 
@@ -45,7 +44,7 @@ def view(result: StudyResult, arms: Arms) -> View:
         "with the weights that the second training begins from and with those it ends with, on the same part of the "
         "text that the first training read."
     )
-    loss = replace(loss_quantity(result), read=at("loss"))
+    loss = replace(loss_quantity(result), source="loss")
     columns = (_("arm"), _("begins from"), _("loss on the first text before"), _("after"), _("increase"), loss.label)
     rows = tuple(_row(arm, parent, loss) for arm, parent in pairs)
     caption = _("Loss on the first text, in nats per token. Means over seeds.")
@@ -61,6 +60,3 @@ def _row(arm: ArmMeasures, parent: ArmMeasures, loss: Quantity) -> tuple[str, ..
 
 def _increase(arm: ArmMeasures, parent: ArmMeasures) -> Comparison:
     return Comparison(arm.title, parent.title, FIRST, arm.values(FIRST), parent.values(FIRST), arm.name)
-
-
-FORGETTING = RunProbe("forgetting", measure, view, {"quick": 1, "standard": 2, "full": 8})

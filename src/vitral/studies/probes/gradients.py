@@ -11,10 +11,10 @@ from vitral.figures.sections import Heading, Table
 from vitral.figures.text import capital
 from vitral.inspection import first_over_last, gradients_by_block, untrained
 from vitral.studies.claims import Check, Note, Plain, Quantity
-from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View, require_causal_lm
+from vitral.studies.probe import ArmMeasures, Arms, Plot, Trained, View, require_causal_lm
 from vitral.studies.results import StudyResult
 
-WINDOWS = {"quick": 16, "standard": 32, "full": 64}
+WINDOWS = (16, 32, 64)
 """Training windows of the batch, the same for all arms and seeds."""
 STATES = {"fresh": N_("before the first step"), "trained": N_("after training")}
 KINDS = {"stream": N_("gradient of the stream"), "parameters": N_("gradient of the block's parameters")}
@@ -76,7 +76,7 @@ def measure(trained: Trained) -> Plain:
     write to the stream are so small that a fresh pre-norm model is nearly the identity.
     """
     require_causal_lm(trained)
-    model, size = trained.run.model, WINDOWS[trained.budget]
+    model, size = trained.run.model, trained.size(*WINDOWS)
     time = model.config.context_length
     batch = Batches(trained.dataset.splits["train"], context_length=time, batch_size=size, seed=0).batch(0)
     states = {"fresh": untrained(model, trained.seed), "trained": model}
@@ -157,6 +157,3 @@ def _panel(arm: ArmMeasures, kind: str, state: str) -> Panel | None:
     mean = [geometric_mean(known) if all(known) else None for known in zip(*seeds, strict=True)]
     thin = [Line("", blocks, seed) for seed in seeds] if len(seeds) > 1 else []
     return Panel(arm.title, [Line("", blocks, mean)], thin)
-
-
-GRADIENTS = RunProbe("gradients", measure, view, {"quick": 1, "standard": 1, "full": 2})

@@ -16,12 +16,12 @@ from vitral.figures.sections import Heading, Paragraph
 from vitral.inspection import chain_distances
 from vitral.inspection.in_context import PREDICTORS
 from vitral.studies import probe
-from vitral.studies.claims import Plain, Quantity, at
-from vitral.studies.probe import ArmMeasures, Arms, RunProbe, Trained, View
+from vitral.studies.claims import Plain, Quantity
+from vitral.studies.probe import ArmMeasures, Arms, Trained, View
 from vitral.studies.results import StudyResult
 from vitral.studies.trajectories import along_plot, along_training, curve, task_rows
 
-ROWS = {"quick": (128, 256), "standard": (200, 1000), "full": (500, 4000)}
+ROWS = ((128, 256), (200, 1000), (500, 4000))
 """Test sequences at every checkpoint, and at the end."""
 NATS = "nats per token"
 LABELS = {"bigram": N_("Bayes predictor"), "unigram": N_("counting symbols"), "uniform": N_("uniform")}
@@ -30,7 +30,7 @@ LABELS = {"bigram": N_("Bayes predictor"), "unigram": N_("counting symbols"), "u
 def measure(trained: Trained) -> Plain:
     """Losses and divergences along training, and the losses by position at its end."""
     probe.require_causal_lm(trained)
-    few, most = ROWS[trained.budget]
+    few, most = trained.size(*ROWS)
     task, rows = task_rows(trained, MarkovChains, most)
     states = torch.from_numpy(trained.run.tokenizer.encode(task.alphabet))
     look = partial(chain_distances, states=states, concentration=task.concentration)
@@ -54,9 +54,9 @@ def _quarter(run: Mapping[str, Any], who: str, last: bool) -> float:
     return fmean(nats[-size:] if last else nats[:size])
 
 
-LOSS = Quantity(N_("loss on new chains"), at("last", "losses", "model"), NATS, "lower")
+LOSS = Quantity(N_("loss on new chains"), "last/losses/model", NATS, "lower")
 BAYES, COUNTING, EVEN = (
-    Quantity(title, at("last", "losses", name), NATS)
+    Quantity(title, f"last/losses/{name}", NATS)
     for name, title in (
         ("bigram", N_("loss of the Bayes predictor")),
         ("unigram", N_("loss of counting symbols")),
@@ -64,10 +64,10 @@ BAYES, COUNTING, EVEN = (
     )
 )
 FAR, FAR_COUNTING = (
-    Quantity(title, at("last", "divergence", name), NATS, "lower")
+    Quantity(title, f"last/divergence/{name}", NATS, "lower")
     for name, title in (("bigram", N_("KL from the Bayes predictor")), ("unigram", N_("KL from counting symbols")))
 )
-FROM_EACH = Quantity(N_("KL from each predictor"), at("value"), "nats")
+FROM_EACH = Quantity(N_("KL from each predictor"), "value", "nats")
 PLATEAU = Quantity(N_("share of the checkpoints nearest to counting symbols"), _plateau, digits=2)
 EARLY, LATE = (
     Quantity(title, partial(_quarter, who="model", last=last), NATS, "lower")
@@ -89,9 +89,9 @@ def view(result: StudyResult, arms: Arms) -> View:
         "on average. Counting symbols ignores the order. The uniform predictor has learned nothing."
     )
     means, kl = _("Means over seeds."), _("Kullback-Leibler divergence in nats, means over seeds.")
-    losses = [curve(arm, arm.title, at("losses", "model")) for arm in arms]
-    losses += [curve(arms[0], _(LABELS[name]), at("losses", name)) for name in PREDICTORS]
-    divergences = [curve(arms[0], _(LABELS[name]), at("divergence", name)) for name in PREDICTORS]
+    losses = [curve(arm, arm.title, "losses/model") for arm in arms]
+    losses += [curve(arms[0], _(LABELS[name]), f"losses/{name}") for name in PREDICTORS]
+    divergences = [curve(arms[0], _(LABELS[name]), f"divergence/{name}") for name in PREDICTORS]
     phases = _("{arm}: how far from each predictor", arm=arms[0].title)
     position = Axis(_("position in the window"), log=True, ticks=(1, 2, 4, 8, 16, 32, 64))
     sections = (
@@ -118,7 +118,7 @@ def _by_position(arms: Arms, axis: Axis) -> tuple[probe.Plot, ...]:
     ends = sorted({0, 1, length, *(size << n for n in range(20) for size in (2, 3) if size << n < length)})
     groups = {(begin + 1 + end) / 2: (begin, end) for begin, end in pairwise(ends)}
     points = {
-        middle: replace(LOSS, read=lambda run, span=span: fmean(run["nats"][span[0] : span[1]]))
+        middle: replace(LOSS, source=lambda run, span=span: fmean(run["nats"][span[0] : span[1]]))
         for middle, span in groups.items()
     }
 
@@ -131,6 +131,3 @@ def _by_position(arms: Arms, axis: Axis) -> tuple[probe.Plot, ...]:
     lines += [line(arms[0], _(LABELS[name]), name) for name in PREDICTORS]
     caption = _("Mean over seeds of the loss at groups of positions, two to each doubling.")
     return probe.mean_lines("in-context-positions", _("Loss by position"), lines, points, axis, caption)
-
-
-IN_CONTEXT = RunProbe("in-context", measure, view, {"quick": 3, "standard": 6, "full": 20})

@@ -18,12 +18,12 @@ from vitral.inspection.word_lists import word_lists
 from vitral.inspection.word_references import ORDER, context_separations, counted_pairs
 from vitral.inspection.words import CHANCE, item_scores, pair_scores, separations, subject_scores
 from vitral.studies import probe
-from vitral.studies.claims import ENOUGH_SEEDS, LEVEL, Comparison, Plain, Quantity, at, to_fixed
+from vitral.studies.claims import ENOUGH_SEEDS, LEVEL, Comparison, Plain, Quantity, to_fixed
 from vitral.studies.intervals import mean_interval
-from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View
+from vitral.studies.probe import ArmMeasures, Arms, Plot, Trained, View
 from vitral.studies.results import StudyResult
 
-MOST_WORDS = {"quick": 300, "standard": 400, "full": 500}
+MOST_WORDS = (300, 400, 500)
 LEAST_SENSES = 3
 """Words of two senses; with fewer, senses are not compared."""
 SAME = 0.001
@@ -39,7 +39,7 @@ def measure(trained: Trained) -> Plain:
     """Neighbours, senses and minimal pairs, see `vitral.inspection.word_measures`."""
     probe.require_causal_lm(trained)
     run, splits = trained.run, trained.dataset.splits
-    most, fresh = MOST_WORDS[trained.budget], untrained(run.model, trained.seed)
+    most, fresh = trained.size(*MOST_WORDS), untrained(run.model, trained.seed)
     found = word_measures(run.model, run.tokenizer, splits, most_words=most)
     lists = word_lists()[found["language"]]
     return found | {
@@ -60,7 +60,7 @@ def _share(scores: list[float]) -> float | None:
     return fmean(scores) if scores else None
 
 
-CORRELATION = Quantity(N_("rank correlation of embedding and counted contexts"), at("neighbours", "correlation"))
+CORRELATION = Quantity(N_("rank correlation of embedding and counted contexts"), "neighbours/correlation")
 SHUFFLED = Quantity(
     N_("the largest with shuffled words"), lambda run: run["neighbours"] and max(run["neighbours"]["shuffled"])
 )
@@ -267,6 +267,3 @@ def _right(arm: ArmMeasures, scores: Callable[[list[Plain]], list[float]], famil
 
 def _listed(neighbours: list[Plain]) -> str:
     return listed(f"{one['word']} " + minus(number(one["cosine"], ".2f")) for one in neighbours)
-
-
-MEANING = RunProbe("meaning", measure, view, seconds={"quick": 8, "standard": 20, "full": 30})

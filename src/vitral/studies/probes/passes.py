@@ -4,16 +4,16 @@ from vitral.core.language import N_, _
 from vitral.figures.lines import MOST_LINES, Axis, Line, left_out, line_plot
 from vitral.figures.sections import Heading, Paragraph, Section
 from vitral.studies import probe
-from vitral.studies.claims import Comparison, Plain, Quantity, at
+from vitral.studies.claims import Comparison, Plain, Quantity
 from vitral.studies.losses import baseline_arm
-from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View
+from vitral.studies.probe import ArmMeasures, Arms, Plot, Trained, View
 from vitral.studies.results import StudyResult
 
-SEEN = Quantity(N_("passes"), at("passes"), digits=1)
-TOKENS = Quantity(N_("training text"), at("tokens"), "tokens", digits=0)
-LOWEST = Quantity(N_("lowest test loss"), at("lowest"), "nats per token", better="lower")
-AFTER = Quantity(N_("passes at the lowest"), at("after"), digits=1)
-LAST = Quantity(N_("last test loss"), at("last"), "nats per token", better="lower")
+SEEN = Quantity(N_("passes"), "passes", digits=1)
+TOKENS = Quantity(N_("training text"), "tokens", "tokens", digits=0)
+LOWEST = Quantity(N_("lowest test loss"), "lowest", "nats per token", better="lower")
+AFTER = Quantity(N_("passes at the lowest"), "after", digits=1)
+LAST = Quantity(N_("last test loss"), "last", "nats per token", better="lower")
 
 
 def measure(trained: Trained) -> Plain:
@@ -80,6 +80,3 @@ def _line(arm: ArmMeasures) -> Line:
     losses = [[one[1] for one in point] for point in points]
     means = [sum(point) / len(point) for point in losses]
     return Line(arm.title, places, means, low=[*map(min, losses)], high=[*map(max, losses)])
-
-
-PASSES = RunProbe("passes", measure, view)

@@ -11,11 +11,11 @@ from vitral.figures.sections import Heading, Paragraph, Section, Table
 from vitral.figures.text import NONE, capital
 from vitral.studies.claims import Comparison, Note, Plain, Quantity
 from vitral.studies.intervals import mean_interval
-from vitral.studies.probe import Arms, Plot, RunProbe, Trained, View, with_losses
+from vitral.studies.probe import Arms, Plot, Trained, View, with_losses
 from vitral.studies.results import StudyResult
 
 NAMES = {"standard": N_("standard parametrisation"), "mup": N_("parametrisation muP")}
-DOUBLINGS = Quantity(N_("best learning rate, in doublings"), lambda run: None, digits=2)
+DOUBLINGS = Quantity(N_("best learning rate, in doublings"), digits=2)
 Losses = dict[float, dict[int, float]]
 """By learning rate and seed."""
 
@@ -179,7 +179,7 @@ def _comparisons(widths: Sequence[Width], base: Mapping[str, Width]) -> list[Com
         other, rate = standard.get(one.width), base[one.kind].tuned
         if one.kind == "mup" and one is not base["mup"] and other is not None:
             name = _("loss at the rate tuned at width {width}", width=base["mup"].width)
-            quantity = Quantity(name, lambda run: None, better="lower")
+            quantity = Quantity(name, better="lower")
             values, others = (each.losses.get(rate, {}) for each in (one, other))
             found.append(Comparison(one.title, other.title, quantity, values, others))
     return found
@@ -197,6 +197,3 @@ def _edges(widths: Sequence[Width]) -> list[Note]:
             )
             found.append(Note(text))
     return found
-
-
-RATES = RunProbe("rates", measure, view, seconds={"quick": 0.1, "standard": 0.1, "full": 0.1})

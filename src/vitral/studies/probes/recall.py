@@ -10,22 +10,22 @@ from vitral.figures.lines import Axis
 from vitral.figures.sections import Heading, Paragraph
 from vitral.inspection import recall_by_distance
 from vitral.studies import probe
-from vitral.studies.claims import Comparison, Plain, Quantity, at, to_fixed
-from vitral.studies.probe import Arms, RunProbe, Trained, View
+from vitral.studies.claims import Comparison, Plain, Quantity, to_fixed
+from vitral.studies.probe import Arms, Trained, View
 from vitral.studies.results import StudyResult
 from vitral.studies.trajectories import task_rows
 
-ROWS = {"quick": 1000, "standard": 2000, "full": 4000}
+ROWS = (1000, 2000, 4000)
 """Test sequences."""
-ACCURACY = Quantity(N_("share of right values"), at("accuracy"), better="higher")
-NATS = Quantity(N_("loss of the values"), at("nats"), "nats", "lower")
-CHANCE = Quantity(N_("chance"), at("chance"))
+ACCURACY = Quantity(N_("share of right values"), "accuracy", better="higher")
+NATS = Quantity(N_("loss of the values"), "nats", "nats", "lower")
+CHANCE = Quantity(N_("chance"), "chance")
 
 
 def measure(trained: Trained) -> Plain:
     """Right values and their loss by distance."""
     probe.require_causal_lm(trained)
-    task, rows = task_rows(trained, KeyValueRecall, ROWS[trained.budget])
+    task, rows = task_rows(trained, KeyValueRecall, trained.size(*ROWS))
     return recall_by_distance(trained.run.model, task, rows)
 
 
@@ -78,6 +78,3 @@ def _group(group: int) -> Quantity:
 def _part(last: bool) -> Quantity:
     name = N_("right at the largest distances") if last else N_("right at the smallest distances")
     return Quantity(name, partial(_read, group=-1 if last else 0), better="higher")
-
-
-RECALL = RunProbe("recall", measure, view, {"quick": 1, "standard": 1, "full": 3})

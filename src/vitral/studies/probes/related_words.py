@@ -12,10 +12,10 @@ from vitral.inspection.word_lists import language_of, word_lists
 from vitral.inspection.words import LANGUAGE_TOKENS, SHUFFLES
 from vitral.studies import probe
 from vitral.studies.claims import Comparison, Plain, Quantity
-from vitral.studies.probe import ArmMeasures, Arms, RunProbe, Trained, View
+from vitral.studies.probe import ArmMeasures, Arms, Trained, View
 from vitral.studies.results import StudyResult
 
-WINDOWS = {"quick": 64, "standard": 256, "full": 512}
+WINDOWS = (64, 256, 512)
 MOST_WORDS = 400
 UNTRAINED = "untrained"
 Items = dict[int, list[list[float]]]
@@ -30,7 +30,7 @@ def measure(trained: Trained) -> Plain:
     lists = word_lists()[language_of(run.tokenizer.decode(splits["train"].tokens[:LANGUAGE_TOKENS]))]
 
     def of(model: Any) -> Plain:
-        given = {"windows": WINDOWS[trained.budget], "most_words": MOST_WORDS}
+        given = {"windows": trained.size(*WINDOWS), "most_words": MOST_WORDS}
         return {
             "scores": similar_word_scores(model, run.tokenizer, splits["train"], splits["test"], **given),
             "weights": agreeing_weights(model, run.tokenizer, lists.pairs),
@@ -130,7 +130,7 @@ def _agreement(arms: Arms) -> tuple[tuple[Section, ...], list[Comparison]]:
         "compared between the form that agrees with the subject and the other one, at the same place; each form is "
         "right as often as wrong. Subjects are the units. A head is chosen on one half of them and tested on the other."
     )
-    rows, comparisons, quantity = [], [], Quantity(AGREEMENT, lambda run: None, N_("of weight"))
+    rows, comparisons, quantity = [], [], Quantity(AGREEMENT, unit=N_("of weight"))
     for arm in arms:
         found = _over_seeds(arm)
         if not found:
@@ -164,6 +164,3 @@ def _over_seeds(arm: ArmMeasures) -> Items:
 
 def _mean(seeds: Sequence[list[list[float]]]) -> list[list[float]]:
     return [[fmean(values) for values in zip(*blocks, strict=True)] for blocks in zip(*seeds, strict=True)]
-
-
-RELATED_WORDS = RunProbe("related-words", measure, view)

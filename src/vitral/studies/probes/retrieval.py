@@ -13,19 +13,19 @@ from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.inspection import recall_under_masks
 from vitral.inspection.mask_recall import BATCH, BINS, KEYS, VALUES
 from vitral.inspection.retrieval import LAYERS, WINDOW
-from vitral.studies.claims import Comparison, Note, Plain, Quantity, at, to_fixed
-from vitral.studies.probe import Plot, Setting, StudyProbe, View
+from vitral.studies.claims import Comparison, Note, Plain, Quantity, to_fixed
+from vitral.studies.probe import Plot, Setting, View
 from vitral.studies.probes.copying import TITLES
 from vitral.studies.results import StudyResult
 
-BUDGETS = {
-    "quick": {1: (150, (1, 2, 3)), 4: (150, (1, 2, 3))},
-    "standard": {1: (200, (1, 2, 3, 4, 5, 6)), 4: (2000, (1, 2, 3))},
-    "full": {1: (400, (1, 2, 3, 4, 5, 6)), 4: (4000, (1, 2, 3, 4, 5, 6))},
-}
+BUDGETS = (
+    {1: (150, (1, 2, 3)), 4: (150, (1, 2, 3))},
+    {1: (200, (1, 2, 3, 4, 5, 6)), 4: (2000, (1, 2, 3))},
+    {1: (400, (1, 2, 3, 4, 5, 6)), 4: (4000, (1, 2, 3, 4, 5, 6))},
+)
 """Steps of training and seeds, by the number of pairs."""
 NAMES = {1: N_("one pair: retrieval"), 4: N_("four pairs: key-value recall")}
-ACCURACY = Quantity(N_("accuracy"), at("accuracy"), better="higher")
+ACCURACY = Quantity(N_("accuracy"), "accuracy", better="higher")
 
 
 def measure(setting: Setting) -> Plain:
@@ -33,7 +33,7 @@ def measure(setting: Setting) -> Plain:
     return {
         "tasks": [
             recall_under_masks(pairs, steps=steps, seeds=seeds)
-            for pairs, (steps, seeds) in BUDGETS[setting.budget].items()
+            for pairs, (steps, seeds) in setting.size(*BUDGETS).items()
         ]
     }
 
@@ -140,6 +140,3 @@ def _losses(task: Plain) -> Note:
         for mask, runs in task["masks"].items()
     )
     return Note(_("{task}, loss at the end of training, nats per answer: {losses}.", task=_name(task), losses=ends))
-
-
-RETRIEVAL = StudyProbe("retrieval", measure, view, seconds={"quick": 150, "standard": 900, "full": 6000})

@@ -10,11 +10,11 @@ from vitral.figures.sections import Details, Heading, Paragraph, Section, Table
 from vitral.inspection import attention_saturation, logged_gradient_norms, saturation, softmax, untrained
 from vitral.inspection.windows import scored_windows
 from vitral.studies import probe
-from vitral.studies.claims import Check, Comparison, Plain, Quantity, at, to_fixed
-from vitral.studies.probe import ArmMeasures, Arms, RunProbe, Trained, View, every, mean_of
+from vitral.studies.claims import Check, Comparison, Plain, Quantity, every, to_fixed
+from vitral.studies.probe import ArmMeasures, Arms, Trained, View
 from vitral.studies.results import StudyResult
 
-WINDOWS = {"quick": 128, "standard": 256, "full": 1024}
+WINDOWS = (128, 256, 1024)
 STATES = ("fresh", "trained")
 STATED = {"fresh": N_("fresh"), "trained": N_("trained")}
 TABLES = {"fresh": N_("Fresh models."), "trained": N_("Trained models.")}
@@ -40,7 +40,7 @@ def measure(trained: Trained) -> Plain:
     probe.require_causal_lm(trained)
     model, run = trained.run.model, trained.run
     time, log_every = model.config.context_length, run.config["training"]["log_every"]
-    batch = scored_windows(trained.dataset.splits["test"], time, WINDOWS[trained.budget])
+    batch = scored_windows(trained.dataset.splits["test"], time, trained.size(*WINDOWS))
     return {
         "d_head": model.config.d_head,
         "windows": len(batch[0]),
@@ -54,11 +54,11 @@ def measure(trained: Trained) -> Plain:
 def _of(state: str, key: str) -> Quantity:
     name = NAMES[key]
     digits = 6 if key.endswith(("variance", "gradient", "square")) else 4
-    return Quantity(name, mean_of(state, "layers", "*", key, "*"), digits=digits)
+    return Quantity(name, f"{state}/layers/*/{key}/*", digits=digits)
 
 
 NORMS = [
-    Quantity(name, at("gradient_norms", which))
+    Quantity(name, f"gradient_norms/{which}")
     for which, name in (
         ("mean", N_("mean gradient norm")),
         ("median", N_("median gradient norm")),
@@ -91,7 +91,7 @@ SHARED = Quantity(
     lambda run: saturation.shared_directions(run["trained"], run["d_head"]),
     digits=2,
 )
-D_K = Quantity("d_k", at("d_head"), digits=0)
+D_K = Quantity("d_k", "d_head", digits=0)
 ALIGNMENT = N_(
     "If queries and keys are independent, Var(q·k) is d_k times the mean squares of their components: the ratio is 1 "
     "and 1/√d_k the scale. If training aligns them, q·k adds up instead of averaging out: the ratio grows with d_k, up "
@@ -197,17 +197,14 @@ def _slope(scale: str, arms: list[ArmMeasures]) -> list[Comparison]:
         low=D_K.show(arms[0].first["d_head"]),
         high=D_K.show(arms[-1].first["d_head"]),
     )
-    slope = Quantity(_("exponent of the score variance over that of independent q and k"), at("slope"), digits=2)
+    slope = Quantity(_("exponent of the score variance over that of independent q and k"), "slope", digits=2)
     return [to_fixed(subject, 0.0, _("0, independent at every d_k"), slope, slopes)]
 
 
 def _factors(run: Plain) -> list[float]:
-    return every(run, "trained", "layers", 0, "factors", "*")
+    return every(run, "trained/layers/0/factors/*")
 
 
 def _shape(arm: ArmMeasures, **same: int) -> tuple[Plain, Plain]:
     model = arm.config["model"]
     return {**model, "attention": {**model["attention"], "scale": ""}, **same}, arm.config["training"]
-
-
-SATURATION = RunProbe("saturation", measure, view, {"quick": 2, "standard": 6, "full": 20})

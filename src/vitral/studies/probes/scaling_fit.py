@@ -15,7 +15,7 @@ from vitral.runs.config import RunConfig
 from vitral.studies.claims import LEVEL, Check, Note, Plain
 from vitral.studies.intervals import mean_interval
 from vitral.studies.law_table import interval, law_columns, law_row, powers, with_interval
-from vitral.studies.probe import Arms, Plot, RunProbe, Trained, View, with_losses
+from vitral.studies.probe import Arms, Plot, Trained, View, with_losses
 from vitral.studies.results import StudyResult
 from vitral.studies.scaling import Estimate, contrast, cost_law, optimal_exponents, optimum, student
 from vitral.studies.scaling_grid import (
@@ -327,6 +327,3 @@ def _token_table(grid: Sequence[Point], others: Sequence[Point]) -> tuple[Table,
     columns = (_("at the same places of the grid"), grid[0].tokens, others[0].tokens, _("difference"))
     caption = _("Nats per character, and constants with 95% intervals.")
     return Table(caption, (*columns, _("p (corrected)")), tuple(rows)), notes
-
-
-SCALING_FIT = RunProbe("scaling-fit", measure, view, seconds={"quick": 0.1, "standard": 0.1, "full": 0.1})

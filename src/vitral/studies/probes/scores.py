@@ -9,10 +9,10 @@ from vitral.inspection import head_costs, score_statistics
 from vitral.inspection.random_scores import BY_ROW, FIXED, SURE, change, expected_variance, least_changed
 from vitral.inspection.softmax import SATURATED
 from vitral.studies.claims import Check, Note, Plain
-from vitral.studies.probe import Plot, Setting, StudyProbe, View, extremes_told
+from vitral.studies.probe import Plot, Setting, View, extremes_told
 from vitral.studies.results import StudyResult
 
-SIZES = {"quick": (200_000, 1_000), "standard": (500_000, 4_000), "full": (2_000_000, 20_000)}
+SIZES = ((200_000, 1_000), (500_000, 4_000), (2_000_000, 20_000))
 TITLES = {"none": N_("no scale"), "sqrt": "1/√d_k", "linear": "1/d_k", "adaptive": N_("adaptive")}
 THEORY = {"none": "d_k", "sqrt": "1", "linear": "1/d_k"}
 NAMES = ("variance", *BY_ROW, "sensitivity_median")
@@ -52,7 +52,7 @@ MEANING = N_(
 def measure(setting: Setting) -> Plain:
     """Statistics of every scale at every d_k, and parameters and FLOPs of models like the base by d_k."""
     costs = head_costs(setting.base.model, setting.dataset.tokenizer.vocab_size)
-    return score_statistics(*SIZES[setting.budget], setting.seed) | {"costs": costs}
+    return score_statistics(*setting.size(*SIZES), setting.seed) | {"costs": costs}
 
 
 def view(result: StudyResult, measured: Plain) -> View:
@@ -131,6 +131,3 @@ def _plot(measured: Plain, name: str, file: str) -> Plot:
     ends = {line.label: line.y[-1] or 0.0 for line in lines if not line.theory}
     about = _("{quantity} at d_k {d_k}", quantity=_(LABELS[name]), d_k=d_ks[-1])
     return Plot(figure, file, _(CAPTIONS[name]), extremes_told(about, ends, lambda value: number(value, ".3g")))
-
-
-SCORE_STATISTICS = StudyProbe("score-statistics", measure, view, {"quick": 12, "standard": 30, "full": 120})

@@ -14,27 +14,27 @@ from vitral.figures.sections import Columns, Details, Heading, Paragraph, Prefor
 from vitral.figures.text import capital
 from vitral.inspection.texts import GRAMS, NOVEL, ORDER, REPEATED, mean_measures, mean_row, strategy_measures
 from vitral.studies import probe
-from vitral.studies.claims import Comparison, Plain, Quantity, at
-from vitral.studies.probe import ArmMeasures, Arms, RunProbe, Trained, View
+from vitral.studies.claims import Comparison, Plain, Quantity
+from vitral.studies.probe import ArmMeasures, Arms, Trained, View
 from vitral.studies.results import StudyResult
 
-BUDGETS = {"quick": (16, 200), "standard": (40, 300), "full": (80, 800)}
+BUDGETS = ((16, 200), (40, 300), (80, 800))
 """Prompts, and tokens of a continuation."""
-MODEL = Quantity(N_("loss under the model"), at("model"), "nats per token")
-NGRAM = Quantity(N_("loss under the {order}-gram model").format(order=ORDER), at("ngram"), "nats per token")
+MODEL = Quantity(N_("loss under the model"), "model", "nats per token")
+NGRAM = Quantity(N_("loss under the {order}-gram model").format(order=ORDER), "ngram", "nats per token")
 COMPARED = {
-    "repeated": Quantity(N_("share of tokens in repeated {n}-grams").format(n=REPEATED), at("repeated")),
-    "in-a-loop": Quantity(N_("share of tokens in the longest loop"), at("looping")),
-    "distinct-pairs-of-words": Quantity(N_("distinct pairs of words"), at("words", 1)),
-    "word-length": Quantity(N_("mean length of a word"), at("letters"), "characters", digits=2),
-    "longest-copy": Quantity(N_("longest copy of the training text"), at("copied"), "characters", digits=1),
+    "repeated": Quantity(N_("share of tokens in repeated {n}-grams").format(n=REPEATED), "repeated"),
+    "in-a-loop": Quantity(N_("share of tokens in the longest loop"), "looping"),
+    "distinct-pairs-of-words": Quantity(N_("distinct pairs of words"), "words/1"),
+    "word-length": Quantity(N_("mean length of a word"), "letters", "characters", digits=2),
+    "longest-copy": Quantity(N_("longest copy of the training text"), "copied", "characters", digits=1),
     "under-the-model": MODEL,
     f"under-the-{ORDER}-gram": NGRAM,
 }
 """Compared with the text itself and drawn, by the name of the figure."""
 SHOWN = (
     *COMPARED.values(),
-    Quantity(N_("novel {n}-grams of characters").format(n=NOVEL), at("novel")),
+    Quantity(N_("novel {n}-grams of characters").format(n=NOVEL), "novel"),
 )
 PERPLEXITIES = tuple(
     Quantity(name, lambda one, key=key: math.exp(min(one[key], 700.0)), digits=2)
@@ -48,7 +48,7 @@ LOOPS = 0.5
 MOST_SHOWN = 24
 """Characters of a repeated piece in a table."""
 DISTINCT = tuple(
-    Quantity(name.format(n=n + 1), at(kind, n))
+    Quantity(name.format(n=n + 1), f"{kind}/{n}")
     for kind, name in (("words", N_("{n:d} words")), ("characters", N_("{n:d} characters")))
     for n in range(GRAMS)
 )
@@ -57,7 +57,7 @@ DISTINCT = tuple(
 def measure(trained: Trained) -> Plain:
     """Measures of every strategy, see `vitral.inspection.strategy_measures`."""
     probe.require_causal_lm(trained)
-    prompts, length = BUDGETS[trained.budget]
+    prompts, length = trained.size(*BUDGETS)
     run, dataset = trained.run, trained.dataset
     return strategy_measures(run.model, run.tokenizer, dataset, prompts=prompts, length=length, seed=trained.seed)
 
@@ -196,6 +196,3 @@ def against_nearest(strategies: Arms) -> tuple[Comparison, ...]:
         for one in others
         if one.title != first
     )
-
-
-STRATEGIES = RunProbe("strategies", measure, view, seconds={"quick": 12, "standard": 45, "full": 120})

@@ -12,9 +12,9 @@ from vitral.figures.text import capital
 from vitral.inspection.text_units import text_units
 from vitral.model import ModelConfig
 from vitral.studies import probe
-from vitral.studies.claims import Check, Comparison, Plain, Quantity, at, to_fixed
+from vitral.studies.claims import Check, Comparison, Plain, Quantity, to_fixed
 from vitral.studies.losses import loss_quantity
-from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View
+from vitral.studies.probe import ArmMeasures, Arms, Plot, Trained, View
 from vitral.studies.results import StudyResult
 from vitral.studies.scaling_grid import KINDS_OF_TOKENS
 
@@ -23,16 +23,16 @@ EQUAL_COMPUTE = 2.0
 FAIR_UNIT = "bits per character"
 """The unit in which losses of different tokens can be compared."""
 UNITS = (
-    Quantity(N_("vocabulary"), at("vocab_size"), digits=0),
-    Quantity(N_("parameters"), at("parameters"), digits=0),
-    Quantity(N_("operations of the base"), at("operations"), "%", digits=0),
-    Quantity(N_("characters per token"), at("characters_per_token"), digits=2),
-    Quantity(N_("window"), at("context_characters"), "characters", digits=0),
+    Quantity(N_("vocabulary"), "vocab_size", digits=0),
+    Quantity(N_("parameters"), "parameters", digits=0),
+    Quantity(N_("operations of the base"), "operations", "%", digits=0),
+    Quantity(N_("characters per token"), "characters_per_token", digits=2),
+    Quantity(N_("window"), "context_characters", "characters", digits=0),
     Quantity(N_("parameters in embedding and head"), lambda run: 100 * run["token_share"], "%", digits=0),
-    Quantity(N_("trained on"), at("tokens"), "tokens", digits=0),
-    Quantity(N_("trained on"), at("characters"), "characters", digits=0),
-    Quantity(N_("passes"), at("passes"), digits=2),
-    Quantity(N_("median token seen"), at("median_seen"), N_("times"), digits=0),
+    Quantity(N_("trained on"), "tokens", "tokens", digits=0),
+    Quantity(N_("trained on"), "characters", "characters", digits=0),
+    Quantity(N_("passes"), "passes", digits=2),
+    Quantity(N_("median token seen"), "median_seen", N_("times"), digits=0),
 )
 
 
@@ -43,7 +43,7 @@ def measure(trained: Trained) -> Plain:
 
 def view(result: StudyResult, arms: Arms) -> View:
     """The units by arm; where losses are comparable, the longest tokens against the others, and the slope."""
-    arms, loss = _with_sizes(result, probe.with_losses(result, arms)), replace(loss_quantity(result), read=at("loss"))
+    arms, loss = _with_sizes(result, probe.with_losses(result, arms)), replace(loss_quantity(result), source="loss")
     if not arms:
         return View()
     fair = result.study.unit == FAIR_UNIT
@@ -122,6 +122,3 @@ def _plot(arms: Arms, loss: Quantity) -> Plot:
     ends = {arm.title: mean for arm in arms if (mean := arm.mean(loss)) is not None}
     figure = line_plot(lines, *axes, title=_("Loss at equal compute"))
     return Plot(figure, "tokens-vocabulary", caption, probe.extremes_told(capital(loss.told), ends, loss.show))
-
-
-TEXT_UNITS = RunProbe("text-units", measure, view, seconds={"quick": 1, "standard": 1, "full": 1})

@@ -9,12 +9,11 @@ from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.figures.text import capital
 from vitral.inspection import capabilities, classify_passages, linear_probes, untrained
 from vitral.inspection.probing import SPLITS
-from vitral.studies.claims import Check, Comparison, Note, Plain, Quantity, at
+from vitral.studies.claims import Check, Comparison, Note, Plain, Quantity
 from vitral.studies.probe import (
     ArmMeasures,
     Arms,
     Plot,
-    RunProbe,
     Trained,
     View,
     against_base,
@@ -26,16 +25,16 @@ from vitral.studies.results import StudyResult
 from vitral.training import TrainingConfig
 from vitral.training.objectives import masking_of
 
-WINDOWS = {"quick": (1_000, 64), "standard": (4_000, 384), "full": (10_000, 1_000)}  # contexts, gaps
-PASSAGES = {"quick": (150, 50, 60), "standard": (400, 80, 120), "full": (1_000, 80, 120)}  # train, validation, test
+WINDOWS = ((1_000, 64), (4_000, 384), (10_000, 1_000))  # contexts, gaps
+PASSAGES = ((150, 50, 60), (400, 80, 120), (1_000, 80, 120))  # train, validation, test
 LEAKS = 1e-3
 """Total variation from which a prediction depends on the swapped token; rounding moves it by less."""
 PATHS = {
-    N_("infilling, both sides"): ("filling", "both"),
-    N_("infilling, left side"): ("filling", "left"),
-    N_("continuation"): ("continuing",),
-    N_("probe on activations"): ("classifying", "activations"),
-    N_("probe on token counts"): ("classifying", "frequencies"),
+    N_("infilling, both sides"): "filling/both",
+    N_("infilling, left side"): "filling/left",
+    N_("continuation"): "continuing",
+    N_("probe on activations"): "classifying/activations",
+    N_("probe on token counts"): "classifying/frequencies",
 }
 _ACCURACIES = (
     N_("accuracy (infilling, both sides)"),
@@ -46,11 +45,10 @@ _ACCURACIES = (
 )
 _LOSSES = (N_("loss (infilling, both sides)"), N_("loss (infilling, left side)"), N_("loss (continuation)"))
 ACCURACY = [
-    Quantity(name, at(*path, "accuracy"), better="higher")
-    for name, path in zip(_ACCURACIES, PATHS.values(), strict=True)
+    Quantity(name, f"{path}/accuracy", better="higher") for name, path in zip(_ACCURACIES, PATHS.values(), strict=True)
 ]
-LOSS = [Quantity(name, at(*path, "nats"), "nats", "lower") for name, path in zip(_LOSSES, PATHS.values(), strict=False)]
-PROBES = {"quick": (600, 200, 600), "standard": (1_600, 400, 1_200), "full": (6_000, 1_000, 4_000)}
+LOSS = [Quantity(name, f"{path}/nats", "nats", "lower") for name, path in zip(_LOSSES, PATHS.values(), strict=False)]
+PROBES = ((600, 200, 600), (1_600, 400, 1_200), (6_000, 1_000, 4_000))
 """Windows on which a linear probe is fitted, validated and tested."""
 TASKS = {
     "order": N_("words in order or not"),
@@ -64,8 +62,8 @@ READ = {
     "tokens": N_("tokens alone"),
     "control": N_("control task"),
 }
-LARGEST = Quantity(N_("largest class"), at("classifying", "activations", "majority"))
-POSITIONS = Quantity(N_("positions computed to fill one gap"), at("filling_positions"), digits=0)
+LARGEST = Quantity(N_("largest class"), "classifying/activations/majority")
+POSITIONS = Quantity(N_("positions computed to fill one gap"), "filling_positions", digits=0)
 LEAK = {
     "visible": N_("visible (1 = yes)"),
     "accuracy": N_("accuracy"),
@@ -83,11 +81,11 @@ METHOD = N_(
 
 def measure(trained: Trained) -> Plain:
     """Leakage, infilling and continuation on the test split; classification of passages of the whole text."""
-    run, budget, test = trained.run, trained.budget, trained.dataset.splits["test"]
+    run, test = trained.run, trained.dataset.splits["test"]
     masking = masking_of(TrainingConfig.parse(run.config["training"]).objective, run.tokenizer)
-    found = capabilities(run.model, run.tokenizer, test, *WINDOWS[budget], masking=masking)
-    classes = classify_passages(run.model, trained.dataset, *PASSAGES[budget])
-    sizes, fresh = dict(zip(SPLITS, PROBES[budget], strict=True)), untrained(run.model, trained.seed)
+    found = capabilities(run.model, run.tokenizer, test, *trained.size(*WINDOWS), masking=masking)
+    classes = classify_passages(run.model, trained.dataset, *trained.size(*PASSAGES))
+    sizes, fresh = dict(zip(SPLITS, trained.size(*PROBES), strict=True)), untrained(run.model, trained.seed)
     probes = linear_probes(run.model, fresh, run.tokenizer, trained.dataset.splits, sizes)
     return found | {"classifying": classes, "probes": probes}
 
@@ -104,14 +102,12 @@ def view(result: StudyResult, arms: Arms) -> View:
     plot = Plot(figure, "uses-by-mask", caption, alt)
     tables = [mean_table(_("Accuracy, means over seeds"), arms, *ACCURACY, LARGEST)]
     tables += [
-        mean_table(
-            _("Loss of the true token"), arms, *LOSS, Quantity(N_("targets"), at("targets"), digits=0), POSITIONS
-        )
+        mean_table(_("Loss of the true token"), arms, *LOSS, Quantity(N_("targets"), "targets", digits=0), POSITIONS)
     ]
     read = [arm for arm in arms if arm.first.get("probes")]
     tables += [_probes(task, read) for task in TASKS if read]
     for place, leak in arms[0].first["leak"].items():
-        columns = [Quantity(name, at("leak", place, key), digits=3 * (key != "visible")) for key, name in LEAK.items()]
+        columns = [Quantity(name, f"leak/{place}/{key}", digits=3 * (key != "visible")) for key, name in LEAK.items()]
         about = _("Next token of position {position}, means over seeds", position=leak["position"])
         tables.append(mean_table(about, arms, *columns))
     contrasts = against_base(arms, LOSS[0], LOSS[2], ACCURACY[3]) + within(arms, LOSS[0], LOSS[1])
@@ -152,7 +148,7 @@ def read_by(task: str, reader: str) -> Quantity:
     """The accuracy of a linear probe on a task, as read from the trained model, the untrained one and so on."""
     return Quantity(
         _("{task}: {reader}", task=_(TASKS[task]), reader=_(READ[reader])),
-        at("probes", task, reader, "accuracy"),
+        f"probes/{task}/{reader}/accuracy",
         better="higher",
     )
 
@@ -163,7 +159,7 @@ def _probes(task: str, arms: Arms) -> Table:
         "of pairs of tokens, which a probe can only learn by heart.",
         task=_(TASKS[task]),
     )
-    largest = Quantity(N_("largest class"), at("probes", task, "trained", "majority"))
+    largest = Quantity(N_("largest class"), f"probes/{task}/trained/majority")
     readers = [replace(read_by(task, one), name=_(READ[one])) for one in READ]
     return mean_table(caption, arms, *readers, largest)
 
@@ -217,6 +213,3 @@ def _method(first: Plain) -> str:
         )
     )
     return f"{text} {how}"
-
-
-USES = RunProbe("uses", measure, view, seconds={"quick": 8, "standard": 25, "full": 90})
