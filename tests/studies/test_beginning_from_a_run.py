@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from vitral.core.config import merge
 from vitral.core.errors import UsageError
 from vitral.data import ByteTokenizer, CharTokenizer, Tokenizer
 from vitral.data.file_tokenizer import FileTokenizer
@@ -17,8 +16,6 @@ from vitral.lab.study_health import examine_study
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import enter, load_run
 from vitral.studies import Study, run_study
-from vitral.studies.outside import tokenizers_of
-from vitral.studies.resolution import resolve
 from vitral.studies.results import run_path
 from vitral.training import RunConfig
 
@@ -90,17 +87,6 @@ def test_the_same_call_finds_the_runs_and_another_run_in_its_place_is_refused(
     finally:
         shutil.rmtree(outside, ignore_errors=True)
         shutil.move(moved, outside)
-
-
-def test_arms_of_the_same_tokens_share_the_tokenizer_of_the_run(tiny: RunConfig, tmp_path: Path) -> None:
-    run = imported(tmp_path / "run", ByteTokenizer())
-    base = RunConfig.parse(merge(tiny.plain(), {"corpus": {"tokenizer": {"name": "byte"}}}))
-    per_token = study(run, unit="nats per token")
-    assert list(tokenizers_of(per_token).values()) == [ByteTokenizer()]
-    arms = resolve(per_token, base, 256)
-    assert arms[1].config.corpus == arms[0].config.corpus
-    assert arms[1].config.model == enter(run, print).config.model
-    assert arms[1].inherited_flops == 0
 
 
 def test_what_cannot_be_compared_or_begun_is_refused(tiny: RunConfig, outside: Path, tmp_path: Path) -> None:

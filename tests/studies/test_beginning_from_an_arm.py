@@ -3,7 +3,6 @@
 import shutil
 
 import pytest
-import torch
 
 from vitral.core.config import merge
 from vitral.core.errors import UsageError
@@ -50,16 +49,6 @@ def test_a_run_begins_from_the_last_weights_of_the_same_seed_and_records_them(re
             assert found.manifest == parent.checkpoint.manifest
     assert sealed(result, "base").identity.parent is None
     assert result.arm("only").losses != result.arm("base").losses
-
-
-def test_training_no_step_further_keeps_the_parents_weights(base, tmp_path) -> None:
-    """With a learning rate of nothing, the run ends where its parent ended."""
-    still = {"training": {"optimizer": {"learning_rate": 1e-30, "weight_decay": 0.0}}}
-    arms = [*ARMS[:2], {"name": "still", "title": "still", "init_from": "first", "changes": still}]
-    out = run_study(Study.parse(PLAIN | {"arms": arms}), base, tmp_path / "still", seeds=[1])
-    one, other = (load_run(run_path(out.folder, arm, 1), "last").model.state_dict() for arm in ("first", "still"))
-    assert all(torch.equal(one[name], other[name]) for name in one)
-    assert out.arm("still").losses == pytest.approx(out.arm("first").losses)
 
 
 def test_operations_contain_those_of_every_training_before(base, result) -> None:

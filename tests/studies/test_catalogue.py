@@ -80,13 +80,6 @@ def test_a_mistake_is_refused_in_one_line_with_file_and_key(text: str, complaint
     assert "\n" not in str(refused.value)
 
 
-def test_an_error_after_a_grid_counts_tables_as_written() -> None:
-    grid = "grid = [[{ a = 1 }, { a = 2 }]]\nchanges.model.d_ff = '{a}'\n".replace("other", "other-{a}")
-    text = arm(grid).replace('name = "other"', 'name = "other-{a}"') + '[[arms]]\nname = "third"\n'
-    with pytest.raises(UsageError, match=r"arms\.2: title: is required"):
-        parse_study(text, "mine.toml")
-
-
 def test_changes_of_a_budget_win_over_those_of_the_study() -> None:
     text = f"{HEAD}changes.training = {{ steps = 5, batch_size = 3 }}\n[budgets.quick]\nchanges.training.steps = 7\n"
     study = parse_study(text + arm("changes.model.norm = 'post'").removeprefix(HEAD), "mine.toml")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from vitral.figures.lines import Axis, Line
+    from vitral.figures.margin import Reference
 
 Size = TypeVar("Size")
 
@@ -253,6 +254,21 @@ def against_base(
     )
 
 
+def lined(
+    name: str,
+    title: str,
+    lines: "Sequence[Line]",
+    axes: "tuple[Axis, Axis]",
+    caption: str,
+    alt: str,
+    references: "Sequence[Reference]" = (),
+) -> Plot:
+    """A figure of lines."""
+    from vitral.figures.lines import line_plot
+
+    return Plot(line_plot(lines, *axes, references=references, title=title), name, caption, alt)
+
+
 def within(arms: Arms, one: Quantity, other: Quantity) -> tuple[Comparison, ...]:
     """Two quantities of the same runs, in each arm that has both; unit, direction and digits are those of the first."""
     return tuple(
@@ -377,7 +393,7 @@ def mean_lines(
         x: the horizontal axis.
         caption: its content and how to read it.
     """
-    from vitral.figures.lines import MOST_LINES, Axis, Line, left_out, line_plot
+    from vitral.figures.lines import MOST_LINES, Axis, Line, left_out
 
     means = {arm.title: [arm.mean(quantity) for quantity in points.values()] for arm in arms}
     known = {label: [value for value in values if value is not None] for label, values in means.items()}
@@ -385,7 +401,6 @@ def mean_lines(
     if not lines:
         return ()
     one = next(iter(points.values()))
-    figure = line_plot(lines[:MOST_LINES], x, Axis(one.label), title=title)
     names = [line.label for line in lines]
     alt = extremes_told(title, {label: known[label][-1] for label in names}, one.show)
-    return (Plot(figure, name, f"{caption}{left_out(names)}", alt),)
+    return (lined(name, title, lines[:MOST_LINES], (x, Axis(one.label)), f"{caption}{left_out(names)}", alt),)

@@ -139,9 +139,10 @@ def tune_arms(arms: Sequence[ResolvedArm], work: Work) -> tuple[tuple[ResolvedAr
         return None if result is None else trial_of(arm, row, result)
 
     for wave in work.waves({arm.arm.name: arm.arm.init_from for arm in arms}):
+        made |= {name: _after(made[name], made) for name in wave}
         done = dict[str, tuple[ResolvedArm, Tuned] | None]()
         for _again in ("the planned rows", "those beyond an edge", "the choice"):
-            for arm in [_after(made[name], made) for name in wave if done.get(name) is None]:
+            for arm in [made[name] for name in wave if done.get(name) is None]:
                 may = lambda row, arm=arm: (  # noqa: E731
                     has_trial(arm, row, out) or can_be_tried(study, arm, row, arms, work.texts)
                 )

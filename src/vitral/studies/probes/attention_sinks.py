@@ -2,7 +2,7 @@
 
 from vitral.core.language import N_, _
 from vitral.figures.grid import MOST_COLUMNS, MOST_ROWS, value_grid
-from vitral.figures.sections import Details, Heading, Paragraph, Section
+from vitral.figures.sections import Details, Heading, Paragraph
 from vitral.inspection import attention_sinks, window_targets
 from vitral.studies import probe
 from vitral.studies.claims import Plain, Quantity, every, to_fixed
@@ -37,14 +37,18 @@ def view(result: StudyResult, arms: Arms) -> View:
         "increase is that of the trained model when the first position is hidden from a head, from a layer or from all "
         "heads, wherever a query sees another key."
     )
-    sections: list[Section | Plot] = [Heading(_("Attention sinks")), Paragraph(how), *_map(arms)]
     caption, title = _("Means over heads and seeds."), _("Weight on the first position")
-    sections.append(probe.mean_table(caption, arms, WEIGHT, MOST, UNIFORM, ONE, LAYER, ALL))
-    sections += probe.interval_plot("sink-weights", title, arms, WEIGHT, _("Mean over heads."))
     layers = probe.mean_table(caption, probe.by_layer(arms), WEIGHT, MOST, ONE, LAYER)
-    sections.append(Details(_("Layer by layer"), (layers,)))
-    zero = [to_fixed(arm.title, 0.0, _("zero"), ALL, arm.values(ALL)) for arm in arms if arm.values(ALL)]
-    return View(tuple(sections), (*probe.within(arms, WEIGHT, UNIFORM), *zero, *probe.against_base(arms, WEIGHT)))
+    sections = (
+        Heading(_("Attention sinks")),
+        Paragraph(how),
+        *_map(arms),
+        probe.mean_table(caption, arms, WEIGHT, MOST, UNIFORM, ONE, LAYER, ALL),
+        *probe.interval_plot("sink-weights", title, arms, WEIGHT, _("Mean over heads.")),
+        Details(_("Layer by layer"), (layers,)),
+    )
+    zero = [to_fixed(arm.title, 0.0, _("zero"), ALL, found) for arm in arms if (found := arm.values(ALL))]
+    return View(sections, (*probe.within(arms, WEIGHT, UNIFORM), *zero, *probe.against_base(arms, WEIGHT)))
 
 
 def _map(arms: Arms) -> tuple[Plot, ...]:

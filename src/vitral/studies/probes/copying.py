@@ -95,7 +95,7 @@ def view(result: StudyResult, measured: Plain) -> View:
         Plot(figure, "copying-by-distance", caption, alt),
         Table(_("Share of correct answers by distance, with 95% Wilson intervals"), heads, tuple(rows)),
     )
-    return View(sections, checks=tuple(checks))
+    return View(sections, checks=checks)
 
 
 def _in_interval(value: float, low: float, high: float) -> str:

@@ -16,8 +16,8 @@ from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.data.batches import thinned
 from vitral.evaluation import evaluate_split
-from vitral.figures.lines import Axis, Line, line_plot
-from vitral.figures.sections import Heading, Section, Table
+from vitral.figures.lines import Axis, Line
+from vitral.figures.sections import Heading, Table
 from vitral.figures.text import capital
 from vitral.inspection.text_units import has_common, known_text, text_contents
 from vitral.studies import probe
@@ -32,6 +32,14 @@ _MEASURED = (150_000, 300_000, 1_000_000)
 _contents = lru_cache(maxsize=2)(text_contents)
 AMOUNT = Quantity(N_("training text"), "tokens", "tokens", digits=0)
 LAW = "E + (D_c/D)^α"
+KNOWN = N_(
+    "Losses in {unit}, means over seeds. Known text is text the run was trained on, read without dropout: the same "
+    "sixty-fourth of the text."
+)
+KNOWN_ITS_OWN = N_(
+    "Losses in {unit}, means over seeds. Known text is text the run was trained on, read without dropout: the same "
+    "sixty-fourth of the text; its own for {arms}."
+)
 CONTENTS = (
     Quantity(N_("bytes"), "bytes", digits=0),
     Quantity(N_("passes"), "passes", digits=2),
@@ -64,41 +72,25 @@ def view(result: StudyResult, arms: Arms) -> View:
     known = replace(loss, name=_("loss on known text"), source=lambda run: run["train_loss"] * run["factor"])
     gap = replace(probe.difference(_("test loss above known text"), loss, known), better=loss.better)
     own = ", ".join(arm.title for arm in arms if not has_common(arm.config["corpus"]))
-    unit = _(result.study.unit)
-    caption = (
-        _(
-            "Losses in {unit}, means over seeds. Known text is text the run was trained on, read without dropout: the "
-            "same sixty-fourth of the text; its own for {arms}.",
-            unit=unit,
-            arms=own,
-        )
-        if own
-        else _(
-            "Losses in {unit}, means over seeds. Known text is text the run was trained on, read without dropout: the "
-            "same sixty-fourth of the text.",
-            unit=unit,
-        )
-    )
-    sections: list[Section | Plot] = [Heading(_("Amount and variety of the text"))]
-    sections.append(probe.mean_table(caption, arms, *CONTENTS, known, loss, gap))
+    said = KNOWN if not own else KNOWN_ITS_OWN
+    tables = [probe.mean_table(_(said, unit=_(result.study.unit), arms=own), arms, *CONTENTS, known, loss, gap)]
     shares = sorted((arm for arm in arms if _same_but_share(arm, result.base)), key=lambda arm: arm.first["tokens"])
+    plots = []
     if len(shares) > 1:
         law = _law(shares, loss)
-        rows = (law_row(LAW, "α", law, "D", law.constant("D")),) if law is not None else ()
-        about = (
-            _("The law of the amount D, in tokens.")
-            if rows
-            else _("The law of the amount D, in tokens: too few runs to fit it.")
-        )
-        sections.append(Table(about, law_columns(), rows, prose=(0, 1)))
-        sections.append(_plot(shares, loss, known, law))
+        about = _("The law of the amount D, in tokens: too few runs to fit it.")
+        if law is not None:
+            about = _("The law of the amount D, in tokens.")
+        rows = () if law is None else (law_row(LAW, "α", law, "D", law.constant("D")),)
+        tables.append(Table(about, law_columns(), rows, prose=(0, 1)))
+        plots.append(_plot(shares, loss, known, law))
     common = [arm for arm in shares if has_common(arm.config["corpus"])]
-    compared = probe.against_base((common[-1], common[0]), gap) if len(common) > 1 else ()
+    compared = [*probe.against_base((common[-1], common[0]), gap)] if len(common) > 1 else []
     for arm, other in product(arms, shares):
         if _adds_a_text(arm, other) and other.name != baseline_arm(result, result.arm(arm.name)).arm.name:
             early = too_early(result, result.arm(other.name))
-            compared += tuple(replace(one, excluded=early) for one in probe.against_base((other, arm), loss))
-    return View(tuple(sections), compared)
+            compared += [replace(one, excluded=early) for one in probe.against_base((other, arm), loss)]
+    return View((Heading(_("Amount and variety of the text")), *tables, *plots), compared)
 
 
 def _same_but_share(arm: ArmMeasures, base: Mapping[str, Any]) -> bool:
@@ -135,5 +127,5 @@ def _plot(shares: Arms, loss: Quantity, known: Quantity, law: Fit | None) -> Plo
     axes = Axis(_("training text (tokens)"), log=True), Axis(_("loss ({unit})", unit=_(loss.unit)))
     ends = {arm.title: mean for arm in shares if (mean := arm.mean(loss)) is not None}
     caption = _("Loss on the test split and on known text against the amount of text; band: range over seeds.")
-    figure = line_plot(lines, *axes, title=_("More text, the same steps"))
-    return Plot(figure, "data-amount", caption, probe.extremes_told(capital(loss.told), ends, loss.show))
+    alt = probe.extremes_told(capital(loss.told), ends, loss.show)
+    return probe.lined("data-amount", _("More text, the same steps"), lines, axes, caption, alt)

@@ -49,14 +49,13 @@ def view(result: StudyResult, arms: Arms) -> View:
         length=arms[0].first["length"],
         most=MOST_EXAMPLES,
     )
-    points: dict[float, Quantity] = {count: CHANGES["same"][count] for count in COUNTS}
     axis = Axis(_("examples in the prompt"), ticks=list(COUNTS))
     title, means = _("Change of the loss by examples of the passage"), _("Means over seeds.")
     sections = (
         Heading(_("Examples in a prompt")),
         Paragraph(how),
-        *probe.mean_lines("few-shot", title, arms, points, axis, means),
-        probe.mean_table(means, arms, SAME[0], *SAME[1:]),
+        *probe.mean_lines("few-shot", title, arms, dict(zip(COUNTS, CHANGES["same"], strict=True)), axis, means),
+        probe.mean_table(means, arms, *SAME),
         probe.mean_table(means, arms, *SHUFFLED[1:]),
     )
     zero = [

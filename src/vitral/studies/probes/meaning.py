@@ -89,7 +89,7 @@ def view(result: StudyResult, arms: Arms) -> View:
                 to_fixed(arm.title, 0.0, _("none (0)"), GAIN, arm.values(GAIN), arm.name),
                 *probe.within([arm], CORRELATION, SHUFFLED),
             ]
-    return View(tuple(sections), tuple(one for one in comparisons if one.values))
+    return View(sections, tuple(one for one in comparisons if one.values))
 
 
 def references(arm: ArmMeasures) -> tuple[list[ArmMeasures], list[ArmMeasures]]:

@@ -99,7 +99,7 @@ def view(result: StudyResult, arms: Arms) -> View:
         "are one. The best rate of a seed is at the bottom of the parabola through its lowest loss and the two "
         "neighbours, over the logarithm of the rate. A rate tuned at the smallest width is then used at the others."
     )
-    sections: list[Section | Plot] = [Heading(_("Learning rate and width")), Paragraph(how)]
+    sections = [Heading(_("Learning rate and width")), Paragraph(how)]
     for kind in NAMES:
         sections += _plot(kind, [width for width in widths if width.kind == kind])
     sections.append(_table(widths, base))

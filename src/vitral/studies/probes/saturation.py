@@ -145,7 +145,7 @@ def view(result: StudyResult, arms: Arms) -> View:
     limits = (d_k / 2, 2 * d_k, _("d_k = {d_k} within a factor of 2", d_k=d_k))
     subject, what = _("{arm}, fresh", arm=arms[0].title), _("score variance")
     check = Check(subject, what, variance, *limits, arm=arms[0].name)
-    return View(sections, tuple(comparisons), (check,))
+    return View(sections, comparisons, (check,))
 
 
 SLOPES = {"sqrt": "1/√d_k", "none": N_("no scale")}

@@ -86,7 +86,7 @@ def view(result: StudyResult, arms: Arms) -> View:
         return View()
     joint = joint_laws(grid)
     laws = [*single_laws(grid), *joint]
-    sections: list[Section | Plot] = [Heading(_("Scaling laws")), Paragraph(_method(grid))]
+    sections = [Heading(_("Scaling laws")), Paragraph(_method(grid))]
     sections += [_law_table(laws), *_seed_table(grid, laws)]
     sections += [*_plots(grid, laws), _residual_table(grid, laws)]
     optimal, notes = _optimum(grid, joint)
@@ -104,7 +104,7 @@ def view(result: StudyResult, arms: Arms) -> View:
     for name in dict.fromkeys(point.tokens for point in others):
         table, moved = _token_table(grid, [point for point in others if point.tokens == name])
         sections, notes = [*sections, table], [*notes, *moved]
-    return View(tuple(sections), checks=tuple(checks), notes=tuple(notes))
+    return View(sections, checks=checks, notes=notes)
 
 
 def _points(result: StudyResult, arms: Arms) -> list[Point]:

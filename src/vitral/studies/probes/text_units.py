@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from vitral.core.language import N_, _
-from vitral.figures.lines import Axis, line_plot
-from vitral.figures.sections import Heading, Section
+from vitral.figures.lines import Axis
+from vitral.figures.sections import Heading
 from vitral.figures.text import capital
 from vitral.inspection.text_units import text_units
 from vitral.model import ModelConfig
@@ -46,27 +46,21 @@ def view(result: StudyResult, arms: Arms) -> View:
     arms, loss = _with_sizes(result, probe.with_losses(result, arms)), replace(loss_quantity(result), source="loss")
     if not arms:
         return View()
-    fair = result.study.unit == FAIR_UNIT
-    unit = _(result.study.unit)
-    caption = (
-        _("Tokens, and the loss with them. Means over seeds; losses in {unit}.", unit=unit)
-        if fair
-        else _(
-            "Tokens; losses per token of different tokens do not compare. Means over seeds; losses in {unit}.",
-            unit=unit,
-        )
+    fair, unit = result.study.unit == FAIR_UNIT, _(result.study.unit)
+    caption = _(
+        "Tokens; losses per token of different tokens do not compare. Means over seeds; losses in {unit}.", unit=unit
     )
-    sections: list[Section | Plot] = [Heading(_("Tokens and text"))]
-    sections.append(probe.mean_table(caption, arms, *UNITS, loss))
-    checks = tuple(_compute(result, arm) for arm in arms[1:] if result.arm(arm.name).arm.match == "flops")
+    if fair:
+        caption = _("Tokens, and the loss with them. Means over seeds; losses in {unit}.", unit=unit)
+    sections = (Heading(_("Tokens and text")), probe.mean_table(caption, arms, *UNITS, loss))
+    checks = [_compute(result, arm) for arm in arms[1:] if result.arm(arm.name).arm.match == "flops"]
     arms = [arm for arm in arms if _only_tokens(result, arm)]
     if not fair or len(arms) < 2:
-        return View(tuple(sections), checks=checks)
+        return View(sections, checks=checks)
     longest = max(arms, key=lambda arm: arm.first["characters_per_token"])
-    others = [arm for arm in arms if arm is not longest]
-    pairs = [pair for arm in others for pair in probe.against_base((arm, longest), loss)]
-    sections.append(_plot(arms, loss))
-    return View(tuple(sections), (*pairs, *_slope([arm for arm in arms if _kind(arm) == "bpe"], loss)), checks)
+    pairs = [pair for arm in arms if arm is not longest for pair in probe.against_base((arm, longest), loss)]
+    slope = _slope([arm for arm in arms if _kind(arm) == "bpe"], loss)
+    return View((*sections, _plot(arms, loss)), (*pairs, *slope), checks)
 
 
 def _with_sizes(result: StudyResult, arms: Arms) -> list[ArmMeasures]:
@@ -120,5 +114,5 @@ def _plot(arms: Arms, loss: Quantity) -> Plot:
     axes = Axis(_("vocabulary (tokens)"), log=True, ticks=ticks), Axis(_("test loss ({unit})", unit=_(loss.unit)))
     caption = _("Test loss against the size of the vocabulary; band: range over seeds.")
     ends = {arm.title: mean for arm in arms if (mean := arm.mean(loss)) is not None}
-    figure = line_plot(lines, *axes, title=_("Loss at equal compute"))
-    return Plot(figure, "tokens-vocabulary", caption, probe.extremes_told(capital(loss.told), ends, loss.show))
+    alt = probe.extremes_told(capital(loss.told), ends, loss.show)
+    return probe.lined("tokens-vocabulary", _("Loss at equal compute"), lines, axes, caption, alt)

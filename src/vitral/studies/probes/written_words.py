@@ -1,11 +1,11 @@
 """The probe `written-words`: real and distinct words in what each model writes, beside those of the test text."""
 
 from vitral.core.language import N_, _
-from vitral.figures.sections import Details, Heading, Paragraph, Preformatted, Section
+from vitral.figures.sections import Details, Heading, Paragraph, Preformatted
 from vitral.inspection.written_words import written_words
 from vitral.studies import probe
 from vitral.studies.claims import Plain, Quantity
-from vitral.studies.probe import Arms, Plot, Trained, View
+from vitral.studies.probe import Arms, Trained, View
 from vitral.studies.results import StudyResult
 
 WORDS = (200, 400, 2000)
@@ -33,10 +33,13 @@ def view(result: StudyResult, arms: Arms) -> View:
         "training text. Distinct words are counted among equally many words of each arm. This measures words, not "
         "coherence: a text of real words may have no sense."
     )
-    sections: list[Section | Plot] = [Heading(_("Words that the models write")), Paragraph(how)]
-    sections.append(probe.mean_table(_("Means over seeds."), arms, COUNT, REAL, TEST[0], DISTINCT, TEST[1]))
     title, caption = _("Real words in what the models write"), _("Share of words that occur in the training text.")
-    sections += probe.interval_plot("real-words", title, arms, REAL, caption)
-    samples = [Preformatted(arm.first["text"], arm.title) for arm in arms]
-    sections.append(Details(_("The beginning of a sample of each arm"), tuple(samples)))
-    return View(tuple(sections), probe.against_base(arms, REAL, DISTINCT))
+    samples = tuple(Preformatted(arm.first["text"], arm.title) for arm in arms)
+    sections = (
+        Heading(_("Words that the models write")),
+        Paragraph(how),
+        probe.mean_table(_("Means over seeds."), arms, COUNT, REAL, TEST[0], DISTINCT, TEST[1]),
+        *probe.interval_plot("real-words", title, arms, REAL, caption),
+        Details(_("The beginning of a sample of each arm"), samples),
+    )
+    return View(sections, probe.against_base(arms, REAL, DISTINCT))
