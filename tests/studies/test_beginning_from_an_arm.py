@@ -59,20 +59,6 @@ def test_operations_contain_those_of_every_training_before(base, result) -> None
     assert {arm.arm.name: arm.flops for arm in result.arms} == {name: arm.all_flops for name, arm in arms.items()}
 
 
-@pytest.mark.parametrize("steps", [6, 7])
-def test_a_match_that_leaves_hardly_a_step_is_refused(base, steps) -> None:
-    """All of the base's operations, or all but a step's, are spent by the first training."""
-    first = {"name": "first", "title": "f", "changes": {"training": {"steps": 6, "log_every": 2}}}
-    matched = {"name": "matched", "title": "m", "init_from": "first", "match": "flops"}
-    short = RunConfig.parse(merge(base.plain(), {"training": {"steps": steps}}))
-    study = Study.parse(PLAIN | {"arms": [{"name": "base", "title": "b"}, first, matched]})
-    with pytest.raises(UsageError, match="arm matched: match") as refused:
-        resolve(study, short, 256)
-    assert "\n" not in str(refused.value)
-    enough = RunConfig.parse(merge(base.plain(), {"training": {"steps": 8}}))
-    assert resolve(study, enough, 256)[-1].config.training.steps == 2
-
-
 def test_operations_before_a_tuned_arm_are_those_of_its_tuned_parent(base, tmp_path) -> None:
     arms = [ARMS[0], ARMS[1] | {"tune": {"training.steps": [2.0, 3.0]}}, ARMS[3]]
     found = run_study(Study.parse(PLAIN | {"arms": arms}), base, tmp_path / "s", seeds=[1])

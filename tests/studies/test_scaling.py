@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
-from uncertainties import covariance_matrix, ufloat
+from uncertainties import ufloat
 
 from tests.studies.conftest import plots, tables
 from vitral.core.config import merge
@@ -119,24 +119,6 @@ def test_what_cannot_be_fitted_is_said(quantities, losses, message):
         fit_law(quantities, losses)
     with pytest.raises(UsageError, match="two sizes or more"):
         cost_law([5.0, 5.0], [1.0, 1.0])
-
-
-def test_a_line_in_logarithms_has_the_errors_of_the_textbook():
-    """The covariance of intercept and slope is s² (XᵀX)⁻¹."""
-    places, losses = np.array([3.0, 7.0, 19.0, 53.0, 101.0]), np.array([3.1, 2.6, 2.2, 1.9, 1.7])
-    fit = fit_law({"N": places.tolist()}, losses.tolist(), floor=False)
-    design = np.column_stack([np.ones(5), -np.log(places)])
-    theta, squares, *_ = np.linalg.lstsq(design, np.log(losses), rcond=None)
-    expected = float(squares[0]) / 3 * np.linalg.inv(design.T @ design)
-    assert [fit.log_coefficients["N"].n, fit.exponents["N"].n] == pytest.approx(theta.tolist())
-    found = covariance_matrix([fit.log_coefficients["N"], fit.exponents["N"]])
-    assert np.array(found) == pytest.approx(expected, rel=1e-6)
-    assert fit.residuals == pytest.approx(np.log(losses) - design @ theta)
-    exponent, half = fit.exponent("N"), stats.t.ppf(0.975, 3) * math.sqrt(expected[1, 1])
-    assert (exponent.low, exponent.high) == pytest.approx((theta[1] - half, theta[1] + half))
-    constant = fit.constant("N")
-    assert constant.value == pytest.approx(math.exp(theta[0] / theta[1]))
-    assert constant.low < constant.value < constant.high
 
 
 def test_a_contrast_by_hand():
@@ -257,19 +239,6 @@ def test_a_study_that_obeys_the_sum(obeying):
     assert predicted.rows[0][3].startswith(f"{told.value:.3f} ({told.low:.3f} to {told.high:.3f}")
     price = cost_law(quantities["N"], [run["compute"] / run["amount"] for run, _ in runs])
     assert f"{optimal_exponents(fit, price)[0].value:.3f}" in line.caption
-
-
-@pytest.mark.full
-def test_the_exponents_of_one_seed_are_those_of_its_runs():
-    """Two seeds that follow laws of other exponents: the mean of the two, and their range."""
-    result, measured = made(lambda n, d: 40 * n**-0.10 * d**-0.13, "full", 0.0, seeds=(1, 2))
-    mixed = with_losses(result, lambda arm, seed: measured[arm][1]["size"] ** (-0.02 * (seed - 1)))
-    view = shown(mixed, measured)
-    rows = {(row[0], row[1]): row[2:] for row in tables(view)[1].rows}
-    assert any("doubling N" in note.text for note in view.notes)
-    assert rows["L(N)", "α_N"][:2] == ("2", "0.110")
-    assert rows["L(N)", "α_N"][3] == "0.100 to 0.120"
-    assert rows["L(D)", "α_D"][3] == "0.130 to 0.130"
 
 
 def point(arm: str, loss: float, tokens: str = "characters", **place: float) -> Point:

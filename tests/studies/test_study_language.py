@@ -10,7 +10,6 @@ from vitral.reports.study import StudyPage, write_report
 from vitral.studies import StudyResult, run_study, study_named, study_names
 from vitral.studies.catalogue import TEXTS, told
 from vitral.studies.claims import Check, Claim
-from vitral.studies.study_file import parse_study
 from vitral.training import RunConfig
 
 ENGLISH = set(
@@ -21,7 +20,6 @@ ENGLISH = set(
 """Words that no Portuguese sentence of a study has."""
 TERMS = ("attention sinks",)
 PROBES = ("attention-sinks", "by-position", "gradients", "head-patterns", "saturation", "text-units", "uses", "meaning")
-TIMES = ("tokens_per_second", "seconds", "stepped")
 
 
 def english_words(markdown: str) -> set[str]:
@@ -117,18 +115,3 @@ def test_every_text_of_the_catalogue_is_translated_where_it_is_shown(name: str) 
     assert shown.question == questions[name] != study.question
     assert [arm.name for arm in shown.arms] == [arm.name for arm in study.arms]
     assert [arm.changes for arm in shown.arms] == [arm.changes for arm in study.arms]
-
-
-def test_a_text_of_ones_own_stays_as_it_is() -> None:
-    own = parse_study(
-        'name = "mine"\ntitle = "Attention masks"\nquestion = "How much?"\n[[arms]]\nname = "full"\n'
-        'title = "the full model"\n[[arms]]\nname = "b"\ntitle = "causal"\nchanges.model.norm = "post"\n',
-        "mine.toml",
-    )
-    named = study_named("no-attention")
-    changed = named.model_copy(update={"title": "Mine", "arms": (named.arms[0], *own.arms[1:])})
-    with in_language("pt"):
-        assert told(own) == own
-        shown = told(changed)
-        assert (shown.title, shown.arms[1].title) == ("Mine", "causal")
-        assert shown.arms[0].title != named.arms[0].title

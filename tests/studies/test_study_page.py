@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vitral.core.errors import VitralError
 from vitral.core.seals import unsealed_json
 from vitral.reports import study as study_page
 from vitral.reports.study import StudyPage, write_report
@@ -64,29 +63,12 @@ def test_page_and_markdown_say_the_verdict_and_every_arm(
     assert str(trained.corpus["sha256"]) in html
 
 
-def test_the_table_holds_every_run_at_full_precision(trained: StudyResult, files: dict[str, bytes]) -> None:
-    rows = list(csv.DictReader(files["study.csv"].decode().splitlines()))
-    read = {(row["arm"], int(row["seed"])): float(row["test_loss"]) for row in rows}
-    assert read == {(arm.arm.name, seed): loss for arm in trained.arms for seed, loss in arm.losses.items()}
-    assert b"\r" not in files["study.csv"]
-
-
-def test_the_same_result_gives_the_same_files(trained: StudyResult, files: dict[str, bytes]) -> None:
-    assert read(write_report(trained, command="vitral study no-attention --out <here>").html.parent) == files
-
-
 def test_runs_that_all_stopped_still_make_a_report(made) -> None:
     report = write_report(made({"full": [None], "no-attention": [None]}))
     assert "the test loss is nan" in report.html.read_text(encoding="utf-8")
     assert not (report.html.parent / "figures" / "gaps.svg").exists()
     rows = list(csv.DictReader(report.table.read_text(encoding="utf-8").splitlines()))
     assert [row["test_loss"] for row in rows] == ["", ""]
-
-
-def test_a_report_that_cannot_be_written_says_so(made, tmp_path: Path) -> None:
-    (tmp_path / "report").write_text("in the way", encoding="utf-8")
-    with pytest.raises(VitralError):
-        write_report(made({"full": [None], "no-attention": [None]}))
 
 
 def test_no_page_of_a_random_study_contradicts_itself(made, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.studies.conftest import tables
 from vitral.core.config import merge
 from vitral.data import Batches, prepare
 from vitral.inspection import gradients_by_block
@@ -77,12 +76,3 @@ def test_a_gradient_that_is_not_finite_is_noted_and_has_no_check() -> None:
     view = viewed({"full": {1: (state([None, 1.0]), state([1.0, 1.0]))}})
     assert [(note.arm, note.shown) for note in view.notes] == [("full", False)]
     assert [check.shown for check in view.checks] == [True]
-
-
-def test_the_table_has_geometric_means_and_a_single_block_no_check() -> None:
-    rows = {1: (state([1.0, 1.0]), state([4.0, 1.0])), 2: (state([1.0, 1.0]), state([1.0, 1.0]))}
-    view = viewed({"full": rows, "single": {1: (state([1.0]), state([2.0]))}})
-    (table,) = tables(view)
-    cells = dict(zip(table.columns, table.rows[0], strict=True))
-    assert (cells["blocks"], cells["stream, trained"], cells["parameters, fresh"]) == ("2", "2", "1")
-    assert {check.subject for check in view.checks} == {"the arm full"}

@@ -86,13 +86,6 @@ def test_every_head_is_measured_and_measuring_again_gives_the_same(tiny: RunConf
     assert viewed({"base": {1: data}}).sections
 
 
-def test_without_attention_there_is_nothing_to_show(tiny: RunConfig) -> None:
-    data = probe_named("head-patterns").measure(fresh(tiny, attention="none"))
-    assert data["layers"] == []
-    arm = ArmMeasures("base", "the base", {"model": {"num_heads": 2}}, {1: data})
-    assert probe_named("head-patterns").view(SimpleNamespace(arms=[]), [arm]) == View()  # type: ignore[arg-type]
-
-
 def test_claims_about_heads_follow_the_numbers() -> None:
     view = two_arms(["previous", "line"], few=0.4, many=0.1, together=0.5)
     found = claims(view)

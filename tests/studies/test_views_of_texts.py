@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from text_studies import made, resolved, shown
+from text_studies import made, shown
 
 from tests.studies.conftest import fresh, plots, tables
 from vitral.data import prepare
@@ -36,16 +36,6 @@ def test_the_lowest_loss_is_chosen_by_validation_and_passes_are_counted(tiny: Ru
     assert (found["lowest"], found["last"]) == (1.7, 1.4)
     assert found["after"] == pytest.approx(found["passes"] * 4 / 6)
     assert [loss for _, loss in found["curve"]] == [2.0, 1.7, 1.4]
-
-
-def test_arms_read_equally_much_so_often_as_they_say() -> None:
-    arms = {arm.arm.name: arm for arm in resolved(REPETITION, "standard", training={"batch_size": 32})}
-    assert len({arm.num_tokens for arm in arms.values()}) == 1
-    whole = 4_911_163
-    for name, times in {"once": 1, "four": 4, "sixteen": 16, "sixty-four": 64, "sixty-four-dropout": 64}.items():
-        share = arms[name].config.corpus.share
-        assert share is not None
-        assert arms[name].num_tokens / (share * whole) == pytest.approx(times, rel=0.01)
 
 
 def test_the_lowest_losses_are_compared_with_the_baseline_arm(tmp_path) -> None:

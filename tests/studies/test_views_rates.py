@@ -9,10 +9,9 @@ import pytest
 from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures
 from vitral.studies.probes import probe_named
-from vitral.studies.probes.coordinate_check import configured, exponent
+from vitral.studies.probes.coordinate_check import exponent
 from vitral.studies.probes.rates import best_rate
 from vitral.studies.results import StudyResult
-from vitral.training import RunConfig
 
 RATES_TRIED = [0.001 * 2**power for power in range(6)]
 SEEDS = range(1, 7)
@@ -57,19 +56,6 @@ def test_shifts_of_the_best_rate_are_found_and_none_where_there_is_none() -> Non
     assert kept.verdict == "better"
     assert kept.difference == pytest.approx(-0.05 * 4, abs=0.02)
     assert not view.notes
-
-
-def test_under_mup_the_model_has_its_parametrisation_and_scores_that_shrink() -> None:
-    base = RunConfig.parse({"model": {"d_model": 32, "num_heads": 4}})
-    wide = configured(base, "mup", 128).model
-    assert wide.parametrisation is not None
-    assert wide.parametrisation.base_width == 32
-    assert wide.attention != "none"
-    assert wide.attention.scale == pytest.approx(math.sqrt(8) / 32)
-    same = configured(base, "mup", 32).model.attention
-    assert same != "none"
-    assert same.scale == pytest.approx(1 / math.sqrt(8))
-    assert configured(base, "standard", 128).model == base.model.model_copy(update={"d_model": 128})
 
 
 def test_exponents_beside_theory() -> None:

@@ -113,30 +113,6 @@ def test_arms_are_compared_with_the_same_model_under_the_usual_scale(by_run: dic
     assert [claim.shown for claim in found.values()] == [True, False, None]
 
 
-def with_share(run: Plain, share: float, spread: float = 0.001) -> dict[int, Plain]:
-    """Three seeds of the run with this share of saturated rows."""
-    runs = {seed: deepcopy(run) for seed in (1, 2, 3)}
-    for seed, one in runs.items():
-        for layer in one["trained"]["layers"]:
-            layer["saturated"] = [share + seed * spread * share] * 2
-    return runs
-
-
-@pytest.mark.parametrize(
-    ("least", "largest", "spread", "verdict"),
-    [(0.1, 0.3, 0.001, "higher"), (0.3, 0.1, 0.001, "lower"), (0.1, 0.101, 4.0, "undecided")],
-)
-def test_saturation_without_a_scale_is_compared_over_d_k(
-    by_run: dict[str, dict[int, Plain]], least: float, largest: float, spread: float, verdict: str
-) -> None:
-    one = by_run["none"][1]
-    arms = by_run | {"none": with_share(one, least, spread), "d64-none": with_share(one, largest, spread)}
-    view = viewed(arms)
-    assert claims(view, "saturated")["no scale, d_k 64 against no scale"].verdict == verdict
-    single = {name: runs for name, runs in arms.items() if not name.startswith("d64")}
-    assert "no scale, d_k 64 against no scale" not in claims(viewed(single), "saturated")
-
-
 def test_the_exponent_of_alignment_is_the_slope_over_d_k(by_run: dict[str, dict[int, Plain]]) -> None:
     """At d_k 32 and 64 with variances 32 · 2 and 64 · 2 · √2 of unit components: the ratio grows as √d_k."""
     arms = {name: deepcopy(by_run["sqrt"]) for name in ("sqrt", "d64")}

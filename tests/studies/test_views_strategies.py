@@ -16,8 +16,6 @@ from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures, Plot, View
 from vitral.studies.probes.strategies import COMPARED, NGRAM, by_prompt, view
 
-DRAWN = probe.interval_plot
-
 
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:

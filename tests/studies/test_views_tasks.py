@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.studies.conftest import measures, plots, tables
+from tests.studies.conftest import measures, plots
 from vitral.core.errors import UsageError
 from vitral.data import Dataset, prepare
 from vitral.model import Transformer
@@ -64,19 +64,6 @@ def test_a_run_of_a_task_is_measured_along_its_training(probe: Probe, tmp_path: 
     assert len(plots(viewed(probe, base={1: found}))) == (2 if probe.name == "induction" else 3)
     with pytest.raises(UsageError, match="task"):
         probe.measure(trained(tmp_path / "text", {"source": "sample"}))
-
-
-def test_heads_are_ablated_where_there_are_two_layers_of_them(tmp_path: Path) -> None:
-    corpus = {"task": TASKS["repeats"]}
-    found = {
-        name: probe_named("induction").measure(trained(tmp_path / name, corpus, *how))
-        for name, how in {"two": (2, None), "one": (1, None), "none": (2, "none")}.items()
-    }
-    assert [run["ablation"] is None for run in found.values()] == [False, True, True]
-    view = viewed(probe_named("induction"), **{name: {1: run} for name, run in found.items()})
-    first, *_, last = tables(view)
-    assert [row[0] for row in first.rows] == ["the arm two", "the arm one", "the arm none"]
-    assert [row[0] for row in last.rows] == ["the arm two"]
 
 
 def test_the_middle_of_a_change_is_found_between_two_checkpoints() -> None:

@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,19 +112,6 @@ def test_classification_is_checked_against_the_largest_class() -> None:
         "bidirectional": None,
         "prefix": True,
     }
-
-
-def test_a_longer_masked_model_is_compared_with_a_causal_one_of_as_many_steps() -> None:
-    made = {arm.name: arm for arm in arms(3)}
-    short, long = {"objective": "next-token", "steps": 400}, {"objective": "next-token", "steps": 2560}
-    masked = {"objective": {"name": "masked"}, "steps": 2560}
-    three = [
-        replace(made["causal"], config={"training": short}),
-        replace(made["bidirectional"], config={"training": masked}),
-        replace(made["prefix"], config={"training": long}),
-    ]
-    found = [one for one in uses.view(RESULT, three).comparisons if one.against == "title of prefix"]
-    assert [(one.arm, one.quantity.name) for one in found] == [("bidirectional", "loss (infilling, both sides)")]
 
 
 @pytest.mark.parametrize("name", ["causal", "bidirectional", "prefix", "leak"])

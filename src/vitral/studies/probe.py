@@ -8,6 +8,7 @@ interrupted study measures nothing twice, and a report is drawn again without a 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -354,6 +355,16 @@ def interval_plot(
         else _("Small dots are prompts; the large mark is their mean with its 95% t interval.")
     )
     return (Plot(figure, name, f"{caption} {marks}", alt),)
+
+
+def halves(length: int) -> list[tuple[int, int]]:
+    """Groups of positions, from and up to, of which two make a doubling.
+
+    >>> halves(8)
+    [(0, 1), (1, 2), (2, 3), (3, 4), (4, 6), (6, 8)]
+    """
+    ends = {0, 1, length, *(size << n for n in range(20) for size in (2, 3) if size << n < length)}
+    return [*pairwise(sorted(ends))]
 
 
 def difference(name: str, one: Quantity, other: Quantity) -> Quantity:

@@ -39,10 +39,11 @@ def view(result: StudyResult, arms: probe.Arms) -> probe.View:
     base, length = arms[0], max(arm.first["context_length"] for arm in arms)
     multiple = max(arm.first["beyond"]["length"] // arm.first["context_length"] for arm in arms)
     fourfold = sorted({0, length, *(4**n for n in range(10) if 4**n < length)})
-    halves = sorted({0, 1, length, *(size << n for n in range(20) for size in (2, 3) if size << n < length)})
     groups = (*pairwise(fourfold), (0, length // 4), (3 * length // 4, length))
     columns = [_loss(f"{begin + 1}\N{EN DASH}{end}", "inside", range(begin, end)) for begin, end in groups]
-    middles = {(begin + 1 + end) / 2: _loss(_("loss"), "inside", range(begin, end)) for begin, end in pairwise(halves)}
+    middles = {
+        (begin + 1 + end) / 2: _loss(_("loss"), "inside", range(begin, end)) for begin, end in probe.halves(length)
+    }
     quarters = {(place + 0.5) / 4: _loss(_("loss"), "beyond", [place]) for place in range(4 * multiple)}
     last, near, far, past = (
         _loss(
@@ -58,34 +59,32 @@ def view(result: StudyResult, arms: probe.Arms) -> probe.View:
     for arm in arms[1:]:
         curves = [run["inside"]["nats"] for one in (base, arm) for run in one.runs.values()]
         shared = [place for place, losses in enumerate(zip(*curves, strict=False)) if None not in losses]
-        quarter = shared[3 * len(shared) // 4 :], shared[: max(1, len(shared) // 4)]
-        name = _("loss in the last less the first quarter")
-        change = probe.difference(name, *(_loss("", "inside", q) for q in quarter))
+        end, start = (
+            _loss("", "inside", q) for q in (shared[3 * len(shared) // 4 :], shared[: max(1, len(shared) // 4)])
+        )
+        change = probe.difference(_("loss in the last less the first quarter"), end, start)
         contrasts += probe.against_base((base, arm), change)
     x = Axis(_("position in the window"), log=True, ticks=[1 << n for n in range(length.bit_length())])
     lengths = Axis(_("position in a longer window, in trained lengths"), ticks=range(multiple + 1))
     title, about = _("Beyond the trained length"), _("Test loss by positions in the window, means over seeds")
-    return probe.View(
-        (
-            Heading(_("Loss by position in the window")),
-            *probe.mean_lines("loss-by-position", _("Loss by position"), arms, middles, x, _(INSIDE)),
-            probe.mean_table(about, arms, *columns),
-            Heading(title),
-            *probe.mean_lines("loss-beyond-the-trained-length", title, arms, quarters, lengths, _(BEYOND)),
-            probe.mean_table(_("Test loss on the same targets, means over seeds"), arms, last, near, far),
-        ),
-        tuple(contrasts),
-        probe.in_range(arms, rise, high=KEEPS, expected=_("at most {most:g}", most=KEEPS)),
-        tuple(_unread(arm) for arm in arms if not arm.values(rise)),
+    sections = (
+        Heading(_("Loss by position in the window")),
+        *probe.mean_lines("loss-by-position", _("Loss by position"), arms, middles, x, _(INSIDE)),
+        probe.mean_table(about, arms, *columns),
+        Heading(title),
+        *probe.mean_lines("loss-beyond-the-trained-length", title, arms, quarters, lengths, _(BEYOND)),
+        probe.mean_table(_("Test loss on the same targets, means over seeds"), arms, last, near, far),
     )
+    checks = probe.in_range(arms, rise, high=KEEPS, expected=_("at most {most:g}", most=KEEPS))
+    return probe.View(sections, contrasts, checks, [_unread(arm) for arm in arms if not arm.values(rise)])
 
 
 def _beside_alibi(arms: probe.Arms, rise: Quantity) -> tuple[Comparison, ...]:
     """The rise of each arm's loss beyond its trained length, against that of ALiBi (Press et al. 2022)."""
-    kinds = {arm.name: arm.config.get("model", {}).get("positions") for arm in arms}
-    alibi = [arm for arm in arms if kinds[arm.name] == "alibi"]
-    others = [arm for arm in arms if kinds[arm.name] != "alibi"]
-    others.sort(key=lambda arm: EXTRAPOLATE.index(kinds[arm.name]) if kinds[arm.name] in EXTRAPOLATE else 99)
+    kind = lambda arm: arm.config.get("model", {}).get("positions")  # noqa: E731
+    alibi = [arm for arm in arms if kind(arm) == "alibi"]
+    others = [arm for arm in arms if kind(arm) != "alibi"]
+    others.sort(key=lambda arm: EXTRAPOLATE.index(kind(arm)) if kind(arm) in EXTRAPOLATE else len(EXTRAPOLATE))
     return probe.against_base((alibi[0], *others), replace(rise, better="lower")) if alibi else ()
 
 

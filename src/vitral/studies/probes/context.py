@@ -48,7 +48,7 @@ def view(result: StudyResult, arms: Arms) -> View:
             probe.mean_table(_("Test loss (nats per token) by tokens of context, means over seeds"), arms, *columns),
             probe.mean_table(_("Means over seeds."), arms, gain, EFFECTIVE),
         ),
-        probe.against_base(arms, gain, EFFECTIVE) if len(arms) > 1 else (),
+        probe.against_base(arms, gain, EFFECTIVE),
     )
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from vitral.core.language import N_, _, number
-from vitral.figures.lines import Axis, Line, line_plot
+from vitral.figures.lines import Axis, Line
 from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.figures.text import minus
 from vitral.inspection.cost import BYTES, WAYS, cost_by_length, rates
 from vitral.studies.claims import Check, Plain
-from vitral.studies.probe import Plot, Setting, View
+from vitral.studies.probe import Plot, Setting, View, lined
 from vitral.studies.results import StudyResult
 
 BUDGETS = (
@@ -57,7 +57,7 @@ def view(result: StudyResult, measured: Plain) -> View:
         Table(_("Processor time of one token, µs"), (_("way"), *lengths), times),
         Table(_("Bytes per token"), ("", *lengths), _bytes(measured)),
     )
-    return View(sections, checks=tuple(_checks(measured)))
+    return View(sections, checks=[*_checks(measured)])
 
 
 def _plot(measured: Plain) -> Plot:
@@ -78,7 +78,7 @@ def _plot(measured: Plain) -> Plot:
     )
     exponents = "; ".join(line.label for line in lines if line.label)
     alt = _("Exponents over {lengths}: {exponents}.", lengths=_over(measured), exponents=exponents)
-    return Plot(line_plot(lines, x, y, title=_("Processor time of one token")), "time-by-length", caption, alt)
+    return lined("time-by-length", _("Processor time of one token"), lines, (x, y), caption, alt)
 
 
 def _exponents(measured: Plain) -> Table:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
@@ -16,7 +15,7 @@ from vitral.figures.sections import Heading, Paragraph
 from vitral.inspection import chain_distances
 from vitral.inspection.in_context import PREDICTORS
 from vitral.studies import probe
-from vitral.studies.claims import Plain, Quantity
+from vitral.studies.claims import Plain, Quantity, Read
 from vitral.studies.probe import ArmMeasures, Arms, Trained, View
 from vitral.studies.results import StudyResult
 from vitral.studies.trajectories import along_plot, along_training, curve, task_rows
@@ -48,37 +47,26 @@ def _plateau(run: Mapping[str, Any]) -> float | None:
     return nearest.count("unigram") / len(nearest)
 
 
-def _quarter(run: Mapping[str, Any], who: str, last: bool) -> float:
-    nats = run["last"]["nats"][who]
-    size = max(1, len(nats) // 4)
-    return fmean(nats[-size:] if last else nats[:size])
+def _quarter(who: str, *, last: bool) -> Read:
+    def read(run: Mapping[str, Any]) -> float:
+        nats = run["last"]["nats"][who]
+        size = max(1, len(nats) // 4)
+        return fmean(nats[-size:] if last else nats[:size])
+
+    return read
 
 
 LOSS = Quantity(N_("loss on new chains"), "last/losses/model", NATS, "lower")
-BAYES, COUNTING, EVEN = (
-    Quantity(title, f"last/losses/{name}", NATS)
-    for name, title in (
-        ("bigram", N_("loss of the Bayes predictor")),
-        ("unigram", N_("loss of counting symbols")),
-        ("uniform", N_("loss of the uniform predictor")),
-    )
-)
-FAR, FAR_COUNTING = (
-    Quantity(title, f"last/divergence/{name}", NATS, "lower")
-    for name, title in (("bigram", N_("KL from the Bayes predictor")), ("unigram", N_("KL from counting symbols")))
-)
+BAYES = Quantity(N_("loss of the Bayes predictor"), "last/losses/bigram", NATS)
+COUNTING = Quantity(N_("loss of counting symbols"), "last/losses/unigram", NATS)
+EVEN = Quantity(N_("loss of the uniform predictor"), "last/losses/uniform", NATS)
+FAR = Quantity(N_("KL from the Bayes predictor"), "last/divergence/bigram", NATS, "lower")
+FAR_COUNTING = Quantity(N_("KL from counting symbols"), "last/divergence/unigram", NATS, "lower")
 FROM_EACH = Quantity(N_("KL from each predictor"), "value", "nats")
 PLATEAU = Quantity(N_("share of the checkpoints nearest to counting symbols"), _plateau, digits=2)
-EARLY, LATE = (
-    Quantity(title, partial(_quarter, who="model", last=last), NATS, "lower")
-    for last, title in (
-        (False, N_("loss in the first quarter of the window")),
-        (True, N_("loss in the last quarter of the window")),
-    )
-)
-LATE_BAYES = Quantity(
-    N_("loss of the Bayes predictor in the last quarter"), partial(_quarter, who="bigram", last=True), NATS
-)
+EARLY = Quantity(N_("loss in the first quarter of the window"), _quarter("model", last=False), NATS, "lower")
+LATE = Quantity(N_("loss in the last quarter of the window"), _quarter("model", last=True), NATS, "lower")
+LATE_BAYES = Quantity(N_("loss of the Bayes predictor in the last quarter"), _quarter("bigram", last=True), NATS)
 
 
 def view(result: StudyResult, arms: Arms) -> View:
@@ -107,7 +95,7 @@ def view(result: StudyResult, arms: Arms) -> View:
     comparisons = (
         *probe.within(arms, LOSS, BAYES),
         *probe.within(arms, LOSS, COUNTING),
-        *(probe.against_base(arms, LOSS) if len(arms) > 1 else ()),
+        *probe.against_base(arms, LOSS),
     )
     return View(sections, comparisons)
 
@@ -115,17 +103,14 @@ def view(result: StudyResult, arms: Arms) -> View:
 def _by_position(arms: Arms, axis: Axis) -> tuple[probe.Plot, ...]:
     """The loss at groups of positions, two to each doubling, of every arm and of the exact predictors."""
     length = min(len(arm.first["last"]["nats"]["model"]) for arm in arms)
-    ends = sorted({0, 1, length, *(size << n for n in range(20) for size in (2, 3) if size << n < length)})
-    groups = {(begin + 1 + end) / 2: (begin, end) for begin, end in pairwise(ends)}
     points = {
-        middle: replace(LOSS, source=lambda run, span=span: fmean(run["nats"][span[0] : span[1]]))
-        for middle, span in groups.items()
+        (begin + 1 + end) / 2: replace(LOSS, source=lambda run, begin=begin, end=end: fmean(run["nats"][begin:end]))
+        for begin, end in probe.halves(length)
     }
 
     def line(arm: ArmMeasures, title: str, who: str) -> ArmMeasures:
-        return replace(
-            arm, title=title, runs={seed: {"nats": run["last"]["nats"][who]} for seed, run in arm.runs.items()}
-        )
+        runs = {seed: {"nats": run["last"]["nats"][who]} for seed, run in arm.runs.items()}
+        return replace(arm, title=title, runs=runs)
 
     lines = [line(arm, arm.title, "model") for arm in arms]
     lines += [line(arms[0], _(LABELS[name]), name) for name in PREDICTORS]

@@ -4,17 +4,16 @@ Seeds are the sample: each mask is compared with the causal one, and with a gues
 """
 
 from statistics import fmean
-from typing import Any
 
 from vitral.core.language import N_, _, number, retold
-from vitral.figures.lines import Axis, Line, line_plot
+from vitral.figures.lines import Axis, Line
 from vitral.figures.margin import Reference
 from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.inspection import recall_under_masks
 from vitral.inspection.mask_recall import BATCH, BINS, KEYS, VALUES
 from vitral.inspection.retrieval import LAYERS, WINDOW
 from vitral.studies.claims import Comparison, Note, Plain, Quantity, to_fixed
-from vitral.studies.probe import Plot, Setting, View
+from vitral.studies.probe import Plot, Setting, View, lined
 from vitral.studies.probes.copying import TITLES
 from vitral.studies.results import StudyResult
 
@@ -55,12 +54,11 @@ def view(result: StudyResult, measured: Plain) -> View:
         window=WINDOW,
         reach=measured["tasks"][0]["reach"],
     )
-    sections: list[Any] = [Heading(_("Retrieval at variable distance, and key-value recall")), Paragraph(about)]
-    comparisons: list[Comparison] = []
-    for task in measured["tasks"]:
-        sections += _sections(task)
-        comparisons += _comparisons(task)
-    return View(tuple(sections), tuple(comparisons), notes=tuple(map(_losses, measured["tasks"])))
+    tasks = measured["tasks"]
+    sections = [section for task in tasks for section in _sections(task)]
+    heading = Heading(_("Retrieval at variable distance, and key-value recall"))
+    comparisons = [one for task in tasks for one in _comparisons(task)]
+    return View((heading, Paragraph(about), *sections), comparisons, notes=[*map(_losses, tasks)])
 
 
 def _name(task: Plain) -> str:
@@ -96,10 +94,10 @@ def _sections(task: Plain) -> list[Table | Plot]:
     x = Axis(_("distance of the value (tokens back)"), ticks=middles)
     chance = Reference(_("chance"), task["chance"])
     title = _name(task)
-    figure = line_plot(lines, x, Axis(_("correct answers (share)")), references=[chance], title=title)
     ends = "; ".join(f"{line.label} {number(line.y[0], '.2f')}\N{EN DASH}{number(line.y[-1], '.2f')}" for line in lines)
     shown = _("Mean over seeds with their range; the window reaches {reach} tokens back.", reach=task["reach"])
-    plot = Plot(figure, f"retrieval-{task['pairs']}", shown, f"{title}: {ends}.")
+    axes = x, Axis(_("correct answers (share)"))
+    plot = lined(f"retrieval-{task['pairs']}", title, lines, axes, shown, f"{title}: {ends}.", [chance])
     return [plot, Table(caption, (_("mask"), *columns), tuple(cells))]
 
 

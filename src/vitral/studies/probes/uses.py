@@ -1,6 +1,7 @@
 """Capabilities under each mask: next-token leakage, infilling, continuation and classification of passages."""
 
 from dataclasses import replace
+from itertools import product
 from statistics import fmean
 
 from vitral.core.language import N_, _, retold
@@ -95,33 +96,32 @@ def view(result: StudyResult, arms: Arms) -> View:
     grid = [[arm.mean(one) for one in ACCURACY] for arm in arms]
     titles, uses = [arm.title for arm in arms], [_(use) for use in PATHS]
     figure = value_grid(grid, titles, uses, _("accuracy"), title=_("Accuracy by use"))
-    known = {arm.title: [mean for one in ACCURACY if (mean := arm.mean(one)) is not None] for arm in arms}
+    known = {title: [mean for mean in row if mean is not None] for title, row in zip(titles, grid, strict=True)}
     means = {title: fmean(values) for title, values in known.items() if values}
     alt = extremes_told(_("Mean accuracy over the uses"), means, ACCURACY[0].show)
     caption = _("Mean over seeds; empty where the model cannot answer.")
-    plot = Plot(figure, "uses-by-mask", caption, alt)
-    tables = [mean_table(_("Accuracy, means over seeds"), arms, *ACCURACY, LARGEST)]
-    tables += [
-        mean_table(_("Loss of the true token"), arms, *LOSS, Quantity(N_("targets"), "targets", digits=0), POSITIONS)
+    targets = Quantity(N_("targets"), "targets", digits=0)
+    tables = [
+        mean_table(_("Accuracy, means over seeds"), arms, *ACCURACY, LARGEST),
+        mean_table(_("Loss of the true token"), arms, *LOSS, targets, POSITIONS),
     ]
+    contrasts = [*against_base(arms, LOSS[0], LOSS[2], ACCURACY[3]), *within(arms, LOSS[0], LOSS[1])]
+    contrasts += _equal_steps(arms)
     read = [arm for arm in arms if arm.first.get("probes")]
-    tables += [_probes(task, read) for task in TASKS if read]
+    for task in TASKS if read else ():
+        tables.append(_probes(task, read))
+        contrasts += _about_probes(task, read)
     for place, leak in arms[0].first["leak"].items():
         columns = [Quantity(name, f"leak/{place}/{key}", digits=3 * (key != "visible")) for key, name in LEAK.items()]
         about = _("Next token of position {position}, means over seeds", position=leak["position"])
         tables.append(mean_table(about, arms, *columns))
-    contrasts = against_base(arms, LOSS[0], LOSS[2], ACCURACY[3]) + within(arms, LOSS[0], LOSS[1])
-    contrasts += _equal_steps(arms)
-    for task in TASKS if read else ():
-        contrasts += _about_probes(task, read)
-    unable = (arm for arm in arms if arm.mean(LOSS[0]) is None)
+    heading, method = Heading(_("Capabilities under each mask"), 3), Paragraph(_method(arms[0].first))
+    unable = [arm for arm in arms if arm.mean(LOSS[0]) is None]
     return View(
-        (Heading(_("Capabilities under each mask"), 3), Paragraph(_method(arms[0].first)), plot, *tables),
-        contrasts + within(arms, ACCURACY[3], ACCURACY[4]),
-        tuple(check for arm in arms for check in _checks(arm)),
-        tuple(
-            Note(_("{arm} cannot fill a gap: it sees its target.", arm=capital(arm.title)), arm.name) for arm in unable
-        ),
+        (heading, method, Plot(figure, "uses-by-mask", caption, alt), *tables),
+        [*contrasts, *within(arms, ACCURACY[3], ACCURACY[4])],
+        [check for arm in arms for check in _checks(arm)],
+        [Note(_("{arm} cannot fill a gap: it sees its target.", arm=capital(arm.title)), arm.name) for arm in unable],
     )
 
 
@@ -164,23 +164,16 @@ def _probes(task: str, arms: Arms) -> Table:
     return mean_table(caption, arms, *readers, largest)
 
 
-def _equal_steps(arms: Arms) -> tuple[Comparison, ...]:
+def _equal_steps(arms: Arms) -> list[Comparison]:
     """Masked language models against a causal one of as many steps, where that is not the base."""
-    trained = {arm.name: arm.config.get("training", {}) for arm in arms}
-    found = []
-    for arm in arms[1:]:
-        if trained[arm.name].get("objective", "next-token") == "next-token":
+    trained, found = {arm.name: arm.config.get("training", {}) for arm in arms}, list[Comparison]()
+    for arm, rival in product(arms[1:], arms[1:]):
+        own, other = trained[arm.name], trained[rival.name]
+        if own.get("objective", "next-token") == "next-token" or other.get("objective") != "next-token":
             continue
-        rivals = (
-            other
-            for other in arms[1:]
-            if trained[other.name].get("objective") == "next-token"
-            and other.first["filling"]["both"] is not None
-            and trained[other.name]["steps"] == trained[arm.name]["steps"] != trained[arms[0].name]["steps"]
-        )
-        for rival in rivals:
+        if rival.first["filling"]["both"] and other["steps"] == own["steps"] != trained[arms[0].name]["steps"]:
             found += against_base((rival, arm), LOSS[0])
-    return tuple(found)
+    return found
 
 
 def _about_probes(task: str, arms: Arms) -> tuple[Comparison, ...]:
@@ -194,22 +187,14 @@ def _method(first: Plain) -> str:
     if classes is None:
         none = _("No linear probe: no two works or segments of the text occur in all its splits.")
         return f"{text} {none}"
-    given = {
-        "tokens": first["context"],
-        "sizes": "/".join(map(str, classes["passages"].values())),
-        "titles": "; ".join(map(retold, classes["titles"])),
-    }
-    how = (
-        _(
-            "Linear probe: the work that a passage of {tokens} tokens is from; {sizes} passages to fit, validate and "
-            "test; {titles}.",
-            **given,
-        )
-        if classes["works"]
-        else _(
-            "Linear probe: the segment that a passage of {tokens} tokens is from; {sizes} passages to fit, validate "
-            "and test; {titles}.",
-            **given,
-        )
+    how = N_(
+        "Linear probe: the segment that a passage of {tokens} tokens is from; {sizes} passages to fit, validate and "
+        "test; {titles}."
     )
-    return f"{text} {how}"
+    if classes["works"]:
+        how = N_(
+            "Linear probe: the work that a passage of {tokens} tokens is from; {sizes} passages to fit, validate and "
+            "test; {titles}."
+        )
+    sizes, titles = "/".join(map(str, classes["passages"].values())), "; ".join(map(retold, classes["titles"]))
+    return f"{text} {_(how, tokens=first['context'], sizes=sizes, titles=titles)}"
