@@ -17,7 +17,6 @@ from vitral.studies.measures import check_measures
 from vitral.studies.record import ARMS, LONGER, MEASURES, RECORD, REPORT, TUNING, read_record
 from vitral.studies.resolution import resolve
 from vitral.studies.results import require_config, require_parent, run_name
-from vitral.studies.tuning import tuned_as_recorded
 
 
 def is_study(path: Path) -> bool:
@@ -107,12 +106,11 @@ def _agreement(folder: Path) -> Iterator[HealthCheck]:
     if len(sizes) != 1 or gone:
         return  # no run, texts with different tokenizers, which only the command prepares, or no run to begin from
     for arm in resolve(study, RunConfig.parse(found["base"], RECORD), sizes.pop()):
-        tuned = tuned_as_recorded(arm, study.tuned(arm.arm), folder)
         for seed in found["seeds"]:
             name = run_name(arm.arm.name, seed)
-            if name in runs and tuned is not None:
+            if name in runs:
                 path, parent = runs[name].folder.path, arm.arm.init_from
-                require_config(path, tuned.seeded(seed), lambda line: None)
+                require_config(path, arm.seeded(seed), lambda line: None, study.tuned(arm.arm))
                 outside = None if arm.arm.run is None else Path(arm.arm.run)
                 before = outside if parent is None else folder / run_name(parent, seed)
                 require_parent(path, before, lambda line: None)

@@ -242,6 +242,12 @@ def by_layer(arms: Arms, *states: str) -> Arms:
     ]
 
 
+def untrained_of(arm: ArmMeasures) -> ArmMeasures:
+    """The model before training as an arm of its own; its measures are in each run under "untrained"."""
+    runs = {seed: run["untrained"] for seed, run in arm.runs.items()}
+    return replace(arm, name=f"{arm.name}-untrained", title=_("{arm}, untrained", arm=arm.title), runs=runs)
+
+
 def against_base(
     arms: Arms, *quantities: Quantity, sample: Literal["seeds", "prompts"] = "seeds"
 ) -> tuple[Comparison, ...]:

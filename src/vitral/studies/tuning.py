@@ -19,10 +19,10 @@ from vitral.core.config import merge
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.studies.design import TUNING_SEED, Study, Tune, factor_name
-from vitral.studies.jobs import Job, has_ended
+from vitral.studies.jobs import Job
 from vitral.studies.record import TUNING
 from vitral.studies.resolution import ResolvedArm
-from vitral.studies.results import RunResult, Trial, Tuned, read_run
+from vitral.studies.results import RunResult, Trial, Tuned
 from vitral.studies.texts import Texts, require_fit
 from vitral.studies.waves import Work
 from vitral.training import RunConfig
@@ -179,15 +179,6 @@ def can_be_tried(study: Study, arm: ResolvedArm, row: Row, arms: Sequence[Resolv
     return True
 
 
-def tuned_as_recorded(arm: ResolvedArm, tune: Tune, folder: Path) -> ResolvedArm | None:
-    """The arm with the values that the trials in a study's folder chose; None as soon as a trial is missing."""
-    if not tune:
-        return arm
-    read = partial(read_trial, arm, folder=folder)
-    found = tuned(arm, rows(tune, arm.config), read, lambda row: has_trial(arm, row, folder))
-    return None if found is None else found[0]
-
-
 def tuned(
     arm: ResolvedArm,
     planned: Sequence[Row],
@@ -219,12 +210,6 @@ def tuned(
     found = chosen(arm, trials)
     row = next(row for row, trial in zip(tried, trials, strict=True) if trial.factor == found.chosen)
     return scaled(arm, row), found
-
-
-def read_trial(arm: ResolvedArm, row: Row, *, folder: Path) -> Trial | None:
-    """The trial in a study's folder; None where it is missing or has not ended."""
-    path = folder / trial_name(arm.arm.name, row)
-    return trial_of(arm, row, read_run(path)) if has_trial(arm, row, folder) and has_ended(path) else None
 
 
 def has_trial(arm: ResolvedArm, row: Row, folder: Path) -> bool:

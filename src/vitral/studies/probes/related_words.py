@@ -17,7 +17,6 @@ from vitral.studies.results import StudyResult
 
 WINDOWS = (64, 256, 512)
 MOST_WORDS = 400
-UNTRAINED = "untrained"
 Items = dict[int, list[list[float]]]
 """By subject, one number for each block and head."""
 AGREEMENT = N_("weight on the subject where the form agrees, less where it does not")
@@ -36,7 +35,7 @@ def measure(trained: Trained) -> Plain:
             "weights": agreeing_weights(model, run.tokenizer, lists.pairs),
         }
 
-    return of(run.model) | {UNTRAINED: of(untrained(run.model, trained.seed))}
+    return of(run.model) | {"untrained": of(untrained(run.model, trained.seed))}
 
 
 def correlations(run: Mapping[str, Any]) -> list[tuple[tuple[int, int], float, list[float]]]:
@@ -81,7 +80,7 @@ def chosen_head(items: Items) -> tuple[tuple[int, int], dict[int, float]] | None
 def view(result: StudyResult, arms: Arms) -> View:
     """Scores beside shuffled words; agreement for all heads, and for one that half of the subjects choose."""
     arms = [arm for arm in arms if any(run["scores"] or run["weights"] for run in arm.runs.values())]
-    every = [each for arm in arms for each in (arm, _fresh(arm))]
+    every = [each for arm in arms for each in (arm, probe.untrained_of(arm))]
     agreement, comparisons = _agreement(every)
     return View((*_scores(every), *agreement), tuple(comparisons))
 
@@ -147,13 +146,6 @@ def _agreement(arms: Arms) -> tuple[tuple[Section, ...], list[Comparison]]:
         return (), []
     table = Table(capital(_(AGREEMENT)) + ".", columns, tuple(rows), (0, 1))
     return (Heading(_("Weight on what a form agrees with")), Paragraph(how), table), comparisons
-
-
-def _fresh(arm: ArmMeasures) -> ArmMeasures:
-    title = _("{arm}, untrained", arm=arm.title)
-    return ArmMeasures(
-        f"{arm.name}-untrained", title, arm.config, {seed: run[UNTRAINED] for seed, run in arm.runs.items()}
-    )
 
 
 def _over_seeds(arm: ArmMeasures) -> Items:
