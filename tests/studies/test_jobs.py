@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,7 +16,7 @@ from tests.studies.conftest import PAIR, Log
 from vitral.core.errors import UsageError
 from vitral.runs import RunFolder
 from vitral.runs.lock import only_writer
-from vitral.studies import Study, StudyResult, executors, run_study
+from vitral.studies import Study, StudyResult, executors, jobs, run_study
 from vitral.studies.executors import JobFailed, opened
 from vitral.studies.jobs import Job, JobStopped, attempt, do, jobs_of, left_of
 from vitral.studies.resolution import resolve
@@ -140,6 +141,14 @@ def test_a_worker_that_is_asked_to_stop_says_so(
     assert isinstance(attempt(job, (), (), "en"), JobStopped)
     with ThreadPoolExecutor(1) as threads, pytest.raises(KeyboardInterrupt, match="the same command goes on"):
         run_study(PAIR, tiny, tmp_path / "study", seeds=[2], executor=threads)
+
+
+def test_a_job_that_nobody_leads_any_more_is_stopped(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "PATIENCE", -1)
+    led = chain([True, True, True], repeat(False))  # the leader dies in the middle
+    monkeypatch.setattr(jobs, "is_held", lambda path: path == job.study and next(led))
+    assert isinstance(attempt(job, (), (), "en"), JobStopped)
+    assert (len(left_of(job.out)), job.out.exists()) == (1, False)
 
 
 def test_a_training_of_another_process_is_left_to_it(job: Job, tmp_path: Path) -> None:

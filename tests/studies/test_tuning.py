@@ -20,7 +20,7 @@ from vitral.studies.losses import loss_claims
 from vitral.studies.resolution import ResolvedArm, resolve
 from vitral.studies.results import RunResult
 from vitral.studies.texts import Texts
-from vitral.studies.tuning import Trial, can_be_tried, rows, scaled, tuned, tuned_as_recorded
+from vitral.studies.tuning import Trial, can_be_tried, rows, scaled, tuned
 from vitral.training import RunConfig, train
 
 RATE = "training.optimizer.learning_rate"
@@ -206,14 +206,6 @@ def test_runs_are_numbered_in_the_order_in_which_they_are_made(events: list[Mapp
     for one, later in pairwise(seen):
         assert later["before"] == one["before"] + one["during"]
     assert seen[-1]["before"] + seen[-1]["during"] == seen[-1]["in_all"]
-
-
-def test_the_folder_alone_tells_the_chosen_values(studied: StudyResult, tiny: RunConfig, tmp_path: Path) -> None:
-    arm = resolve(STUDY, tiny, 31)[0]
-    found = tuned_as_recorded(arm, STUDY.tuned(arm.arm), studied.folder)
-    assert found is not None
-    assert found.config.training.optimizer.plain() == studied.arms[0].config["training"]["optimizer"]
-    assert tuned_as_recorded(arm, STUDY.tuned(arm.arm), tmp_path) is None
 
 
 def test_an_arm_that_fails_gets_a_second_budget(made, tiny: RunConfig) -> None:

@@ -18,11 +18,12 @@ from typing import Any
 from vitral.core.config import merge
 from vitral.core.errors import UsageError
 from vitral.core.language import _
+from vitral.runs import is_run
 from vitral.studies.design import TUNING_SEED, Study, Tune, factor_name
 from vitral.studies.jobs import Job
 from vitral.studies.record import TUNING
 from vitral.studies.resolution import ResolvedArm
-from vitral.studies.results import RunResult, Trial, Tuned
+from vitral.studies.results import Trial, Tuned
 from vitral.studies.texts import Texts, require_fit
 from vitral.studies.waves import Work
 from vitral.training import RunConfig
@@ -81,14 +82,6 @@ def trial_name(arm: str, row: Row) -> str:
     return f"{TUNING}/{arm}/x{factor_name(next(iter(row.values())))}"
 
 
-def trial_of(arm: ResolvedArm, row: Row, run: RunResult) -> Trial:
-    """The trial that this run is."""
-    loss = run.validation_loss if run.stopped is None else None
-    return Trial(
-        next(iter(row.values())), _values(arm.config, row), loss if loss is not None and math.isfinite(loss) else None
-    )
-
-
 def chosen(arm: ResolvedArm, tried: Sequence[Trial]) -> Tuned:
     """The best of an arm's trials; where none is finite, the one whose factor is nearest to 1, flagged."""
     order = tuple(sorted(tried, key=lambda trial: trial.factor))
@@ -136,17 +129,20 @@ def tune_arms(arms: Sequence[ResolvedArm], work: Work) -> tuple[tuple[ResolvedAr
         if name not in jobs:
             jobs[name] = _trial(arm, row, out, best.get(arm.arm.init_from))[1]
         result = work.results.get(out / name)
-        return None if result is None else trial_of(arm, row, result)
+        if result is None:
+            return None
+        loss = result.validation_loss if result.stopped is None and math.isfinite(result.validation_loss or 0) else None
+        return Trial(next(iter(row.values())), _values(arm.config, row), loss)
+
+    def may(arm: ResolvedArm, row: Row) -> bool:
+        return is_run(out / trial_name(arm.arm.name, row)) or can_be_tried(study, arm, row, arms, work.texts)
 
     for wave in work.waves({arm.arm.name: arm.arm.init_from for arm in arms}):
         made |= {name: _after(made[name], made) for name in wave}
         done = dict[str, tuple[ResolvedArm, Tuned] | None]()
         for _again in ("the planned rows", "those beyond an edge", "the choice"):
             for arm in [made[name] for name in wave if done.get(name) is None]:
-                may = lambda row, arm=arm: (  # noqa: E731
-                    has_trial(arm, row, out) or can_be_tried(study, arm, row, arms, work.texts)
-                )
-                done[arm.arm.name] = tuned(arm, _planned(study, arms, arm), partial(trial, arm), may)
+                done[arm.arm.name] = tuned(arm, _planned(study, arms, arm), partial(trial, arm), partial(may, arm))
             work.train([*jobs.values()])
         for name, one in done.items():
             if one is not None:
@@ -210,11 +206,6 @@ def tuned(
     found = chosen(arm, trials)
     row = next(row for row, trial in zip(tried, trials, strict=True) if trial.factor == found.chosen)
     return scaled(arm, row), found
-
-
-def has_trial(arm: ResolvedArm, row: Row, folder: Path) -> bool:
-    """Whether the trial has begun in a study's folder."""
-    return (folder / trial_name(arm.arm.name, row) / "config.toml").is_file()
 
 
 def _values(config: RunConfig, row: Row) -> dict[str, float]:

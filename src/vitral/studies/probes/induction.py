@@ -107,19 +107,13 @@ STEP_OF_PREVIOUS = Quantity(
     N_("step at which attention to the token before is half-way"), _change(PREVIOUS, LEAST_RISE), digits=0
 )
 ABRUPTNESS = Quantity(N_("largest share of the fall within a tenth of the steps"), _abruptness, digits=2)
-WITHOUT_PREVIOUS, WITHOUT_OTHERS, WITHOUT_INDUCTION = (
-    Quantity(title, f"ablation/without/{head}/increase", NATS)
-    for head, title in (
-        ("previous", N_("loss increase without the previous-token head")),
-        ("others", N_("loss increase without another head of its layer")),
-        ("induction", N_("loss increase without the induction head")),
-    )
-)
-KEPT, LEFT, LEFT_BY_OTHERS = (
-    Quantity(N_("prefix-matching score of the induction head"), "ablation/prefix"),
-    Quantity(N_("this score without the previous-token head"), "ablation/without/previous/prefix"),
-    Quantity(N_("this score without another head of its layer"), "ablation/without/others/prefix"),
-)
+_WITHOUT = "ablation/without"
+WITHOUT_PREVIOUS = Quantity(N_("loss increase without the previous-token head"), f"{_WITHOUT}/previous/increase", NATS)
+WITHOUT_OTHERS = Quantity(N_("loss increase without another head of its layer"), f"{_WITHOUT}/others/increase", NATS)
+WITHOUT_INDUCTION = Quantity(N_("loss increase without the induction head"), f"{_WITHOUT}/induction/increase", NATS)
+KEPT = Quantity(N_("prefix-matching score of the induction head"), "ablation/prefix")
+LEFT = Quantity(N_("this score without the previous-token head"), f"{_WITHOUT}/previous/prefix")
+LEFT_BY_OTHERS = Quantity(N_("this score without another head of its layer"), f"{_WITHOUT}/others/prefix")
 
 
 def view(result: StudyResult, arms: Arms) -> View:
@@ -141,35 +135,33 @@ def view(result: StudyResult, arms: Arms) -> View:
         "is the mean over the other heads of its layer."
     )
     means, title = _("Means over seeds."), _("Loss in the second occurrence along training")
-    score = Quantity(N_("highest score of a head"), "score")
+    score = Quantity(N_("highest score of a head"))
     caption = _("{arm}: the highest score of a head, means over seeds.", arm=arms[0].title)
     kinds = {_("prefix matching"): PREFIX, _("token before"): PREVIOUS} if ablated else {}
     both = [curve(arms[0], label, read) for label, read in kinds.items()]
-    tables = (LOSSES["first"], repeated, LOSSES["later"], EXACT, COUNTED), (
-        BEST_PREVIOUS, EVEN_PREVIOUS, BEST_PREFIX, EVEN_PREFIX,
-    ), (STEP_OF_LOSS, STEP_OF_PREFIX, STEP_OF_PREVIOUS, ABRUPTNESS)  # fmt: skip
     parts = (WITHOUT_PREVIOUS, WITHOUT_OTHERS, WITHOUT_INDUCTION, KEPT, LEFT, LEFT_BY_OTHERS)
     sections = (
         Heading(_("Completing a repeated string")),
         Paragraph(how),
         *along_plot("induction-loss", title, [curve(arm, arm.title, REPEATED) for arm in arms], repeated, means),
-        probe.mean_table(means, arms, *tables[0]),
+        probe.mean_table(means, arms, LOSSES["first"], repeated, LOSSES["later"], EXACT, COUNTED),
         Heading(_("Heads"), 3),
         Paragraph(scores),
         *along_plot("induction-scores", _("Scores along training"), both, score, caption),
-        probe.mean_table(means, arms, *tables[1]),
-        probe.mean_table(means, arms, *tables[2]),
+        probe.mean_table(means, arms, BEST_PREVIOUS, EVEN_PREVIOUS, BEST_PREFIX, EVEN_PREFIX),
+        probe.mean_table(means, arms, STEP_OF_LOSS, STEP_OF_PREFIX, STEP_OF_PREVIOUS, ABRUPTNESS),
         Heading(_("Without a head"), 3),
         Paragraph(replaced),
-        *((probe.mean_table(means, ablated, *parts),) if ablated else ()),
+        *([probe.mean_table(means, ablated, *parts)] if ablated else ()),
     )
-    comparisons = (
-        *probe.within(arms, repeated, COUNTED),
-        *probe.within(ablated, BEST_PREFIX, EVEN_PREFIX),
-        *probe.within(ablated, STEP_OF_PREFIX, STEP_OF_LOSS),
-        *probe.within(ablated, STEP_OF_PREVIOUS, STEP_OF_LOSS),
-        *probe.within(ablated, WITHOUT_PREVIOUS, WITHOUT_OTHERS),
-        *probe.within(ablated, LEFT, LEFT_BY_OTHERS),
+    pairs = (
+        (BEST_PREFIX, EVEN_PREFIX),
+        (STEP_OF_PREFIX, STEP_OF_LOSS),
+        (STEP_OF_PREVIOUS, STEP_OF_LOSS),
+        (WITHOUT_PREVIOUS, WITHOUT_OTHERS),
+        (LEFT, LEFT_BY_OTHERS),
     )
+    comparisons = [*probe.within(arms, repeated, COUNTED)]
+    comparisons += [one for pair in pairs for one in probe.within(ablated, *pair)]
     expected = _("at least {least:g}: an abrupt change", least=ABRUPT)
     return View(sections, comparisons, probe.in_range(arms, ABRUPTNESS, low=ABRUPT, expected=expected))
