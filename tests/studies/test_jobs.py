@@ -138,16 +138,18 @@ def test_a_worker_that_is_asked_to_stop_says_so(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("vitral.studies.jobs.train", twice)
-    assert isinstance(attempt(job, (), (), "en"), JobStopped)
+    assert isinstance(attempt(job, False, (), (), "en"), JobStopped)
     with ThreadPoolExecutor(1) as threads, pytest.raises(KeyboardInterrupt, match="the same command goes on"):
         run_study(PAIR, tiny, tmp_path / "study", seeds=[2], executor=threads)
 
 
 def test_a_job_that_nobody_leads_any_more_is_stopped(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(attempt(job, True, (), (), "en"), JobStopped)
+    assert left_of(job.out) == []  # not even begun
     monkeypatch.setattr(jobs, "PATIENCE", -1)
     led = chain([True, True, True], repeat(False))  # the leader dies in the middle
     monkeypatch.setattr(jobs, "is_held", lambda path: path == job.study and next(led))
-    assert isinstance(attempt(job, (), (), "en"), JobStopped)
+    assert isinstance(attempt(job, True, (), (), "en"), JobStopped)
     assert (len(left_of(job.out)), job.out.exists()) == (1, False)
 
 

@@ -324,7 +324,7 @@ class Claim:
         one = self.comparison
         about = {"subject": capital(one.subject), "against": one.against, "quantity": one.quantity.told}
         if self.failures is not None:
-            return self._failing(about)
+            return self._failing(self.failures, about)
         if not self.seeds:
             return _(SAMPLES[one.sample]["apart"], **about)
         digits = digits_for((self.difference,), one.quantity.digits)
@@ -333,45 +333,30 @@ class Claim:
         if self.p is None:
             return _("{subject} against {against}, {quantity}: {difference}; no verdict: {why}.", **about, why=self.why)
         about |= {"interval": self.span, "p": p_clause(self.p), "verdict": self.words}
-        if self.family == 1:
-            return _(
-                "{subject} against {against}, {quantity}: {difference} (95% CI {interval}, {p}): {verdict}.", **about
-            )
+        about["more"] = "" if self.family == 1 else _(", corrected for {n} comparisons", n=self.family)
         return _(
-            "{subject} against {against}, {quantity}: {difference} (95% CI {interval}, {p}, corrected for {n} "
-            "comparisons): {verdict}.",
-            **about,
-            n=self.family,
+            "{subject} against {against}, {quantity}: {difference} (95% CI {interval}, {p}{more}): {verdict}.", **about
         )
 
-    def _failing(self, about: Mapping[str, str]) -> str:
+    def _failing(self, found: Failures, about: Mapping[str, str]) -> str:
         """The sentence about an arm that fails."""
-        found = self.failures
-        assert found is not None
         finite = [value for value in self.comparison.values.values() if math.isfinite(value)]
-        digits = self.comparison.quantity.digits
-        loss = number(fmean(finite), f".{digits}f") if finite else _("not finite")
-        given = {**about, "failed": found.failed, "n": found.seeds, "loss": loss}
-        given |= {"others_failed": found.others_failed, "others": found.others}
+        loss = number(fmean(finite), f".{self.comparison.quantity.digits}f") if finite else _("not finite")
         if self.p is None:
-            return _(
-                "{subject} fails in {failed} of {n} seeds (mean {quantity} {loss}); {against} in {others_failed} of "
-                "{others}; no test: {why}.",
-                **given,
-                why=self.why,
-            )
-        given["p"] = p_clause(self.p)
-        if self.family == 1:
-            return _(
-                "{subject} fails in {failed} of {n} seeds (mean {quantity} {loss}); {against} in {others_failed} of "
-                "{others} ({p}, Fisher's exact test).",
-                **given,
-            )
+            test = _("; no test: {why}", why=self.why)
+        else:
+            more = "" if self.family == 1 else _(", corrected for the {n} contrasts of the study", n=self.family)
+            test = _(" ({p}, Fisher's exact test{more})", p=p_clause(self.p), more=more)
         return _(
             "{subject} fails in {failed} of {n} seeds (mean {quantity} {loss}); {against} in {others_failed} of "
-            "{others} ({p}, Fisher's exact test, corrected for the {contrasts} contrasts of the study).",
-            **given,
-            contrasts=self.family,
+            "{others}{test}.",
+            **about,
+            failed=found.failed,
+            n=found.seeds,
+            loss=loss,
+            others_failed=found.others_failed,
+            others=found.others,
+            test=test,
         )
 
 

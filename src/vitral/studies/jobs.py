@@ -5,6 +5,7 @@ when it is finished; so a run that is there is finished. Whoever does a job firs
 has left of it: of several only one can.
 """
 
+import math
 import shutil
 import time
 import uuid
@@ -128,11 +129,14 @@ def do(job: Job, texts: Texts, callback: Callback) -> None:
     _publish(work, job.out, config.training.keep_checkpoints)
 
 
-def attempt(job: Job, outside: tuple[Path, ...], parts: tuple[Path, ...], language: str) -> VitralError | None:
+def attempt(
+    job: Job, led: bool, outside: tuple[Path, ...], parts: tuple[Path, ...], language: str
+) -> VitralError | None:
     """Do a job in another process; an error for users is returned, because not every engine carries it back whole.
 
     Args:
-        job: the job; whoever leads its study holds the lock of the study's folder.
+        job: the job.
+        led: whether who leads its study holds the lock of the study's folder; without it nothing is trained then.
         outside: runs outside the study, whose tokenizers are used for texts of such tokens.
         parts: files that register own parts.
         language: of messages.
@@ -141,7 +145,9 @@ def attempt(job: Job, outside: tuple[Path, ...], parts: tuple[Path, ...], langua
         with in_language(language):
             for path in parts:
                 import_parts(path)
-            do(job, _texts(outside), _while_led(job))
+            look = _while_led(job) if led else lambda event: None
+            look({})
+            do(job, _texts(outside), look)
     except VitralError as error:
         return error
     except KeyboardInterrupt:
@@ -151,11 +157,11 @@ def attempt(job: Job, outside: tuple[Path, ...], parts: tuple[Path, ...], langua
 
 def _while_led(job: Job) -> Callback:
     """A callback that stops a training whose study is led by nobody any more: the leader's lock ends with it."""
-    led, asked = is_held(job.study), time.monotonic()  # never on a file system without locks
+    asked = -math.inf
 
     def look(event: Mapping[str, Any]) -> None:
         nonlocal asked
-        if led and time.monotonic() - asked > PATIENCE:
+        if time.monotonic() - asked > PATIENCE:
             asked = time.monotonic()
             if not is_held(job.study):
                 raise _stopped(job)

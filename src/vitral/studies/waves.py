@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from vitral.core.language import N_, language
 from vitral.core.parts import imported_files
+from vitral.runs.lock import is_held
 from vitral.studies.design import Study
 from vitral.studies.executors import run_all
 from vitral.studies.jobs import Job, JobStopped, attempt, do
@@ -98,7 +99,8 @@ class Work:
     def _elsewhere(self, jobs: Sequence[Job], executor: Any) -> None:
         """Have jobs done whose folders another process finds by their absolute paths."""
         outside = tuple(Path(arm.run).absolute() for arm in self.study.arms if arm.run is not None)
-        given, number, note = (outside, tuple(imported_files()), language()), count(1), noting(self.callback)
+        led = is_held(self.out)  # not on a file system without locks
+        given, number, note = (led, outside, tuple(imported_files()), language()), count(1), noting(self.callback)
 
         def done(job: Job) -> None:
             note(N_("{job}: finished ({done} of {all})").format(job=job.name, done=next(number), all=len(jobs)))
