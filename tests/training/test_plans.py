@@ -17,9 +17,9 @@ from vitral.core.errors import UsageError
 from vitral.core.process import MOST_THREADS
 from vitral.model import Transformer, cost, count_parameters
 from vitral.runs.environment import DISPATCH
-from vitral.training import Event, RunConfig, plans, train, trials
-from vitral.training.objectives import Loss, loss_function
-from vitral.training.plans import compiled, resolve_plan
+from vitral.training import Event, RunConfig, deadline, plans, train, trials
+from vitral.training.objectives import Loss, compiled, loss_function
+from vitral.training.plans import resolve_plan
 from vitral.training.sizes import LADDER, MOST_PER_TOKEN, sizes_for
 from vitral.training.trials import ExecutionPlan, TooSlow, time_steps
 
@@ -319,7 +319,7 @@ def test_evaluations_score_no_more_than_the_time_allows(bench: Bench) -> None:
 
 def test_a_run_says_what_was_measured(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.plans({FLOAT: 10.0})
-    monkeypatch.setattr(plans, "most_passes", lambda model, num_tokens: 1)
+    monkeypatch.setattr(deadline, "most_passes", lambda model, num_tokens: 1)
     said: list[Event] = []
     folder = train(bench.configured(training={"minutes": 12.0}), tmp_path / "run", callback=said.append)
     environment = folder.document("environment")

@@ -89,9 +89,7 @@ def resume(
             trainer.planner, trainer.began = planner, frame.began
             if (minutes := _minutes(sealed)) is not None:
                 history = {} if checkpoint is None else checkpoint.history
-                deadline = Deadline(minutes, frame, float(history.get("seconds", 0.0)))
-                is_measured = any(decision.threads is not None for decision in identity.decisions)
-                keep(deadline, trainer, None, measured_threads=identity.threads if is_measured else None)
+                keep(Deadline(minutes, frame, float(history.get("seconds", 0.0))), trainer)
             return _continue(trainer, sealed, checkpoint, warn, sources)
 
 

@@ -24,9 +24,8 @@ from vitral.training import ranks
 from vitral.training.baselines import Counting, counted_beside
 from vitral.training.clock import Clock
 from vitral.training.events import Callback, Event
-from vitral.training.objectives import loss_function, masking_of
+from vitral.training.objectives import compiled, loss_function, masking_of
 from vitral.training.optimizers import Optimizers
-from vitral.training.plans import compiled
 from vitral.training.stopping import StopRequest
 
 ANCHOR_EVERY = 1000

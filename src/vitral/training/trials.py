@@ -18,8 +18,6 @@ from vitral.training.optimizers import optimizer_of
 
 TRIALS = 4
 """Minimum number of timed steps, after one warm-up step."""
-TIMED, EVALUATED = 2, 4096
-"""Timed steps of a pace after the first; tokens in a batch of an evaluation on the CPU."""
 SMALL, FEWEST = 3e8, 64
 """Floating-point operations of the passes of a first step, and tokens that it may have however many they are."""
 
@@ -144,45 +142,3 @@ def _steps(
         return passed - began, clock() - passed
 
     return step
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How fast a model is trained and evaluated.
-
-    Attributes:
-        step: seconds of a training step.
-        token: seconds of evaluating one token.
-    """
-
-    step: float
-    token: float
-
-
-def time_pace(config: RunConfig, build: Callable[[RunConfig], Transformer]) -> Pace:
-    """Time a few training steps and the evaluation of one batch, as if nothing else ran on this machine.
-
-    The least of a few times counts. With one thread it is the processor time, in which waiting for other programs is
-    left out.
-
-    Args:
-        config: configuration of the run.
-        build: builds its model on its device.
-    """
-    length, training = config.model.context_length, config.training
-    model = build(config).train()
-    step, tokens = _steps(model, training), _random_tokens(model, training.batch_size, length)
-    batch = _random_tokens(model, max(1, EVALUATED // length), length)
-    loss_of, on_cpu = loss_function(model, masking=None), batch.device.type == "cpu"
-    clock = time.thread_time if on_cpu and torch.get_num_threads() == 1 else time.perf_counter
-    passes = list[float]()
-    with torch.random.fork_rng([] if on_cpu else [batch.device]), ordered_sums(batch.device):
-        steps = [step(tokens, clock) for _ in range(1 + TIMED)]
-        model.eval()
-        for _ in range(TIMED):
-            began = clock()
-            with torch.inference_mode():
-                loss_of(batch[:, :-1], batch[:, 1:]).item()
-            passes.append(clock() - began)
-    a_step = min(training.accumulation * passed + rest for passed, rest in steps[1:])
-    return Pace(a_step, min(passes) / (batch.shape[0] * length))
