@@ -40,8 +40,9 @@ class Optimizer(ABC):
         state: the state tensors of each parameter, by name.
     """
 
-    def __init__(self, groups: Iterable[Group]) -> None:
-        """Store the groups; their initial learning rates are the peaks."""
+    def __init__(self, groups: Iterable[Group], *, fused: bool = True) -> None:
+        """Store the groups; their initial learning rates are the peaks. `fused` chooses PyTorch's kernel."""
+        self.fused = fused
         self.param_groups: list[dict[str, Any]] = [{**group, "peak": group["lr"]} for group in groups]
         self.state: defaultdict[nn.Parameter, dict[str, Tensor]] = defaultdict(dict)
 
@@ -74,16 +75,7 @@ class Optimizer(ABC):
         return True
 
 
-class _WithKernel(Optimizer):
-    """Base class: an optimizer with a fused and a plain kernel."""
-
-    def __init__(self, groups: Iterable[Group], *, fused: bool = True) -> None:
-        """Store the groups; `fused` chooses the kernel."""
-        super().__init__(groups)
-        self.fused = fused
-
-
-class AdamW(_WithKernel):
+class AdamW(Optimizer):
     """AdamW (Loshchilov & Hutter 2019) by PyTorch's kernels; groups need "lr", "weight_decay", "betas", "eps"."""
 
     def apply(self, parameters: Sequence[nn.Parameter], group: Group) -> None:
@@ -95,15 +87,16 @@ class AdamW(_WithKernel):
                     "exp_avg": torch.zeros_like(parameter),
                     "exp_avg_sq": torch.zeros_like(parameter),
                 }
-        kept = {name: [self.state[parameter][name] for parameter in parameters] for name in ("exp_avg", "exp_avg_sq")}
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        averages, squares, steps = (
+            [self.state[parameter][name] for parameter in parameters] for name in ("exp_avg", "exp_avg_sq", "step")
+        )
         adamw(
             list(parameters),
-            gradients,
-            kept["exp_avg"],
-            kept["exp_avg_sq"],
+            [parameter.grad for parameter in parameters if parameter.grad is not None],
+            averages,
+            squares,
             [],
-            [self.state[parameter]["step"] for parameter in parameters],
+            steps,
             foreach=False,
             fused=self.fused,
             amsgrad=False,
@@ -116,7 +109,7 @@ class AdamW(_WithKernel):
         )
 
 
-class SGD(_WithKernel):
+class SGD(Optimizer):
     """SGD with momentum by PyTorch's kernels; groups need "lr", "momentum", "nesterov" and "weight_decay".
 
     For a parameter W with gradient G, at every step, with B = 0 at first:

@@ -66,16 +66,7 @@ class TrainerState:
 
     def plain(self) -> dict[str, Any]:
         """As plain data, for state.json."""
-        return {
-            "loss_sum": self.loss_sum,
-            "loss_count": self.loss_count,
-            "best_loss": self.best_loss,
-            "best_step": self.best_step,
-            "pending": self.pending,
-            "chain": self.chain,
-            "anchor_step": self.anchor_step,
-            "anchor": self.anchor,
-        }
+        return {name: value for name, value in vars(self).items() if name != "step"}
 
     def complete_step(self, loss: float) -> None:
         """Count one optimizer step and its training loss."""
@@ -88,12 +79,10 @@ class TrainerState:
         self.loss_sum, self.loss_count = 0.0, 0
         return mean
 
-    def note_validation_loss(self, loss: float) -> bool:
-        """Keep the loss if it is the lowest so far, and return whether it is."""
-        best = self.best_loss is None or loss < self.best_loss
-        if best:
+    def note_validation_loss(self, loss: float) -> None:
+        """Keep the loss if it is the lowest so far."""
+        if self.best_loss is None or loss < self.best_loss:
             self.best_loss, self.best_step = loss, self.step
-        return best
 
 
 @dataclass

@@ -10,9 +10,11 @@ from vitral.attention.masks import Bidirectional, ByLayer, Causal, Mask, Prefix,
 from vitral.attention.multihead import MultiHeadAttention
 from vitral.core.language import N_
 from vitral.model.block import Block, has_taps
+from vitral.model.counts import parameter_table
 from vitral.model.decode_step import KNOWN, has_only
 from vitral.model.feedforward import ACTIVATIONS, FeedForward, SwiGLU
-from vitral.model.positions import ALiBi, Relative, Rotary
+from vitral.model.norms import norm_of
+from vitral.model.positions import ALiBi, Relative, Rotary, build_positions
 from vitral.model.recurrence import Recurrence
 from vitral.model.transformer import Transformer
 
@@ -52,43 +54,32 @@ def _is_known(block: nn.Module) -> bool:
 def _is_as_configured(model: Transformer) -> bool:
     """Whether no part was exchanged for another one: `step.c` has one kind and one size for all blocks."""
     config = model.config
-    with torch.device("meta"):  # no memory, and no random numbers
-        usual = Block(config)
-    norm = {"layernorm": nn.LayerNorm, "rmsnorm": nn.RMSNorm}.get(str(config.norm_type))
-    if any(_kinds(block) != _kinds(usual) for block in _blocks(model)):
+    shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    if shapes != {row.name: row.shape for row in parameter_table(config, model.vocab_size)}:
         return False
-    norms = [module for module in model.modules() if isinstance(module, nn.LayerNorm | nn.RMSNorm)]
-    if any(type(each) is not norm or each.eps != config.epsilon for each in norms):
-        return False
-    numbers, tensors = described(model)
-    return all(
-        tensor is None or tensor.numel() == size for tensor, size in zip(tensors, _sizes(model, numbers), strict=True)
-    )
+    with torch.random.fork_rng(devices=[]):
+        positions = build_positions(config)
+        with torch.device("meta"):  # no memory
+            block, final_norm = Block(config), norm_of(config)
+    pairs = [(model.positions, positions), *((each, block) for each in model.blocks)]
+    pairs += [(model.final_norm, final_norm)] if config.has_final_norm else []
+    return all(_facts(one) == _facts(usual) for one, usual in pairs)
 
 
-def _kinds(block: Any) -> tuple[Any, ...]:
-    """What the numbers of a model say of every block."""
-    attention, mlp = block.attn, block.mlp
-    heads = attention and (attention.num_heads, attention.num_kv_heads, attention.d_head, list(attention.widths))
-    feed = mlp and (type(mlp), getattr(mlp, "activation", None), mlp.up.out_features)
-    norms = [type(norm) for norm in (block.attn_norm, block.recurrence_norm, block.mlp_norm)]
-    return block.wire, block.combine, block.parallel, heads, feed, norms, type(block.recurrence)
+def _facts(part: nn.Module) -> list[object]:
+    """What decides how a part computes, besides its parameters: the classes of its modules, and their attributes."""
+    return [
+        (type(each), [tuple(buffer.shape) for buffer in each.buffers(recurse=False)], _plain(vars(each)))
+        for each in part.modules()
+    ]
 
 
-def _sizes(model: Transformer, numbers: Numbers) -> list[int]:
-    """How many numbers each tensor must have."""
-    config = model.config
-    d, heads, kv_heads, width = config.d_model, config.num_heads, config.kv_heads, config.d_head
-    d_ff, vocab, context = numbers[5], model.vocab_size, config.context_length
-    turned = context * (numbers[15] // 2)
-    sizes = [1, vocab * d, context * d, turned, turned, heads, heads * (2 * numbers[17] + 1), d, d, vocab * d, vocab]
-    if config.recurrence is None:
-        wide, merged = (heads + 2 * kv_heads) * width, heads * width
-        mix = [wide * d, wide, d * merged, d, heads if numbers[19] else 1]
-    else:
-        mix = [4 * d * d, 4 * d, 4 * d * d, 4 * d, 1]
-    feed = [d_ff * d, d_ff, d_ff * d, d_ff, d * d_ff, d]
-    return sizes + [d, d, d, d, *mix, *feed] * len(model.blocks)
+def _plain(attributes: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in attributes.items()
+        if name not in ("training", "scale") and (callable(value) or isinstance(value, int | float | str | tuple))
+    }
 
 
 def _name_of(part: Any) -> str | None:
