@@ -88,7 +88,19 @@ class Causal(Config, Mask):
         return key <= query
 
 
-class Bidirectional(Config, Mask):
+class Timeless(Mask):
+    """Base class of masks that need not hide what comes later."""
+
+    def joint_prefix(self) -> int | None:
+        """None: a new token may change the outputs of all earlier positions."""
+        return None
+
+    def first_target(self) -> int | None:
+        """None: each position may see its own next token."""
+        return None
+
+
+class Bidirectional(Config, Timeless):
     """Every position sees every position (BERT, Devlin et al. 2019)."""
 
     sees_itself: ClassVar[bool] = True
@@ -98,14 +110,6 @@ class Bidirectional(Config, Mask):
     def allowed(self, time: int, source: int, device: torch.device | None = None) -> Bool[Tensor, "time source"]:
         """All true."""
         return torch.ones(time, source, dtype=torch.bool, device=device)
-
-    def joint_prefix(self) -> int | None:
-        """None: every new token changes the outputs of all earlier positions."""
-        return None
-
-    def first_target(self) -> int | None:
-        """None: each position sees its own next token."""
-        return None
 
 
 class Prefix(Config, Mask):
@@ -145,7 +149,7 @@ class Window(Config, Mask):
 
 
 @dataclass(frozen=True)
-class Padding(Mask):
+class Padding(Timeless):
     """Padding keys are hidden from every query.
 
     Attributes:
@@ -164,17 +168,9 @@ class Padding(Mask):
             )
         return self.real[:, None, None, :].expand(-1, 1, time, -1).to(device)
 
-    def joint_prefix(self) -> int | None:
-        """None: a padding mask alone does not hide the future."""
-        return None
-
-    def first_target(self) -> int | None:
-        """None: a padding mask alone does not hide the future."""
-        return None
-
 
 @dataclass(frozen=True)
-class Explicit(Mask):
+class Explicit(Timeless):
     """Any boolean tensor that broadcasts to [batch, heads, time, source]; True means allowed."""
 
     tensor: Bool[Tensor, "*any time source"]
@@ -190,14 +186,6 @@ class Explicit(Mask):
                 source=source,
             )
         return self.tensor.to(device).expand(*self.tensor.shape[:-2], time, source)
-
-    def joint_prefix(self) -> int | None:
-        """None: unknown in general."""
-        return None
-
-    def first_target(self) -> int | None:
-        """None: unknown in general."""
-        return None
 
 
 @dataclass(frozen=True)

@@ -174,10 +174,10 @@ def token_losses(
         tick: called after each batch; an exception it raises ends the pass.
     """
     context_length, first = model.config.context_length, first_target(model.mask)
-    begins, lengths = split.segments[:, 0], split.segments[:, 1] - split.segments[:, 0]
-    targets_before = np.cumsum(np.maximum(lengths - 1, 0)) - np.maximum(lengths - 1, 0)
+    begins, sizes = split.segments[:, 0], np.maximum(split.segments[:, 1] - split.segments[:, 0] - 1, 0)
+    targets_before = np.cumsum(sizes) - sizes
     tokens, device = split.tokens, model.token_embedding.weight.device
-    found = np.full(int(np.maximum(lengths - 1, 0).sum()), np.nan)
+    found = np.full(int(sizes.sum()), np.nan)
     with evaluating(model):
         for length, starts in window_begins(split, context_length):
             rows = max(1, batch_tokens // length)

@@ -270,6 +270,7 @@ class Optimizers:
     def __init__(self, *members: Optimizer | AdoptedOptimizer) -> None:
         """Combine these optimizers."""
         self.members = members
+        self._of = {parameter: one for one in members for group in one.param_groups for parameter in group["params"]}
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -278,7 +279,7 @@ class Optimizers:
 
     def member_of(self, parameter: nn.Parameter) -> Optimizer | AdoptedOptimizer:
         """The optimizer of a parameter."""
-        return next(one for one in self.members for group in one.param_groups if _is_in(parameter, group["params"]))
+        return self._of[parameter]
 
     def step(self) -> None:
         """Apply the gradients."""
@@ -287,9 +288,8 @@ class Optimizers:
 
     def zero_grad(self) -> None:
         """Remove the gradients."""
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                parameter.grad = None
+        for parameter in self._of:
+            parameter.grad = None
 
 
 def decay_groups(model: nn.Module) -> tuple[list[str], list[str]]:
@@ -390,10 +390,6 @@ def _decayed(model: Transformer, weight_decay: float, without: Set[str], numbers
         for factor, params in by_factor.items():
             groups.append({**numbers, "lr": numbers["lr"] * factor, "params": params, "weight_decay": decay})
     return groups
-
-
-def _is_in(parameter: nn.Parameter, group: Sequence[nn.Parameter]) -> bool:
-    return any(parameter is other for other in group)
 
 
 def optimizer_tensors(model: nn.Module, optimizer: Optimizers) -> dict[str, Tensor]:
