@@ -103,7 +103,6 @@ class Trainer:
         identity: the run's identity, which checkpoints seal; by default that of a new run with this text.
         environment: SHA-256 of environment.json.
         planner: asked before every step for a change of the configuration; None: there is none.
-        ended: whether the last event was that of a finished run.
         looked: whether this session has had its early evaluation, or needs none any more.
         counting: the n-gram baselines that are being counted; None: they are not.
         clock: of this session; set when its first step begins.
@@ -128,7 +127,6 @@ class Trainer:
     environment: str = ""
     planner: Planner | None = None
     failure: Exception | None = None
-    ended: bool = False
     looked: bool = False
     counting: Counting | None = None
     clock: Clock = None  # pyright: ignore[reportAssignmentType]
