@@ -26,7 +26,7 @@ from docs.make_first_steps import (
     steps,
 )
 from vitral.cli import run
-from vitral.training import plans
+from vitral.training import deadline
 
 PASSES = {"en": 0.1, "pt": 0.05}
 COMMANDS = {"corpus", "train", "generate", "continue", "explain", "doctor"}
@@ -60,7 +60,7 @@ def short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, language: str) -> Doc
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("VITRAL_LANG", language)
-    monkeypatch.setattr(plans, "most_passes", lambda model, num_tokens: PASSES[language])
+    monkeypatch.setattr(deadline, "most_passes", lambda model, num_tokens: PASSES[language])
     return document
 
 

@@ -50,7 +50,6 @@ MISTAKES = [
     ("count sample --vocabulary 0", "--vocabulary"),
     ("count fast --set model.norm_type={}", "model.norm_type"),
     ("study no-attention --workers 2 --executor dask:a", "--workers"),
-    ("forecast fast --study taken --measure", "is not the folder of a finished study"),
     ("study no-attention --seeds a", "whole numbers"),
     ("study none.toml", "none.toml: cannot be read"),
     ("evaluate taken", "not a run"),

@@ -10,7 +10,7 @@ from variants import GENERATED, TOKENIZER, made
 
 from tests.training.conftest import Configured, bytes_of, cut, measured_in
 from vitral.model import Transformer, next_token_loss
-from vitral.training import Event, resume, train
+from vitral.training import resume, train
 
 pytestmark = [pytest.mark.merge, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")]
 
@@ -89,20 +89,3 @@ def test_resumed_is_straight(recipe: str, configured: Configured, tmp_path: Path
     for step in (9, 20):
         assert bytes_of(resumed, step) == bytes_of(straight, step)
     assert measured_in(resumed) == measured_in(straight)
-
-
-def test_the_processor_and_the_gpu_are_left_as_they_were(configured: Configured, tmp_path: Path) -> None:
-    torch.manual_seed(5)
-    before = torch.get_rng_state(), torch.cuda.get_rng_state()
-
-    def draw(event: Event) -> None:
-        torch.rand(3, device=GPU)
-
-    losses: list[list[float]] = []
-    for name, callback in (("quiet", lambda event: None), ("drawing", draw)):
-        folder = train(configured(training={"device": "cuda"}), tmp_path / name, callback=callback)
-        losses.append([event["loss"] for event in folder.metrics() if event["event"] == "step"])
-        if name == "quiet":
-            assert torch.equal(torch.get_rng_state(), before[0])
-            assert torch.equal(torch.cuda.get_rng_state(), before[1])
-    assert losses[0] == losses[1]

@@ -111,14 +111,6 @@ def test_state_that_does_not_fit_is_refused_in_one_line(tensors: dict[str, Tenso
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("wrong", [{"nesterov": True, "momentum": 0}, {"momentum": 1}, {"beta1": 0.9}])
-def test_a_configuration_that_means_nothing_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(UsageError) as refused:
-        RunConfig.parse({"training": {"optimizer": {"name": "sgd", **wrong}}}, "mine.toml")
-    assert "training.optimizer" in str(refused.value)
-    assert "\n" not in str(refused.value)
-
-
 def own_sgd(parameters: list[torch.nn.Parameter], learning_rate: float) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=learning_rate)
 

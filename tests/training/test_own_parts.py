@@ -181,16 +181,6 @@ def sgd(parameters: list[nn.Parameter], learning_rate: float, **more: Any) -> to
     return torch.optim.SGD(parameters, lr=learning_rate, **more)
 
 
-@pytest.mark.parametrize("name", ["NAdam", "Rprop"])
-def test_optimizers_of_pytorch_can_be_adopted(name: str, configured: Configured, tmp_path: Path) -> None:
-    theirs = getattr(torch.optim, name)
-    register("optimizer", "theirs", lambda parameters, learning_rate: theirs(parameters, lr=learning_rate))
-    config = configured(training={"steps": 2, "optimizer": "theirs", "checkpoint_every": 1})
-    whole = train(config, tmp_path / "whole")
-    stopped(config, tmp_path / "half", 1)
-    assert bytes_of(resume(tmp_path / "half"), 2) == bytes_of(whole, 2)
-
-
 class Hiding(torch.optim.SGD):
     """Remembers outside its state."""
 

@@ -18,7 +18,7 @@ from vitral.data.alphabet import character_counts
 from vitral.data.long_texts import pieces
 from vitral.model.config import DropoutConfig
 from vitral.runs import RunConfig
-from vitral.training.plans import in_minutes
+from vitral.training.deadline import in_minutes
 from vitral.training.regularisation import regularisation
 
 LEAST_CHARACTERS = 200

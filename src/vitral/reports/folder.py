@@ -95,20 +95,6 @@ class ReportFolder:
             replace_durably(self.folder / MANIFEST, sealed_json({"format": FORMAT, "files": listing(self._files)}))
 
 
-def read_listed(folder: Path, name: str) -> bytes:
-    """A file of a report, as it was written.
-
-    Raises:
-        ValueError: it is not what the manifest lists, or there is no manifest.
-        OSError: it cannot be read.
-    """
-    listed = _listed(read(folder / MANIFEST, MOST_MANIFEST))
-    complaint = _complaint(folder, name, listed.get(name))
-    if complaint:
-        raise ValueError(complaint)
-    return read(folder / name, MOST_FILE)
-
-
 def check_report(folder: Path) -> list[str]:
     """Complaints about a report folder, one line each: files that are missing or were changed since they were written.
 

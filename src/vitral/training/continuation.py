@@ -95,7 +95,7 @@ def continue_run(
             trainer = _trainer(parent, config, checkpoint, RunFolder(out), callback)
             trainer.began = frame.began
             if deadline is not None:
-                keep(deadline, trainer, plan.seconds, measured_threads=None)
+                keep(deadline, trainer)
             return begin(trainer, plan.notes, minutes, sealed.as_parent(checkpoint), _opening(sealed, trainer))
 
 

@@ -304,15 +304,11 @@ def _finish(trainer: Trainer, clock: Clock) -> bool:
     if not finished:
         _emit_end(trainer, clock, finished=False)
         save(trainer, replace=True)
-    elif not trainer.ended:  # its last checkpoint was written by a Vitral that logged the end after it
-        _emit_end(trainer, clock, finished=True)
-        trainer.folder.reseal("metrics")
     return finished
 
 
 def _emit_end(trainer: Trainer, clock: Clock, *, finished: bool) -> None:
     end = {"event": "end", "step": trainer.state.step, "finished": finished, "seconds": round(clock.seconds(), 3)}
-    trainer.ended = finished
     trainer.emit({**end, "stepped": round(clock.stepped, 3)})
 
 

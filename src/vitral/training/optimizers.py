@@ -40,8 +40,9 @@ class Optimizer(ABC):
         state: the state tensors of each parameter, by name.
     """
 
-    def __init__(self, groups: Iterable[Group]) -> None:
-        """Store the groups; their initial learning rates are the peaks."""
+    def __init__(self, groups: Iterable[Group], *, fused: bool = True) -> None:
+        """Store the groups; their initial learning rates are the peaks. `fused` chooses PyTorch's kernel."""
+        self.fused = fused
         self.param_groups: list[dict[str, Any]] = [{**group, "peak": group["lr"]} for group in groups]
         self.state: defaultdict[nn.Parameter, dict[str, Tensor]] = defaultdict(dict)
 
@@ -74,16 +75,7 @@ class Optimizer(ABC):
         return True
 
 
-class _WithKernel(Optimizer):
-    """Base class: an optimizer with a fused and a plain kernel."""
-
-    def __init__(self, groups: Iterable[Group], *, fused: bool = True) -> None:
-        """Store the groups; `fused` chooses the kernel."""
-        super().__init__(groups)
-        self.fused = fused
-
-
-class AdamW(_WithKernel):
+class AdamW(Optimizer):
     """AdamW (Loshchilov & Hutter 2019) by PyTorch's kernels; groups need "lr", "weight_decay", "betas", "eps"."""
 
     def apply(self, parameters: Sequence[nn.Parameter], group: Group) -> None:
@@ -95,15 +87,16 @@ class AdamW(_WithKernel):
                     "exp_avg": torch.zeros_like(parameter),
                     "exp_avg_sq": torch.zeros_like(parameter),
                 }
-        kept = {name: [self.state[parameter][name] for parameter in parameters] for name in ("exp_avg", "exp_avg_sq")}
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        averages, squares, steps = (
+            [self.state[parameter][name] for parameter in parameters] for name in ("exp_avg", "exp_avg_sq", "step")
+        )
         adamw(
             list(parameters),
-            gradients,
-            kept["exp_avg"],
-            kept["exp_avg_sq"],
+            [parameter.grad for parameter in parameters if parameter.grad is not None],
+            averages,
+            squares,
             [],
-            [self.state[parameter]["step"] for parameter in parameters],
+            steps,
             foreach=False,
             fused=self.fused,
             amsgrad=False,
@@ -116,7 +109,7 @@ class AdamW(_WithKernel):
         )
 
 
-class SGD(_WithKernel):
+class SGD(Optimizer):
     """SGD with momentum by PyTorch's kernels; groups need "lr", "momentum", "nesterov" and "weight_decay".
 
     For a parameter W with gradient G, at every step, with B = 0 at first:
@@ -277,6 +270,7 @@ class Optimizers:
     def __init__(self, *members: Optimizer | AdoptedOptimizer) -> None:
         """Combine these optimizers."""
         self.members = members
+        self._of = {parameter: one for one in members for group in one.param_groups for parameter in group["params"]}
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -285,7 +279,7 @@ class Optimizers:
 
     def member_of(self, parameter: nn.Parameter) -> Optimizer | AdoptedOptimizer:
         """The optimizer of a parameter."""
-        return next(one for one in self.members for group in one.param_groups if _is_in(parameter, group["params"]))
+        return self._of[parameter]
 
     def step(self) -> None:
         """Apply the gradients."""
@@ -294,9 +288,8 @@ class Optimizers:
 
     def zero_grad(self) -> None:
         """Remove the gradients."""
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                parameter.grad = None
+        for parameter in self._of:
+            parameter.grad = None
 
 
 def decay_groups(model: nn.Module) -> tuple[list[str], list[str]]:
@@ -397,10 +390,6 @@ def _decayed(model: Transformer, weight_decay: float, without: Set[str], numbers
         for factor, params in by_factor.items():
             groups.append({**numbers, "lr": numbers["lr"] * factor, "params": params, "weight_decay": decay})
     return groups
-
-
-def _is_in(parameter: nn.Parameter, group: Sequence[nn.Parameter]) -> bool:
-    return any(parameter is other for other in group)
 
 
 def optimizer_tensors(model: nn.Module, optimizer: Optimizers) -> dict[str, Tensor]:

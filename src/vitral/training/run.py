@@ -36,7 +36,7 @@ from vitral.training.loop import run_steps, save
 from vitral.training.memory import require_training_memory
 from vitral.training.optimizers import load_optimizer_tensors, optimizer_of, optimizer_tensors
 from vitral.training.parts import require_same_parts
-from vitral.training.plans import ResolvedPlan, given_threads, resolve_plan
+from vitral.training.plans import ResolvedPlan, resolve_plan
 from vitral.training.stopping import stop_on_signals
 from vitral.training.trainer import Planner, Trainer, TrainerState
 
@@ -99,7 +99,6 @@ def train(
             config = inherited_config(config, dataset.tokenizer)
         require_same_parts(config, "config")
         dataset = _judged(dataset, config, SPLITS if source is None else SPLITS[:1])  # a tuned model keeps its context
-        is_measured = config.training.threads is None and given_threads(config.training) is None
         resolved = resolved_plan(config, dataset, deadline)
         problems = [N_("problem: {text}").format(text=each) for each in dataset.problems if config.training.watch]
         for line in (*dataset.remarks, *problems, *resolved.notes):
@@ -111,8 +110,7 @@ def train(
             trainer.began = frame.began
             trainer.baselines, trainer.planner = baselines, planner
             if deadline is not None:
-                measured = config.training.threads if is_measured else None
-                keep(deadline, trainer, resolved.seconds, measured_threads=measured)
+                keep(deadline, trainer)
             parent = None if source is None else source.sealed.as_parent(source.checkpoint)
             return begin(trainer, resolved.notes, minutes, parent)
 
@@ -291,11 +289,11 @@ def resolved_plan(config: RunConfig, dataset: Dataset, deadline: Deadline | None
     )
 
 
-def keep(deadline: Deadline, trainer: Trainer, expected: float | None, *, measured_threads: int | None) -> None:
+def keep(deadline: Deadline, trainer: Trainer) -> None:
     """Let a trainer keep a deadline, unless another planner decides; its checkpoints record the time."""
     trainer.spent = deadline.used
     if trainer.planner is None:
-        deadline.begin(trainer, expected, measured_threads=measured_threads)
+        deadline.begin(trainer)
         trainer.planner = deadline
 
 
