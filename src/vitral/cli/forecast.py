@@ -7,7 +7,7 @@ import typer
 
 from vitral.cli.completion import complete_counted, complete_study_folder, complete_text
 from vitral.cli.options import SetOption, TableFormat, TableFormatOption, TokenizerOption
-from vitral.core.language import retold
+from vitral.core.language import _
 
 
 def forecast(
@@ -52,7 +52,6 @@ def forecast(
     """Forecast a training on several accelerators: memory, tokens per second, hours, price, network, checkpoints."""
     from vitral.cli.screen import console, print_form, print_json, say, table
     from vitral.core.config import assignment, merge
-    from vitral.core.language import _
     from vitral.lab import forecast
     from vitral.reports.forecast import forecast_rows
 
@@ -74,6 +73,6 @@ def forecast(
     elif format is TableFormat.text:
         console().print(table(told.title, ("", "", _("how counted")), forecast_rows(told), words=3))
         for note in told.notes:
-            say(_("note: {text}", text=retold(note)))
+            say(_("note: {text}", text=_(note)))
     else:
         print_form(told.table(), format.value)

@@ -23,7 +23,7 @@ from time import sleep
 from typing import Any
 
 from vitral.core.errors import StorageError, UsageError, reason
-from vitral.core.language import _
+from vitral.core.language import N_
 
 PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 """Seconds before each further attempt at a change of names that the system refuses."""
@@ -45,12 +45,12 @@ def storage(path: Path) -> Generator[None]:
         raise
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT if hasattr(errno, "EDQUOT") else errno.ENOSPC)
-        room = _("the disk is full: free some space; what was saved before is intact")
+        room = N_("the disk is full: free some space; what was saved before is intact")
         raise StorageError(
             "{path}: cannot be written ({reason}); {advice}",
             path=path,
             reason=reason(error),
-            advice=room if full else _("check the folder"),
+            advice=room if full else N_("check the folder"),
         ) from None
 
 
@@ -66,8 +66,7 @@ def readable(path: Path) -> Generator[None]:
     except (UsageError, StorageError):
         raise
     except (OSError, ValueError) as error:
-        said = reason(error) if isinstance(error, OSError) else ascii(str(error))[1:-1]
-        raise UsageError("{path}: cannot be read ({reason})", path=path, reason=said) from None
+        raise UsageError("{path}: cannot be read ({reason})", path=path, reason=reason(error)) from None
 
 
 def insist(change: Callable[..., object], *names: Any, **where: Any) -> None:
@@ -106,7 +105,7 @@ def read_capped(path: Path, most: int, *, links: bool = True) -> bytes:
         size = os.fstat(file.fileno()).st_size
         content = file.read(size + 1) if size <= most else b""  # one more: it may have grown
     if max(size, len(content)) > most:
-        raise ValueError(_("{size:,} bytes, more than {most:,}", size=max(size, len(content)), most=most))
+        raise ValueError(N_("{size:,} bytes, more than {most:,}").format(size=max(size, len(content)), most=most))
     return content
 
 
@@ -133,10 +132,10 @@ def open_regular(path: Path, *, links: bool = True) -> Generator[BufferedReader]
         OSError: it cannot be read.
     """
     if not links and path.is_symlink():
-        raise ValueError(_("a link"))
+        raise ValueError(N_("a link"))
     with open(os.open(path, os.O_RDONLY | _FLAGS), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ValueError(_("not a regular file"))
+            raise ValueError(N_("not a regular file"))
         yield file
 
 

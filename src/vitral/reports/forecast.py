@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from vitral.core.checked import checked
-from vitral.core.language import N_, _, number, retold
+from vitral.core.language import N_, _, number
 from vitral.core.tables import Tabular
 from vitral.figures.html import page
 from vitral.figures.notebook import Shown, page_of
@@ -262,4 +262,4 @@ def _range(found: Range | None, spec: str) -> str:
 def forecast_sections(forecast: Forecast) -> list[Section]:
     """The whole forecast as sections of a page."""
     rows = Table(_("Forecast"), ("", "", _("how counted")), tuple(forecast_rows(forecast)), prose=(1, 2))
-    return [rows, Listing(tuple(map(retold, forecast.notes)))]
+    return [rows, Listing(tuple(map(_, forecast.notes)))]

@@ -39,7 +39,7 @@ from vitral.core.files import (
     storage,
     temporary_name,
 )
-from vitral.core.language import N_, _
+from vitral.core.language import N_, _, restored
 from vitral.core.seals import json_object, sealed_json, unsealed_json
 from vitral.runs import checkpoint as checkpoints
 from vitral.runs.checkpoint import Checkpoint, list_checkpoints, load_checkpoint, load_state, step_name
@@ -197,7 +197,7 @@ class RunFolder:
         """
         documents = (self.sealed() if sealed is None else sealed).get("documents", {})
         with readable(self.path / f"{name}.json"):
-            return json_object(self.as_sealed(f"{name}.json", documents.get(f"{name}.json")))
+            return restored(json_object(self.as_sealed(f"{name}.json", documents.get(f"{name}.json"))))
 
     def as_sealed(self, name: str, hashed: str | None) -> bytes:
         """The bytes of a JSON file of the run, whose SHA-256 must be this one if it is not None.

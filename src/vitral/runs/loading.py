@@ -154,4 +154,4 @@ def load_weights(model: Transformer, weights: dict[str, Tensor], where: str) -> 
 
 def warn_on_stderr(line: str) -> None:
     """Print one line to standard error."""
-    print(f"vitral: {line}", file=sys.stderr)
+    print(f"vitral: {_(line)}", file=sys.stderr)

@@ -11,7 +11,7 @@ from typing import Any
 
 from vitral.core.errors import UsageError
 from vitral.core.files import append, open_regular, readable, storage, sync
-from vitral.core.language import _
+from vitral.core.language import _, restored, storable
 
 NAME = "metrics.jsonl"
 MOST_LINE = 1 << 24
@@ -40,7 +40,7 @@ class MetricsLog:
         Raises:
             StorageError: it cannot be written.
         """
-        append(self.path, (json.dumps(event, ensure_ascii=False) + "\n").encode())
+        append(self.path, (json.dumps(storable(event), ensure_ascii=False) + "\n").encode())
 
     def seal(self) -> dict[str, Any]:
         """Flush the log, and return its seal: number of lines, of bytes, and their SHA-256.
@@ -106,7 +106,7 @@ class MetricsLog:
                     "{where}: line {number} is not an event in JSON", where=self.path, number=str(number)
                 ) from None
             if kinds is None or found["event"] in kinds:
-                yield found
+                yield restored(found)
 
     def cut(self, seal: Seal) -> int:
         """Cut the log after its last sealed line; return the bytes of an incomplete last line that went with it."""

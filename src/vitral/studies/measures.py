@@ -15,9 +15,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeVar
 
-from vitral.core.errors import UsageError
+from vitral.core.errors import UsageError, reason
 from vitral.core.files import as_json, make, names, read, replace_durably
-from vitral.core.language import N_, _, in_language
+from vitral.core.language import N_, _, restored, storable
 from vitral.core.seals import SEAL, json_object, sealed_json, unsealed_json
 from vitral.data import Dataset
 from vitral.data.batches import Split, thinned
@@ -229,12 +229,11 @@ class Kept:
             return kept
         self.callback({"event": "probe", "name": probe, "subject": subject})
         loaded = load()
-        with in_language("en"):
-            data = _looked(look, loaded)
+        data = _looked(look, loaded)
         make((self.folder / self.name).parent)
-        content = sealed_json({"format": FORMAT, "of": self.of, "data": data})
+        content = sealed_json(storable({"format": FORMAT, "of": self.of, "data": data}))
         replace_durably(self.folder / self.name, content)
-        return unsealed_json(content)["data"]
+        return restored(unsealed_json(content))["data"]
 
     def _read(self) -> Plain | None:
         """The kept data; None where there is none that can be used, which is said."""
@@ -243,8 +242,7 @@ class Kept:
         except FileNotFoundError:
             return None
         except (ValueError, OSError) as error:
-            why = getattr(error, "strerror", None) or error
-            text = _("{path}: measured again, because {why}", path=self.folder / self.name, why=why)
+            text = N_("{path}: measured again, because {why}").format(path=self.folder / self.name, why=reason(error))
             self.callback({"event": "note", "text": text})
             return None
 
@@ -255,7 +253,7 @@ def _looked(look: Callable[[Loaded], Plain], loaded: Loaded) -> Plain:
         data = look(loaded)
         as_json(data)
     except UsageError as error:
-        return {WHY: str(error)}
+        return {WHY: reason(error)}
     except ValueError as error:  # JSON has no word for infinity
         return {WHY: N_("it is not finite ({error})").format(error=error)}
     return data
@@ -277,14 +275,16 @@ def data_of(raw: bytes, of: Plain | None) -> Plain:
         ValueError: it is damaged, of another format, or of something else.
     """
     if SEAL not in json_object(raw):
-        raise Unsealed(_("it has no hash, as those of an earlier Vitral"))
-    found = unsealed_json(raw)
+        raise Unsealed(N_("it has no hash, as those of an earlier Vitral"))
+    found = restored(unsealed_json(raw))
     if found.get("format") != FORMAT or not isinstance(found.get("data"), dict):
         raise ValueError(
-            _("it is of format {value!a:.40}, this Vitral writes {format}", value=found.get("format"), format=FORMAT)
+            N_("it is of format {value!a:.40}, this Vitral writes {format}").format(
+                value=found.get("format"), format=FORMAT
+            )
         )
     if found.get("of") != of:
-        raise ValueError(_("it is of another run or step"))
+        raise ValueError(N_("it is of another run or step"))
     return found["data"]
 
 
@@ -302,7 +302,7 @@ def check_measures(folder: Path) -> tuple[int, int, list[str]]:
         except Unsealed:
             unsealed += 1
         except (ValueError, OSError) as error:
-            complaints.append(f"{name!a:.120}: {getattr(error, 'strerror', None) or error}")
+            complaints.append(N_("{name!a:.120}: {what}").format(name=name, what=reason(error)))
     return intact, unsealed, complaints
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from statistics import fmean
 
-from vitral.core.language import N_, _, retold
+from vitral.core.language import N_, _
 from vitral.figures.grid import value_grid
 from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.figures.text import capital
@@ -201,7 +201,7 @@ def _method(first: Plain) -> str:
     given = {
         "tokens": first["context"],
         "sizes": "/".join(map(str, classes["passages"].values())),
-        "titles": "; ".join(map(retold, classes["titles"])),
+        "titles": "; ".join(map(_, classes["titles"])),
     }
     how = (
         _(
