@@ -138,6 +138,11 @@ class Message(str):
         values = {name: said(value) for name, value in values.items()}
         return Message(super().format(**values), self.sentence, values)
 
+    @property
+    def cause(self) -> "Message":
+        """What it says without its advice: the place {why}, if it has one."""
+        return self.values.get("why", self)
+
     def removeprefix(self, prefix: str, /) -> "Message":  # pyright: ignore[reportIncompatibleMethodOverride]
         """The message without a beginning that it has in every language, such as a path."""
         if not self.startswith(prefix):

@@ -320,8 +320,7 @@ def _emit_end(trainer: Trainer, clock: Clock, *, finished: bool) -> None:
 
 def _save_last_good_step(trainer: Trainer, stopped: TrainingStopped | RankLost) -> None:
     """Record why training stopped, and save the step before the failed one, if its numbers are finite and trusted."""
-    message = reason(stopped)  # without its advice
-    trainer.emit({"event": "stopped", "step": trainer.state.step, "reason": message.values.get("why", message)})
+    trainer.emit({"event": "stopped", "step": trainer.state.step, "reason": reason(stopped).cause})
     is_together = isinstance(stopped, TrainingStopped)
     if (is_together or not trainer.is_sharded) and not_finite_state(trainer) is None:
         save(trainer, replace=True, together=is_together)
