@@ -77,7 +77,7 @@ def inspect(
     Shows attention maps, head kinds, ablations, logit lens and residual norms.
     """
     from vitral.cli.screen import prints_unicode, say
-    from vitral.core.edits import read_edits
+    from vitral.inspection.edit_data import read_edits
     from vitral.lab import Run
     from vitral.lab.examples import write_new
 

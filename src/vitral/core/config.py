@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from vitral.core.errors import UsageError, reason
-from vitral.core.files import read_capped
+from vitral.core.files import read_capped, readable
 from vitral.core.language import N_, _
 
 LONGEST_SHOWN = 60
@@ -249,19 +249,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises:
         UsageError: the file cannot be read, is not UTF-8, or is not TOML (names the line).
     """
-    try:
-        return parse_toml(read_capped(path, MOST_TOML), path)
-    except UsageError:
-        raise
-    except OSError as error:
-        raise UsageError("{path}: cannot be read ({reason})", path=path, reason=reason(error)) from None
-    except ValueError as error:
-        raise UsageError(
-            "{path}: not a TOML file of at most {most:,} bytes ({error})",
-            path=path,
-            most=MOST_TOML,
-            error=error,
-        ) from None
+    with readable(path):
+        raw = read_capped(path, MOST_TOML)
+    return parse_toml(raw, path)
 
 
 def parse_toml(raw: bytes, where: Path) -> dict[str, Any]:

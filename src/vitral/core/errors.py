@@ -63,19 +63,10 @@ _SYSTEM = (
     N_("Not a directory"),
     N_("File exists"),
     N_("File name too long"),
-    N_("Directory not empty"),
     N_("No space left on device"),
-    N_("Disk quota exceeded"),
     N_("Read-only file system"),
     N_("Input/output error"),
-    N_("Too many open files"),
-    N_("Too many levels of symbolic links"),
-    N_("Cannot allocate memory"),
-    N_("Operation not permitted"),
-    N_("Resource temporarily unavailable"),
     N_("Broken pipe"),
-    N_("Bad file descriptor"),
-    N_("File too large"),
 )
 """The frequent reasons of the operating system."""
 

@@ -44,7 +44,7 @@ def storage(path: Path) -> Generator[None]:
     except StorageError:
         raise
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT if hasattr(errno, "EDQUOT") else errno.ENOSPC)
+        full = error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", None))
         room = N_("the disk is full: free some space; what was saved before is intact")
         raise StorageError(
             "{path}: cannot be written ({reason}); {advice}",
@@ -230,27 +230,23 @@ def create_durably(path: Path, content: bytes) -> None:
     """
     with suppress(OSError):
         sweep(path.parent, f".{path.name}.")
-    if os.path.lexists(path):
-        raise FileExistsError(path)
     beside = path.with_name(temporary_name(path.name))
     with storage(path):
         try:
             write_durably(beside, content)
-            exists = not _take_name(beside, path)
+            is_ours = _take_name(beside, path)
             sync(path.parent)
         finally:
             insist(beside.unlink, missing_ok=True)
-    if exists:
+    if not is_ours:
         raise FileExistsError(path)
 
 
 def _take_name(beside: Path, path: Path) -> bool:
-    """Give a file the name `path` too, unless something has it; return whether it was free."""
+    """Give a file the name `path`, unless something has it; return whether it was free."""
     try:
         os.link(beside, path)
-    except FileExistsError:
-        return False
-    except OSError:  # a file system without hard links
+    except OSError:  # the name is taken, or the file system has no hard links
         if os.path.lexists(path):
             return False
         insist(os.rename, beside, path)
@@ -288,21 +284,11 @@ def is_left_behind(name: str) -> bool:
 
 @cache
 def _machine() -> str:
-    """A number of this machine, or of this container: on a shared disk, processes that cannot be seen may be running.
-
-    It stays the same when the machine starts anew. The numbering of processes tells containers of one name apart.
-    """
-    known = [platform.node()]
-    with suppress(OSError, ValueError):
-        known.append(Path("/etc/machine-id").read_text(encoding="ascii").strip())
-    with suppress(OSError):
-        known.append(os.readlink("/proc/self/ns/pid"))
-    return f"{zlib.crc32(' '.join(known).encode()):08x}"
+    """A number of this machine: on a shared disk, processes that cannot be seen may be running."""
+    return f"{zlib.crc32(platform.node().encode()):08x}"
 
 
 def _is_alive(process: int) -> bool:
-    if process == os.getpid():
-        return True
     if os.name == "nt":  # a signal of number 0 would end the process there
         return True
     try:
@@ -310,7 +296,7 @@ def _is_alive(process: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        pass
+        pass  # it is another user's
     return True
 
 

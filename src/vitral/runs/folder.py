@@ -338,18 +338,17 @@ class RunFolder:
         """
         newest = newest or self.newest()
         pointed = {} if newest is None else pointers(newest)
-        there = [folder.name for folder in reversed(list_checkpoints(self.steps))]
-        lines = {name: N_("{complaint}; using the one before") for name in there if name <= pointed.get("last", "")}
-        if which == "best" and (best := pointed.get("best")) and best != pointed["last"]:
-            first = {best: N_("{complaint}; using the last one instead")}
-            lines = first | lines | first
-        for name, line in lines.items():
+        names = [folder.name for folder in reversed(list_checkpoints(self.steps))]
+        best = pointed.get("best") if which == "best" else None
+        names = [name for name in names if name != best and name <= pointed.get("last", "")]
+        for name in [best, *names] if best else names:
             try:
                 return load_checkpoint(self.steps / name, with_optimizer=with_optimizer, shapes=shapes)
             except OtherModel:
                 raise
             except (UsageError, StorageError) as error:
-                warn(_(line, complaint=error))
+                said = N_("{why}; using the last one instead") if name == best else N_("{why}; using the one before")
+                warn(said.format(why=error))
         raise UsageError(
             "{path}: no intact checkpoint (training stopped before the first, or all are damaged)", path=self.path
         )

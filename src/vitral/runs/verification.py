@@ -26,7 +26,6 @@ from vitral.core.language import N_, Message
 from vitral.runs.checkpoint import Checkpoint, list_checkpoints, load_state, step_name
 from vitral.runs.checkpoint_files import contents
 from vitral.runs.folder import CONFIG, MOST_DOCUMENT, RUN, RunFolder, log_seal, pointers
-from vitral.runs.keys import FREE
 from vitral.runs.metrics_log import NAME as LOG
 
 
@@ -161,7 +160,7 @@ def _configuration(run: Verified) -> None:
     where = run.folder.path / CONFIG
     try:
         written, sealed = run.folder.config, run.sealed["config"]
-        if _essence(written) == _essence(sealed):
+        if written == sealed:
             return
         from vitral.runs.config import RunConfig, comparable  # loads PyTorch, which takes seconds
 
@@ -178,23 +177,6 @@ def _configuration(run: Verified) -> None:
 
 def _shown(value: Any) -> str:
     return "–" if value is None else str(value)[:60]
-
-
-def _essence(config: Mapping[str, Any]) -> Any:
-    """The configuration without keys that may change; a key that is unset is absent in TOML."""
-    free = {"corpus": ("source",), "training": FREE}
-    return {
-        name: {key: _without_none(value) for key, value in table.items() if key not in free.get(name, ())}
-        if isinstance(table, Mapping)
-        else table
-        for name, table in _without_none(config).items()
-    }
-
-
-def _without_none(table: Any) -> Any:
-    if isinstance(table, Mapping):
-        return {key: _without_none(value) for key, value in table.items() if value is not None}
-    return [_without_none(value) for value in table] if isinstance(table, list) else table
 
 
 def _for_people(run: Verified) -> None:
