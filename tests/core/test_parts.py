@@ -111,7 +111,7 @@ def test_settings_are_plain_data(settings: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (None, "cannot be read"),
+        (None, "FileNotFoundError"),
         ("x = (", "SyntaxError"),
         ("1 / 0", "ZeroDivisionError"),
         ("raise SystemExit(3)", "SystemExit"),

@@ -36,6 +36,10 @@ class Within(NamedTuple):
     least: float = -sys.float_info.max
     most: float = sys.float_info.max
 
+    def __repr__(self) -> str:
+        """As in messages."""
+        return f"{self.least:g} to {self.most:g}"
+
     def holds(self, value: Any) -> bool:
         """Whether a value keeps the limit; what is not a number has none."""
         return not isinstance(value, Real) or bool(self.least <= cast("float", value) <= self.most)
@@ -102,7 +106,7 @@ def _complaint(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
             if not fits(value, hints.get(name, Any)):
                 arrays = ", ".join(f"{other} {_given(one)}" for other, one in given.items() if _is_array(one))
                 beside = f" ({arrays})" if _is_array(value) else ""
-                kind = _kind(hints[name])
+                kind = inspect.formatannotation(hints[name]).replace("typing.", "")
                 return _("{name}: expected {kind}, got {given}", name=name, kind=kind, given=_given(value)) + beside
     return None
 
@@ -167,24 +171,6 @@ def _is_array(value: Any) -> bool:
     return hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type)
 
 
-def _kind(hint: Any) -> str:
-    """An annotation as Python writes it, and a limit in words.
-
-    >>> _kind(int | None), _kind(Annotated[int, Within(1, 3)])
-    ('int | None', '1 ≤ int ≤ 3')
-    """
-    origin, args = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType):
-        return " | ".join(map(_kind, args))
-    if origin is Annotated:
-        limit = next((one for one in args[1:] if isinstance(one, Within)), None)
-        return _kind(args[0]) if limit is None else f"{limit.least:g} ≤ {_kind(args[0])} ≤ {limit.most:g}"
-    return inspect.formatannotation(hint).rpartition("typing.")[2] if origin is None else inspect.formatannotation(hint)
-
-
 def _given(value: Any) -> str:
-    """A value for a message: an array by dtype and shape, another object by its class."""
-    if _is_array(value):
-        return f"{str(value.dtype).rpartition('.')[2]} {list(value.shape)}"
-    plain = value is None or isinstance(value, bool | Real | str | bytes | Path | list | tuple | dict | set)
-    return shown(value) if plain else type(value).__name__
+    """A value for a message: an array by dtype and shape."""
+    return f"{str(value.dtype).rpartition('.')[2]} {list(value.shape)}" if _is_array(value) else shown(value)

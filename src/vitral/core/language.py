@@ -51,17 +51,13 @@ def recognised(name: str) -> str | None:
     ('pt', 'en', None)
     """
     short = re.split(r"[_.@-]", name.strip().casefold())[0]
-    return {"c": "en", "posix": "en", "english": "en", "portuguese": "pt"}.get(
-        short, short if short in LANGUAGES else None
-    )
+    known = {"c": "en", "posix": "en", "english": "en", "portuguese": "pt"}.get(short, short)
+    return known if known in LANGUAGES else None
 
 
 def system_language() -> str:
     """The language of the environment: VITRAL_LANG, else that of the system; English if there is no catalogue of it."""
-    own = os.environ.get(VARIABLE)
-    if own:
-        return recognised(own) or "en"
-    named = next((os.environ[name] for name in SYSTEM_VARIABLES if os.environ.get(name)), None)
+    named = next((os.environ[name] for name in (VARIABLE, *SYSTEM_VARIABLES) if os.environ.get(name)), None)
     return recognised(named or locale.getlocale()[0] or "en") or "en"
 
 
@@ -74,12 +70,8 @@ def unknown_language() -> str | None:
 def language() -> str:
     """The code of the current language."""
     global _process
-    chosen = _current.get()
-    if chosen is not None:
-        return chosen
-    if _process is None:
-        _process = system_language()
-    return _process
+    _process = _process or system_language()
+    return _current.get() or _process
 
 
 def set_language(name: str | None) -> str:

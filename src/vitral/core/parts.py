@@ -22,7 +22,7 @@ from pydantic import Field, model_serializer
 
 from vitral.core.checked import checked
 from vitral.core.config import Config, closest, shown
-from vitral.core.errors import UsageError, VitralError, reason
+from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import N_, Message, _
 
 Kind = Literal["norm", "activation", "feed_forward", "positions", "mask", "scale", "optimizer"]
@@ -301,11 +301,8 @@ def import_parts(path: Path) -> list[Part]:
     except VitralError:
         raise
     except (Exception, SystemExit) as error:
-        if isinstance(error, OSError) and error.filename == str(path.absolute()):
-            raise UsageError("--parts {path}: cannot be read ({error})", path=path, error=reason(error)) from None
-        raise UsageError(
-            "--parts {path}: {kind} {error}", path=path, kind=type(error).__name__, error=_first_line(error)
-        ) from error
+        kind, said = type(error).__name__, _first_line(error)
+        raise UsageError("--parts {path}: {kind} {error}", path=path, kind=kind, error=said) from error
     finally:
         _importing.pop()
     found = [part for key, part in _parts.items() if before.get(key) is not part]

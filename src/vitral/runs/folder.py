@@ -50,9 +50,7 @@ from vitral.runs.search import run_folders
 DUE = {"evaluation", "sample"}
 """Events that are due at a step."""
 MOST_DOCUMENT = 1 << 26
-"""Maximum bytes of a JSON file of a run; a tokenizer of a million tokens is smaller."""
-MOST = {"config.toml": 1 << 20, "run.json": 1 << 22, "environment.json": 1 << 22}
-"""Maximum bytes of smaller files."""
+"""Maximum bytes of a file that is read whole; a tokenizer of a million tokens is smaller."""
 CONFIG, RUN = "config.toml", "run.json"
 IMPORTED = "imported"
 """The source of the text of an imported model, and the key of corpus.json that says where the model comes from."""
@@ -337,17 +335,17 @@ class RunFolder:
             UsageError: there is no intact checkpoint.
         """
         newest = newest or self.newest()
-        pointed = {} if newest is None else pointers(newest)
-        names = [folder.name for folder in reversed(list_checkpoints(self.steps))]
-        best = pointed.get("best") if which == "best" else None
-        names = [name for name in names if name != best and name <= pointed.get("last", "")]
-        for name in [best, *names] if best else names:
+        pointed = {"last": ""} if newest is None else pointers(newest)
+        last, first = pointed["last"], pointed.get(which, pointed["last"])
+        there = (folder.name for folder in reversed(list_checkpoints(self.steps)))
+        for name in sorted((name for name in there if name <= last), key=lambda name: name != first):
             try:
                 return load_checkpoint(self.steps / name, with_optimizer=with_optimizer, shapes=shapes)
             except OtherModel:
                 raise
             except (UsageError, StorageError) as error:
-                said = N_("{why}; using the last one instead") if name == best else N_("{why}; using the one before")
+                is_best = name == first != last
+                said = N_("{why}; using the last one instead") if is_best else N_("{why}; using the one before")
                 warn(said.format(why=error))
         raise UsageError(
             "{path}: no intact checkpoint (training stopped before the first, or all are damaged)", path=self.path
@@ -371,7 +369,7 @@ class RunFolder:
 
     def _read(self, name: str) -> bytes:
         with readable(self.path / name):
-            return read(self.path / name, MOST.get(name, MOST_DOCUMENT))
+            return read(self.path / name, MOST_DOCUMENT)
 
 
 def pointers(newest: Checkpoint) -> dict[str, str]:

@@ -131,12 +131,6 @@ def find_runs(folder: Path) -> FoundRuns:
     Raises:
         UsageError: there is no such folder, or it cannot be read.
     """
-    if os.path.exists(folder) and not os.path.isdir(folder):
-        raise UsageError("{folder}: is a file; name a folder of runs", folder=folder)
-    if not os.path.isdir(folder):
-        raise UsageError(
-            "{folder}: there is no such folder; name a folder of runs (vitral train makes runs/)", folder=folder
-        )
     notes: list[str] = []
     found = [summarize_run(path, _name(path, folder)) for path in run_folders(folder, notes)]
     return FoundRuns(folder, tuple(sorted(found, key=lambda run: run.name)), tuple(notes))
