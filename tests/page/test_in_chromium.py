@@ -16,9 +16,9 @@ from browser import as_tensor, needs_chromium
 from pages import Carried, chromium, content_of, differing, expected, opened
 from variants import BASE, TEXT, TOKENIZER, enlarged
 
-from vitral.core.edits import edits_of
 from vitral.data import CharTokenizer
 from vitral.inspection import edited_trace
+from vitral.inspection.edit_data import edits_of
 from vitral.model import ModelConfig, Transformer
 from vitral.page.content import PageContent
 from vitral.page.document import page_document

@@ -235,7 +235,6 @@ class OwnMask(OwnPart, Mask):
 
     kinds = ("mask",)
     built_in = (*_NAMES, BY_LAYER)
-    taken_later = (BY_LAYER,)
 
     @property
     def sees_itself(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -16,7 +16,7 @@ from vitral.cli.options import (
     TokenizerOption,
     reading,
 )
-from vitral.core.language import _, number, retold
+from vitral.core.language import _, number
 
 if TYPE_CHECKING:
     from vitral.reports.model import ModelCount
@@ -97,4 +97,4 @@ def print_count(counted: "ModelCount") -> None:
     screen.print(table(title, columns, [*rows, (_("total"), "", "", "", number(parameters, ","))], words=4))
     screen.print(table(_("Operations and bytes (float32)"), ("", "", _("how counted")), cost_rows(counted), words=3))
     for line in counted.advice:
-        say(retold(line))
+        say(_(line))

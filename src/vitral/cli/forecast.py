@@ -6,6 +6,7 @@ import typer
 
 from vitral.cli.count import CountedArgument, CountedTextOption, VocabularyOption
 from vitral.cli.options import SetOption, TableFormat, TableFormatOption, TokenizerOption
+from vitral.core.language import _
 
 
 def forecast(
@@ -26,7 +27,6 @@ def forecast(
     """Forecast a training on several accelerators: memory, tokens per second, hours."""
     from vitral.cli.screen import console, print_form, print_json, say, table
     from vitral.core.config import assignment, merge
-    from vitral.core.language import _
     from vitral.lab import forecast
 
     source = {} if text is None else {"corpus": {"source": text}}
@@ -38,6 +38,6 @@ def forecast(
     elif format is TableFormat.text:
         console().print(table(told.title, ("", "", _("how counted")), told.rows(), words=3))
         for note in told.notes:
-            say(_("note: {text}", text=note))
+            say(_("note: {text}", text=_(note)))
     else:
         print_form(told.table(), format.value)

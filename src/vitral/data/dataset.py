@@ -15,7 +15,7 @@ import numpy as np
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.files import replace_durably, storage, sweep
-from vitral.core.language import N_
+from vitral.core.language import N_, storable
 from vitral.core.renamed import renamed
 from vitral.data.alphabet import label_text
 from vitral.data.batches import Split
@@ -108,7 +108,7 @@ class Dataset:
 
     def describe(self) -> dict[str, Any]:
         """The description saved with a run (`corpus.json`), JSON-ready."""
-        return {
+        described = {
             "source": self.config.source,
             "name": self.corpus_name,
             "bytes": self.num_bytes,
@@ -129,6 +129,7 @@ class Dataset:
             **({"trained_on": dict(self.trained_on)} if self.trained_on else {}),
             **self.origin,
         }
+        return storable(described)
 
     def load_text(self) -> Corpus:
         """The text, read again from its place and never downloaded.

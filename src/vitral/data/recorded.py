@@ -138,7 +138,7 @@ def found_again(
         try:
             found = load_corpus(config.model_copy(update={"source": place}), cache=cache, again=again)
         except (OSError, ValueError) as error:
-            told = f"{_short(place)}: {reason(error)}" if isinstance(error, OSError) else str(error)
+            told = f"{_short(place)}: {_(reason(error))}" if isinstance(error, OSError) else str(error)
             reasons.append(told[:_MOST_REASON])
         else:
             if found.sha256 == text.sha256:

@@ -43,8 +43,7 @@ class Way(NamedTuple):
 
     Attributes:
         is_in_c: whether its forward pass and the choice of tokens run in C.
-        found: in English, the instructions used, or why the modules of PyTorch are used; `retold` gives it in the
-            current language.
+        found: the instructions used, or why the modules of PyTorch are used, as a message.
     """
 
     is_in_c: bool

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from vitral.core.errors import VitralError
+from vitral.core.errors import VitralError, reason
 from vitral.core.files import is_left_behind, names
-from vitral.core.language import N_, in_language
+from vitral.core.language import N_, Message
 from vitral.lab.health import Diagnosis, HealthCheck
 from vitral.lab.run_health import examine_run
 from vitral.reports.folder import MANIFEST, check_report
@@ -24,7 +24,6 @@ def is_study(path: Path) -> bool:
     return (path / RECORD).exists() or (not (path / "config.toml").exists() and (path / ARMS).is_dir())
 
 
-@in_language("en")
 def examine_study(path: Path) -> Diagnosis:
     """Whether a study is whole: its record, every run, the hashes of its measurements and of its report.
 
@@ -35,7 +34,7 @@ def examine_study(path: Path) -> Diagnosis:
         try:
             findings += examine(path)
         except (VitralError, OSError) as error:
-            findings.append(HealthCheck("wrong", N_("folder"), str(error)))
+            findings.append(HealthCheck("wrong", N_("folder"), reason(error)))
     return Diagnosis(tuple(findings))
 
 
@@ -43,7 +42,7 @@ def _record(folder: Path) -> Iterator[HealthCheck]:
     try:
         found = read_record(folder, lambda line: None)
     except VitralError as error:
-        yield HealthCheck("wrong", RECORD, str(error))
+        yield HealthCheck("wrong", RECORD, reason(error))
         return
     if found is None:
         yield HealthCheck("wrong", RECORD, N_("missing; the same vitral study command writes it again"))
@@ -64,17 +63,24 @@ def _runs(folder: Path) -> Iterator[HealthCheck]:
         try:
             found = examine_run(folder / name, replay=number == 0).findings
         except VitralError as error:
-            found = (HealthCheck("wrong", N_("run"), str(error)),)
+            found = (HealthCheck("wrong", N_("run"), reason(error)),)
         bad = [one for one in found if one.mark == "wrong"]
         for one in bad:
-            yield HealthCheck("wrong", name, f"{one.what}: {one.found}")
+            yield HealthCheck("wrong", name, _beside(one))
         if not bad:
-            again = next((f"; {one.what}: {one.found}" for one in found if one.what == "recomputed step"), "")
-            yield HealthCheck("ok", name, N_("{n} checks, nothing wrong").format(n=len(found)) + again)
+            said = N_("{n} checks, nothing wrong").format(n=len(found))
+            for one in found:
+                if one.what == "recomputed step":
+                    said = N_("{first}; {second}").format(first=said, second=_beside(one))
+            yield HealthCheck("ok", name, said)
     missing = sorted(_designed(folder) - set(there))
     if missing:
         found = N_("{n} not begun, the first {run}; the same vitral study command trains them")
         yield HealthCheck("unknown", N_("runs"), found.format(n=len(missing), run=missing[0]))
+
+
+def _beside(check: HealthCheck) -> Message:
+    return N_("{what}: {found}").format(what=check.what, found=check.found)
 
 
 def _designed(folder: Path) -> set[str]:
@@ -120,7 +126,8 @@ def _agreement(folder: Path) -> Iterator[HealthCheck]:
 def _measures(folder: Path) -> Iterator[HealthCheck]:
     intact, complaints = check_measures(folder)
     for complaint in complaints:
-        yield HealthCheck("wrong", MEASURES, f"{complaint}; {N_('the same vitral study command measures it again')}")
+        said = N_("{complaint}; the same vitral study command measures it again")
+        yield HealthCheck("wrong", MEASURES, said.format(complaint=complaint))
     if intact:
         yield HealthCheck("ok", MEASURES, N_("{n} agree with their hashes").format(n=intact))
 
@@ -129,7 +136,8 @@ def _report(folder: Path) -> Iterator[HealthCheck]:
     complaints = check_report(folder / REPORT)
     mark = "wrong" if (folder / REPORT / MANIFEST).exists() else "unknown"
     for complaint in complaints:
-        yield HealthCheck(mark, REPORT, f"{complaint}; {N_('the same vitral study command writes it again')}")
+        said = N_("{complaint}; the same vitral study command writes it again")
+        yield HealthCheck(mark, REPORT, said.format(complaint=complaint))
     if not complaints and names(folder / REPORT):
         yield HealthCheck("ok", REPORT, N_("agrees with its manifest"))
     elif not complaints:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vitral.core.language import N_, _, retold
+from vitral.core.language import N_, _
 from vitral.figures.forest import ForestRow, forest_plot
 from vitral.figures.sections import Details, Heading, Listing, Section, Table
 from vitral.figures.text import p_text, signed
@@ -152,7 +152,7 @@ def probe_sections(judged: JudgedView, report: ReportFolder) -> list[Section]:
 def not_measured(result: StudyResult) -> list[Section]:
     """Why measurements are missing; nothing where none is."""
     reasons = tuple(
-        f"{name}: {f'{result.arm(arm).arm.title}: ' if arm else ''}{retold(why)}."
+        f"{name}: {f'{result.arm(arm).arm.title}: ' if arm else ''}{_(why)}."
         for name in result.study.probes
         for arm, why in result.unmeasured.get(name, ())
     )

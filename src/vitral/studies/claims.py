@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, geometric_mean
 from typing import Any, Literal
 
-from vitral.core.language import N_, _, number, retold
+from vitral.core.language import N_, _, number
 from vitral.figures.text import capital, minus, p_clause, signed
 from vitral.studies import estimator
 from vitral.studies.estimator import LEVEL
@@ -135,7 +135,7 @@ class Quantity:
     @property
     def told(self) -> str:
         """The name in the current language."""
-        return retold(self.name)
+        return _(self.name)
 
     def show(self, value: float | None) -> str:
         """The number as a table shows it; a dash for None."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from vitral.core.checked import Count
-from vitral.core.language import N_, _, ngettext, number, retold
+from vitral.core.language import N_, _, ngettext, number
 from vitral.evaluation import rank_among_baselines
 from vitral.figures.text import capital, nats, signed, unbroken
 from vitral.studies.beside_counts import BIGRAM, floors, rank
@@ -250,7 +250,7 @@ def too_early(result: StudyResult, base: ArmResult) -> str:
 
 
 def _stopped(run: RunResult) -> str:
-    return _("seed {seed}: {why}", seed=run.seed, why=retold(run.stopped or ""))
+    return _("seed {seed}: {why}", seed=run.seed, why=_(run.stopped or ""))
 
 
 def _not_below(result: StudyResult, arm: ArmResult, runs: Sequence[RunResult]) -> list[str]:
@@ -276,7 +276,7 @@ def _notes(result: StudyResult, contrasts: Sequence[Claim]) -> list[Note]:
         stopped = [run for run in arm.runs if run.stopped]
         if stopped:
             seeds = ", ".join(str(run.seed) for run in stopped)
-            title, why = capital(arm.arm.title), retold(stopped[0].stopped or "")
+            title, why = capital(arm.arm.title), _(stopped[0].stopped or "")
             text = _("{arm} did not finish from seed {seeds}: {why}.", arm=title, seeds=seeds, why=why)
             notes.append(Note(text, arm.arm.name))
     if len(result.seeds) < ENOUGH_SEEDS:

@@ -15,9 +15,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeVar
 
-from vitral.core.errors import UsageError
+from vitral.core.errors import UsageError, reason
 from vitral.core.files import as_json, make, names, read, replace_durably
-from vitral.core.language import N_, _, in_language
+from vitral.core.language import N_, restored, storable
 from vitral.core.seals import sealed_json, unsealed_json
 from vitral.data import Dataset
 from vitral.data.batches import Split, thinned
@@ -220,16 +220,15 @@ class Kept:
         except FileNotFoundError:
             pass
         except (ValueError, OSError) as error:
-            why = getattr(error, "strerror", None) or error
-            self.callback({"event": "note", "text": _("{path}: measured again, because {why}", path=path, why=why)})
+            text = N_("{path}: measured again, because {why}").format(path=path, why=reason(error))
+            self.callback({"event": "note", "text": text})
         self.callback({"event": "probe", "name": probe, "subject": subject})
         loaded = load()
-        with in_language("en"):
-            data = _looked(look, loaded)
+        data = _looked(look, loaded)
         make(path.parent)
-        content = sealed_json({"format": FORMAT, "of": of, "data": data})
+        content = sealed_json(storable({"format": FORMAT, "of": of, "data": data}))
         replace_durably(path, content)
-        return unsealed_json(content)["data"]
+        return restored(unsealed_json(content))["data"]
 
 
 def _looked(look: Callable[[Loaded], Plain], loaded: Loaded) -> Plain:
@@ -238,7 +237,7 @@ def _looked(look: Callable[[Loaded], Plain], loaded: Loaded) -> Plain:
         data = look(loaded)
         as_json(data)
     except UsageError as error:
-        return {WHY: str(error)}
+        return {WHY: reason(error)}
     except ValueError as error:  # JSON has no word for infinity
         return {WHY: N_("it is not finite ({error})").format(error=error)}
     return data
@@ -254,13 +253,15 @@ def data_of(raw: bytes, of: Plain | None) -> Plain:
     Raises:
         ValueError: it is damaged, of another format, or of something else.
     """
-    found = unsealed_json(raw)
+    found = restored(unsealed_json(raw))
     if found.get("format") != FORMAT or not isinstance(found.get("data"), dict):
         raise ValueError(
-            _("it is of format {value!a:.40}, this Vitral writes {format}", value=found.get("format"), format=FORMAT)
+            N_("it is of format {value!a:.40}, this Vitral writes {format}").format(
+                value=found.get("format"), format=FORMAT
+            )
         )
     if found.get("of") != of:
-        raise ValueError(_("it is of another run or step"))
+        raise ValueError(N_("it is of another run or step"))
     return found["data"]
 
 
@@ -276,7 +277,7 @@ def check_measures(folder: Path) -> tuple[int, list[str]]:
             data_of(read(folder / name, MOST_BYTES), _of_file(folder, name))
             intact += 1
         except (ValueError, OSError) as error:
-            complaints.append(f"{name!a:.120}: {getattr(error, 'strerror', None) or error}")
+            complaints.append(N_("{name!a:.120}: {what}").format(name=name, what=reason(error)))
     return intact, complaints
 
 

@@ -18,7 +18,6 @@ from typing import Any
 
 from vitral.core.config import merge, read_toml, shown
 from vitral.core.errors import UsageError
-from vitral.core.toml_faults import toml_fault
 from vitral.studies.design import BUDGETS, Arm, Study
 
 MOST_ARMS = 1000
@@ -43,7 +42,7 @@ def parse_study(text: str, where: str) -> Study:
     try:
         return _study(tomllib.loads(text), where)
     except tomllib.TOMLDecodeError as error:
-        raise UsageError("{where}: not TOML: {fault}", where=where, fault=toml_fault(error)) from None
+        raise UsageError("{where}: not TOML: {fault}", where=where, fault=error) from None
 
 
 def _study(data: Mapping[str, Any], where: str) -> Study:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from vitral.core.language import N_, _, retold
+from vitral.core.language import N_, _
 from vitral.figures.lines import Axis
 from vitral.figures.sections import Heading
 from vitral.figures.text import capital
@@ -21,8 +21,6 @@ KEEPS = 0.05
 """Nats by which the loss may be higher beyond the trained length and still count as kept."""
 EXTRAPOLATE = ("rotary", "relative", "none", "sinusoidal")
 """Positions that can be read beyond the trained length, those of distance alone first."""
-REFUSAL = N_("position {position} asked for, but learned positions end at context_length = {context_length}")
-"""A measurement keeps it in English; `retold` translates it."""
 INSIDE = N_("Mean over seeds of the loss at groups of positions, two to each doubling.")
 BEYOND = N_("Mean over seeds of the loss on the same targets at every quarter of a context length; trained up to 1.")
 
@@ -104,6 +102,6 @@ def _unread(arm: probe.ArmMeasures) -> Note:
         "{arm}: no loss beyond {n} tokens ({why}).",
         arm=capital(arm.title),
         n=arm.first["context_length"],
-        why=_("not all of it is scored") if why is None else retold(why),
+        why=_("not all of it is scored") if why is None else _(why),
     )
     return Note(text, arm.name)

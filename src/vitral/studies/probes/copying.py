@@ -2,7 +2,7 @@
 
 from statistics import NormalDist
 
-from vitral.core.language import N_, _, number, retold
+from vitral.core.language import N_, _, number
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.margin import Reference
 from vitral.figures.sections import Heading, Paragraph, Table
@@ -40,7 +40,7 @@ def view(result: StudyResult, measured: Plain) -> View:
     distances, answers, reach = measured["distances"], measured["answers"], measured["reach"]
     lines, rows, points, checks = [], [], [], []
     for mask, values in measured["accuracy"].items():
-        title, shares = retold(TITLES[mask]), dict(zip(distances, values, strict=True))
+        title, shares = _(TITLES[mask]), dict(zip(distances, values, strict=True))
         ends = [wilson(value, answers) for value in values]
         lines.append(Line(title, distances, values, [low for low, _ in ends], [high for _, high in ends]))
         rows.append((title, *(_in_interval(value, *both) for value, both in zip(values, ends, strict=True))))

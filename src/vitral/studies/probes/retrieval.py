@@ -5,7 +5,7 @@ Seeds are the sample: each mask is compared with the causal one, and with a gues
 
 from statistics import fmean
 
-from vitral.core.language import N_, _, number, retold
+from vitral.core.language import N_, _, number
 from vitral.figures.lines import Axis, Line
 from vitral.figures.margin import Reference
 from vitral.figures.sections import Heading, Paragraph, Table
@@ -76,7 +76,7 @@ def _sections(task: Plain) -> list[Table | Plot]:
         values = [_shares(runs, place) for place in range(len(BINS))]
         known = [(middle, found) for middle, found in zip(middles, values, strict=True) if found]
         places, found = [place for place, _ in known], [shares for _, shares in known]
-        title = retold(TITLES[mask])
+        title = _(TITLES[mask])
         lines.append(Line(title, places, [*map(fmean, found)], [*map(min, found)], [*map(max, found)]))
         cells.append((title, *(_cell(shares) for shares in values)))
     if task["pairs"] > 1:
@@ -121,20 +121,20 @@ def _comparisons(task: Plain) -> list[Comparison]:
     beyond = Quantity(_("accuracy beyond {reach} tokens", reach=task["reach"]), ACCURACY.read, better="higher")
     found = []
     for mask, values in means.items():
-        subject = f"{_name(task)}, {retold(TITLES[mask])}"
+        subject = f"{_name(task)}, {_(TITLES[mask])}"
         sees = mask != "window" and task["pairs"] > 1
         guess = fmean(task["guess"][mask][place] for place in far) if sees else task["chance"]
         meaning = _("a guess among the values shown") if sees else _("a guess among all values")
         found.append(to_fixed(subject, guess, meaning, beyond, values["far"], mask))
         if mask not in ("causal", "window"):
-            causal = retold(TITLES["causal"])
+            causal = _(TITLES["causal"])
             found.append(Comparison(subject, causal, ACCURACY, values["all"], means["causal"]["all"], mask))
     return found
 
 
 def _losses(task: Plain) -> Note:
     ends = "; ".join(
-        f"{retold(TITLES[mask])} {number(fmean(run['loss'] for run in runs.values()), '.3f')}"
+        f"{_(TITLES[mask])} {number(fmean(run['loss'] for run in runs.values()), '.3f')}"
         for mask, runs in task["masks"].items()
     )
     return Note(_("{task}, loss at the end of training, nats per answer: {losses}.", task=_name(task), losses=ends))

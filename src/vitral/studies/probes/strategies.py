@@ -9,10 +9,10 @@ import math
 from dataclasses import replace
 from statistics import fmean
 
-from vitral.core.language import N_, _, retold
+from vitral.core.language import N_, _
 from vitral.figures.sections import Columns, Details, Heading, Paragraph, Preformatted, Table
 from vitral.figures.text import capital
-from vitral.inspection.texts import GRAMS, NOVEL, ORDER, REPEATED, mean_measures, mean_row, strategy_measures
+from vitral.inspection.texts import BEAM, GRAMS, NOVEL, ORDER, REPEATED, mean_measures, mean_row, strategy_measures
 from vitral.studies import probe
 from vitral.studies.claims import Comparison, Plain, Quantity
 from vitral.studies.probe import ArmMeasures, Arms, Trained, View
@@ -119,6 +119,11 @@ def _of_arm(arm: ArmMeasures, *, several: bool) -> View:
     return View(sections, (*compared, *against_nearest(strategies)))
 
 
+def _told(name: str) -> str:
+    """A strategy as people read it; a measurement has its English name."""
+    return _(BEAM if name == BEAM else name)
+
+
 def loops(arm: ArmMeasures) -> Table:
     """How many texts of each strategy are for the larger part a loop, and the piece repeated in the longest one."""
     cells = []
@@ -127,7 +132,7 @@ def loops(arm: ArmMeasures) -> Table:
         looping = [row for row in texts if (row.get("looping") or 0.0) >= LOOPS]
         longest = max(looping, key=lambda row: row["loop"], default=None)
         piece = "\N{EN DASH}" if longest is None else _visible(longest["looped"])
-        cells.append((retold(name), str(len(texts)), str(len(looping)), piece))
+        cells.append((_told(name), str(len(texts)), str(len(looping)), piece))
     caption = _(
         "Texts of all prompts and models of which at least half is one loop, and the piece that the longest repeats: "
         "␣ is a space, ↵ a new line."
@@ -153,7 +158,7 @@ def over_models(arm: ArmMeasures) -> Table:
             row.append(
                 _("{low} to {high}", low=one.show(min(gaps)), high=one.show(max(gaps))) if gaps else "\N{EN DASH}"
             )
-        cells.append((retold(name), str(len(runs)), *row))
+        cells.append((_told(name), str(len(runs)), *row))
     caption = _("Difference to the text itself, mean over the prompts: lowest and highest of the models.")
     return Table(caption, (_("strategy"), _("models"), *(one.label for one in COMPARED.values())), tuple(cells))
 
@@ -166,14 +171,14 @@ def _worst(written: Plain) -> tuple[Preformatted, ...]:
 def _marked(row: Plain, name: str) -> Preformatted:
     """The text with its longest loop marked."""
     begin, end = row.get("marks") or (0, 0)
-    return Preformatted(row["text"], retold(name), ((begin, end),) if end > begin else ())
+    return Preformatted(row["text"], _told(name), ((begin, end),) if end > begin else ())
 
 
 def by_prompt(arm: ArmMeasures, prefix: str = "", name: str = "") -> list[ArmMeasures]:
     """Each strategy as an arm whose runs are the prompts, means over seeds; the text itself is first."""
     means = mean_measures(list(arm.runs.values()))
     return [
-        ArmMeasures(name, f"{prefix}{retold(one)}", arm.config, dict(enumerate(rows))) for one, rows in means.items()
+        ArmMeasures(name, f"{prefix}{_told(one)}", arm.config, dict(enumerate(rows))) for one, rows in means.items()
     ]
 
 

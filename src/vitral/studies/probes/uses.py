@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import product
 from statistics import fmean
 
-from vitral.core.language import N_, _, retold
+from vitral.core.language import N_, _
 from vitral.figures.grid import value_grid
 from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.figures.text import capital
@@ -196,5 +196,5 @@ def _method(first: Plain) -> str:
             "Linear probe: the work that a passage of {tokens} tokens is from; {sizes} passages to fit, validate and "
             "test; {titles}."
         )
-    sizes, titles = "/".join(map(str, classes["passages"].values())), "; ".join(map(retold, classes["titles"]))
+    sizes, titles = "/".join(map(str, classes["passages"].values())), "; ".join(map(_, classes["titles"]))
     return f"{text} {_(how, tokens=first['context'], sizes=sizes, titles=titles)}"

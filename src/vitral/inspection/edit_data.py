@@ -9,12 +9,11 @@ order. A key that the mask forbids, -inf in `attn.masked`, stays forbidden. `web
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 import torch
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from vitral.core.checked import checked
@@ -36,28 +35,9 @@ BETWEEN_POSITIONS = ("scores", "scaled", "masked", "weights")
 QUERIES, KEYS = (".attn.q", ".attn.q_pre"), (".attn.k", ".attn.k_pre")
 
 
-def _numbers(given: Any, expected: str) -> tuple[int, ...]:
-    """A list of whole numbers from 0, at least one."""
-    is_list = isinstance(given, Sequence) and not isinstance(given, str | bytes)
-    listed: list[Any] = list(cast("Any", given)) if is_list else []
-    if not listed:
-        raise ValueError(_("expected {what}, not {given}", what=expected, given=shown(given)))
-    for each in listed:
-        if isinstance(each, bool) or not isinstance(each, Integral) or not 0 <= int(each) < 2**31:
-            raise ValueError(_("expected {what}, not {given}", what=expected, given=shown(each)))
-    return tuple(int(each) for each in listed)
-
-
-def _heads(given: Any) -> Any:
-    return None if given is None else _numbers(given, _("a list of whole numbers from 0"))
-
-
-def _positions(given: Any) -> Any:
-    return (
-        given
-        if isinstance(given, str) and given == "all"
-        else _numbers(given, _('"all" or a list of whole numbers from 0'))
-    )
+Index = Annotated[int, Field(ge=0, lt=2**31)]
+Indices = Annotated[tuple[Index, ...], Field(strict=False, min_length=1)]
+"""Whole numbers from 0, at least one."""
 
 
 class Edit(Config):
@@ -78,8 +58,8 @@ class Edit(Config):
 
     at: str
     do: Literal["zero", "mean", "scale", "set", "patch"]
-    heads: Annotated[tuple[int, ...] | None, BeforeValidator(_heads)] = None
-    positions: Annotated[tuple[int, ...] | Literal["all"], BeforeValidator(_positions)] = "all"
+    heads: Indices | None = None
+    positions: Indices | Literal["all"] = "all"
     factor: float | None = None
     value: Annotated[float, Field(ge=-MOST, le=MOST)] | None = None
     other: str | None = Field(default=None, alias="from")
@@ -135,10 +115,8 @@ def read_edits(given: str) -> tuple[Edit, ...]:
         return edits_of(_parsed(given, WHERE))
     try:
         raw = read_capped(Path(given), MOST_JSON)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise UsageError("{path}: cannot be read ({reason})", path=given, reason=reason(error)) from None
-    except ValueError as error:
-        raise UsageError("{path}: cannot be read ({reason})", path=given, reason=error) from None
     return edits_of(_parsed(raw, given), given)
 
 
@@ -148,7 +126,7 @@ def _parsed(given: str | bytes, where: str) -> Any:
     except RecursionError:
         raise UsageError("{where}: nested too deeply", where=where) from None
     except ValueError as error:  # of JSON, or of UTF-8
-        raise UsageError("{where}: not JSON ({error})", where=where, error=ascii(str(error))[1:-1][:200]) from None
+        raise UsageError("{where}: not JSON ({error})", where=where, error=error) from None
 
 
 def written(edits: Iterable[Edit]) -> list[dict[str, Any]]:

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vitral.core.edits import Edit, edited, edits_of, read_edits, require_fitting, written
 from vitral.core.errors import UsageError
+from vitral.inspection.edit_data import Edit, edited, edits_of, read_edits, require_fitting, written
 
 HEADED = torch.randn(2, 3, 4, 5, generator=torch.Generator().manual_seed(1))
 FLAT = HEADED[:, 0]
@@ -67,7 +67,7 @@ def test_edits_are_read_from_a_file_and_written_again(tmp_path: Path) -> None:
     read = read_edits(str(tmp_path / "edits.json"))
     assert written(read) == plain
     assert edits_of(written(read)) == read == edits_of(read)
-    assert edits_of([{"at": "embed", "do": "zero", "positions": range(2), "heads": [np.int64(1)]}])[0].heads == (1,)
+    assert edits_of([{"at": "embed", "do": "zero", "positions": range(2), "heads": [1]}])[0].heads == (1,)
     (tmp_path / "edits.json").write_bytes(b"\xff\xfe")
     for missing in ("edits.json", "none.json", "."):
         with pytest.raises(UsageError, match=str(tmp_path)):
