@@ -24,7 +24,7 @@ CLEAN = words(150_000)
 
 def with_training_text(addition: str) -> str:
     """CLEAN with something put into one of its training blocks."""
-    at = split_text(len(CLEAN) + len(addition), "blocks")["train"][3][0] + 7
+    at = list(split_text(len(CLEAN) + len(addition), "blocks")["train"])[3][0] + 7
     return CLEAN[:at] + addition + CLEAN[at:]
 
 

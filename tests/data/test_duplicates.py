@@ -14,7 +14,7 @@ def spans(*blocks):
 
 def brute_force(text, blocks, length):
     def every(part):
-        runs = [(run[0][0], run[-1][1]) for run in blocks[part].runs()]
+        runs = blocks[part].runs()
         return [text[at : at + length] for begin, end in runs for at in range(begin, end - length + 1)]
 
     train, test = set(every("train")), every("test")

@@ -44,7 +44,7 @@ def duplicates_across(text: Text, blocks: Mapping[str, Blocks], length: int = 60
         length: characters of a window.
     """
     stride = -(-blocks["test"].num_characters // _MOST)
-    test = list(_stretches(text, blocks["test"][::stride], length))
+    test = list(_stretches(text, blocks["test"].chosen(slice(None, None, stride)), length))
     starts = np.concatenate([np.arange(begin, begin + len(piece) - length + 1) for begin, piece in test])
     hashes = np.concatenate([window_hashes(piece, length) for _, piece in test])
     distinct, inverse = np.unique(hashes, return_inverse=True)
@@ -69,8 +69,7 @@ def duplicates_across(text: Text, blocks: Mapping[str, Blocks], length: int = 60
 
 def _stretches(text: Text, blocks: Blocks, length: int) -> Iterator[tuple[int, str]]:
     """The runs of blocks, each with its place, cut so that every window lies in one of the pieces."""
-    for run in blocks.runs():
-        begin, end = run[0][0], run[-1][1]
+    for begin, end in blocks.runs():
         for at in range(begin, end, _CHUNK):
             yield at, text[at : min(at + _CHUNK + length - 1, end)]
 

@@ -97,8 +97,7 @@ def _of_works(works: Sequence[Work], blocks: Blocks, config: CorpusConfig, num_w
     order = numpy_stream(draw, "works trained on").permutation(len(parts))
     chosen: list[tuple[Work, Blocks]] = [parts[place] for place in sorted(order[:num_works].tolist())]
     taken = [part if config.share is None else drawn(part, each, draw, work.begin) for work, part in chosen]
-    spans = np.array([span for part in taken for span in part], dtype=np.int64)
-    return TrainingText(Blocks(spans), tuple(work.title for work, _ in chosen))
+    return TrainingText(Blocks(np.concatenate([part.spans for part in taken])), tuple(work.title for work, _ in chosen))
 
 
 def shared(blocks: Blocks, share: float, draw: int | None = None) -> Blocks:
@@ -118,8 +117,7 @@ def shared(blocks: Blocks, share: float, draw: int | None = None) -> Blocks:
     if draw is not None:
         return drawn(blocks, max(1, round(share * blocks.num_characters)), draw)
     order = numpy_stream(SPLIT_SEED, "share").permutation(len(blocks))
-    kept = np.sort(order[: max(1, round(share * len(blocks)))])
-    return Blocks(np.array([blocks[place] for place in kept.tolist()], dtype=np.int64), apart=blocks.apart)
+    return blocks.chosen(np.sort(order[: max(1, round(share * len(blocks)))]))
 
 
 def drawn(blocks: Blocks, characters: int, draw: int, *of: int) -> Blocks:
@@ -131,8 +129,7 @@ def drawn(blocks: Blocks, characters: int, draw: int, *of: int) -> Blocks:
         draw: number of the random order.
         of: numbers that tell several random orders of one draw apart.
     """
-    spans = np.array(list(blocks), dtype=np.int64).reshape(-1, 2)
-    spans = spans[numpy_stream(draw, "share", "drawn", *of).permutation(len(spans))]
+    spans = blocks.spans[numpy_stream(draw, "share", "drawn", *of).permutation(len(blocks))]
     ends = np.cumsum(spans[:, 1] - spans[:, 0])
     kept = spans[: int(np.searchsorted(ends, characters)) + 1].copy()
     kept[-1, 1] -= max(0, int(ends[len(kept) - 1]) - characters)

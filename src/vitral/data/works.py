@@ -19,7 +19,7 @@ from vitral.core.streams import numpy_stream
 from vitral.data.config import CorpusConfig
 from vitral.data.corpora import Corpus
 from vitral.data.long_texts import Text, pieces
-from vitral.data.split import BLOCK, SPLIT_SEED, Blocks, split_blocks
+from vitral.data.split import BLOCK, SPLIT_SEED, Blocks, split_text
 
 HEAD = 200_000
 """Characters in which a table of contents begins, and which it has at most."""
@@ -171,7 +171,7 @@ def lines_of(text: Text) -> Iterator[tuple[int, str]]:
 
 
 def split_corpus(num_characters: int, config: CorpusConfig, works: Sequence[Work]) -> dict[str, Blocks]:
-    """The splits of a text by its configuration: `split_blocks`, or whole works held out.
+    """The splits of a text by its configuration: `split_text`, the sequences of a task, or whole works held out.
 
     Args:
         num_characters: length of the text.
@@ -183,8 +183,11 @@ def split_corpus(num_characters: int, config: CorpusConfig, works: Sequence[Work
     """
     if config.split == "one-work":
         return _split_one(num_characters, config, chosen_work(works, config.draw))
+    if config.task is not None:
+        sequences = split_text(num_characters, "blocks", config.task.span)
+        return {split: Blocks(blocks.spans, apart=True) for split, blocks in sequences.items()}
     if config.split != "works":
-        return split_blocks(config, num_characters)
+        return split_text(num_characters, config.split)
     held_out = works_by_split(works)
     spans = {split: [(work.begin, work.end) for work in held_out[split]] for split in ("validation", "test")}
     borders = [0, *sorted(place for found in spans.values() for span in found for place in span), num_characters]
@@ -261,7 +264,7 @@ def chosen_work(works: Sequence[Work], draw: int | None) -> Work:
 
 def _split_one(num_characters: int, config: CorpusConfig, work: Work) -> dict[str, Blocks]:
     """Three tenths of a work's blocks for test, one for validation, the rest of it or all other text for training."""
-    blocks = list(in_blocks([(work.begin, work.end)]))
+    blocks = in_blocks([(work.begin, work.end)])
     if len(blocks) < _FEWEST:
         raise UsageError(
             'the work {title!r} has {characters:,} characters; corpus.split = "one-work" needs at least {needed:,}',
@@ -269,15 +272,11 @@ def _split_one(num_characters: int, config: CorpusConfig, work: Work) -> dict[st
             characters=work.num_characters,
             needed=_FEWEST * BLOCK,
         )
-    order = numpy_stream(SPLIT_SEED, "split of one work").permutation(len(blocks)).tolist()
-    num_test, num_validation = max(1, 3 * len(blocks) // 10), max(1, len(blocks) // 10)
-    chosen = {
-        "train": order[num_test + num_validation :],
-        "validation": order[num_test : num_test + num_validation],
-        "test": order[:num_test],
-    }
-    spans = {split: [blocks[place] for place in sorted(places)] for split, places in chosen.items()}
-    found = {split: Blocks(np.array(each, dtype=np.int64)) for split, each in spans.items()}
+    order = numpy_stream(SPLIT_SEED, "split of one work").permutation(len(blocks))
+    num_test = max(1, 3 * len(blocks) // 10)
+    num_held_out = num_test + max(1, len(blocks) // 10)
+    chosen = {"train": order[num_held_out:], "validation": order[num_test:num_held_out], "test": order[:num_test]}
+    found = {split: blocks.chosen(np.sort(places)) for split, places in chosen.items()}
     if config.train_on == "others":
         rest = [span for span in ((0, work.begin), (work.end, num_characters)) if span[0] < span[1]]
         found["train"] = in_blocks(rest)
