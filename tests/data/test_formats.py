@@ -4,7 +4,6 @@ import bz2
 import gzip
 import io
 import lzma
-import sqlite3
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -34,14 +33,6 @@ def tarred() -> bytes:
     return made.getvalue()
 
 
-def database() -> bytes:
-    with sqlite3.connect(":memory:") as connection:
-        connection.execute("CREATE TABLE texts (text)")
-        content = connection.serialize()
-    connection.close()
-    return content
-
-
 FILES: dict[str, tuple[Callable[[], bytes], str, str]] = {
     "x.docx": (lambda: zipped(**{"[Content_Types].xml": "<x/>", "word/document.xml": "<x/>"}), "Word", "pandoc"),
     "x.xlsx": (lambda: zipped(**{"[Content_Types].xml": "<x/>", "xl/workbook.xml": "<x/>"}), "Excel", "CSV"),
@@ -52,7 +43,6 @@ FILES: dict[str, tuple[Callable[[], bytes], str, str]] = {
     "x.bz2": (lambda: bz2.compress(b"hello"), "bzip2", "bunzip2"),
     "x.xz": (lambda: lzma.compress(b"hello"), "xz", "unxz"),
     "x.tar": (tarred, "tar archive", "tar --extract"),
-    "x.sqlite": (database, "SQLite", "sqlite3"),
     "x.pdf": (lambda: b"%PDF-1.4\n1 0 obj\n<< >>\nendobj\n%%EOF\n", "PDF", "pdftotext"),
     "x.rtf": (lambda: rb"{\rtf1\ansi Hello}", "RTF", "soffice"),
     "x.doc": (lambda: b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "old Word", "soffice"),

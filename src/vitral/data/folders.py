@@ -98,15 +98,11 @@ def no_match(root: Path, glob: Sequence[str], listing: Listing) -> UsageError:
     """The refusal of patterns that no file matches; names some suffixes that are there."""
     suffixes = Counter(path.suffix or path.name for path in listing.files).most_common(_MOST_SUFFIXES)
     there = ", ".join(f"{number(count, ',')} {shown(suffix)}" for suffix, count in suffixes) or _("no files")
-    is_hidden = any(part.startswith(".") for part in "/".join(glob).split("/"))
-    hidden = _("; hidden files are never read") if is_hidden else ""
-    patterns = _(" or ").join(map(repr, glob))
     return UsageError(
-        "{root}: no file matches --glob {patterns}; there are {there}{hidden}",
+        "{root}: no file matches --glob {patterns}; there are {there}, hidden files apart, which are never read",
         root=shown(root),
-        patterns=patterns,
+        patterns=_(" or ").join(map(repr, glob)),
         there=there,
-        hidden=hidden,
     )
 
 

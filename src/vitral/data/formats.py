@@ -19,7 +19,6 @@ _ROWS = N_(
     "write its text column as JSON lines, for example pandas.read_parquet({name!r}).to_json({lines!r}, "
     "orient='records', lines=True), and give --field COLUMN"
 )
-_QUERY = N_("write its text to a file: sqlite3 {file} 'SELECT …' > {text}")
 _PANDOC = "pandoc --to plain --wrap none {file} --output {text}"
 
 _PLAIN = (
@@ -41,20 +40,13 @@ _OTHERS = (
     (0, b"BZh", N_("compressed with bzip2"), _UNPACK, "bunzip2 --keep {file}"),
     (0, b"\xfd7zXZ\0", N_("compressed with xz"), _UNPACK, "unxz --keep {file}"),
     (0, b"\x28\xb5\x2f\xfd", N_("compressed with Zstandard"), _UNPACK, "unzstd {file}"),
-    (0, b"7z\xbc\xaf\x27\x1c", N_("a 7-Zip archive"), _UNPACK, "7z x {file}"),
-    (0, b"Rar!\x1a\x07", N_("a RAR archive"), _UNPACK, "unrar x {file}"),
     (257, b"ustar", N_("a tar archive"), _UNPACK, "tar --extract --file {file}"),
     (0, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", N_("an old Word document"), _OFFICE, ""),
-    (0, b"SQLite format 3\0", N_("an SQLite database"), _QUERY, ""),
     (0, b"PAR1", N_("a Parquet table"), _ROWS, ""),
     (60, b"BOOKMOBI", N_("a Kindle book"), _READ, "ebook-convert {file} {text}"),
     (0, b"\x89PNG\r\n\x1a\n", N_("a PNG picture"), _PICTURE, ""),
     (0, b"\xff\xd8\xff", N_("a JPEG picture"), _PICTURE, ""),
-    (8, b"WEBP", N_("a WebP picture"), _PICTURE, ""),
-    (0, b"II*\0", N_("a TIFF picture"), _PICTURE, ""),
-    (4, b"ftyp", N_("a film, a recording or a HEIC picture"), _SOUND, ""),
     (0, b"ID3", N_("an MP3 recording"), _SOUND, ""),
-    (8, b"WAVE", N_("a WAV recording"), _SOUND, ""),
 )
 
 

@@ -4,21 +4,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
-from vitral.core.config import nearest, shown
+from vitral.core.config import closest, shown
 from vitral.core.errors import UsageError
-from vitral.core.language import N_, _
+from vitral.core.language import _
 from vitral.data.encodings import is_utf8
 
 SUFFIXES = {".jsonl", ".ndjson"}
-_KINDS = {
-    dict: N_("an object"),
-    list: N_("a list"),
-    str: N_("a string"),
-    bool: N_("true or false"),
-    int: N_("a number"),
-    float: N_("a number"),
-    type(None): "null",
-}
 _MOST_NAMED = 3
 
 
@@ -40,7 +31,35 @@ def field_of_lines(lines: Iterable[str], field: str, where: str) -> Iterator[str
     for number, line in enumerate(lines, 1):
         if line.strip():
             place = _("{where}: line {number}", where=where, number=str(number))
-            yield from _at(_parsed(line, place), field, place)
+            record = _parsed(line, place)
+            for text in _at(record, field):
+                if not isinstance(text, str):
+                    names = _named(record)
+                    known = (
+                        _("its texts: {names}", names=", ".join(map(shown, names))) if names else _("it has no texts")
+                    )
+                    hint = closest(field, names) or known
+                    raise UsageError("{place}: no text in {field}; {hint}", place=place, field=shown(field), hint=hint)
+                if not is_utf8(text):
+                    raise UsageError(
+                        "{place}: {field} contains half of a surrogate pair (\\ud800 to \\udfff); repair it",
+                        place=place,
+                        field=shown(field),
+                    )
+                yield text
+
+
+def _at(value: Any, field: str) -> Iterator[Any]:
+    """What is at a field; of a list, that of each item; None where there is no such key."""
+    for item in value if isinstance(value, list) else [value]:
+        if not field:
+            yield item
+        elif isinstance(item, dict):
+            table = cast("dict[str, Any]", item)
+            key, _dot, rest = (field, "", "") if field in table else field.partition(".")
+            yield from _at(table.get(key), rest)
+        else:
+            yield None
 
 
 def text_fields(line: str) -> list[str]:
@@ -50,9 +69,13 @@ def text_fields(line: str) -> list[str]:
     ['text', 'meta.by', 'id']
     """
     try:
-        strings = dict(_strings(_parsed(line, "")))
+        return _named(_parsed(line, ""))
     except UsageError:
         return []
+
+
+def _named(record: Mapping[str, Any]) -> list[str]:
+    strings = dict(_strings(record))
     return sorted(strings, key=lambda key: -len(strings[key]))[:_MOST_NAMED]
 
 
@@ -66,56 +89,14 @@ def _strings(record: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, s
 
 
 def _parsed(line: str, place: str) -> dict[str, Any]:
-    advice = _(
-        "each line must be one JSON object (a JSON file of another form becomes one by jq -c '.[]' FILE > FILE.jsonl)"
-    )
     try:
         record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        why = getattr(error, "msg", error)
-        raise UsageError("{place}: not JSON ({error}); {advice}", place=place, error=why, advice=advice) from None
+    except (ValueError, RecursionError):
+        record = None
     if not isinstance(record, dict):
-        raise UsageError("{place}: {kind}, not an object; {advice}", place=place, kind=_kind(record), advice=advice)
+        raise UsageError(
+            "{place}: not a JSON object; each line must be one (a JSON file of another form becomes such lines by "
+            "jq -c '.[]' FILE > FILE.jsonl)",
+            place=place,
+        )
     return cast("dict[str, Any]", record)
-
-
-def _at(value: Any, rest: str, place: str, path: str = "") -> Iterator[str]:
-    """The strings at a field, `path` and the `rest` of it; of a list, those of each item."""
-    if not rest and isinstance(value, str):
-        if not is_utf8(value):
-            raise UsageError(
-                "{place}: {field} contains half of a surrogate pair (\\ud800 to \\udfff); repair it",
-                place=place,
-                field=shown(path),
-            )
-        yield value
-    elif rest and isinstance(value, dict):
-        table = cast("dict[str, Any]", value)
-        key, _dot, after = (rest, "", "") if rest in table else rest.partition(".")
-        path = f"{path}.{key}" if path else key
-        if key not in table:
-            raise UsageError("{place}: no key {path}; {hint}", place=place, path=shown(path), hint=nearest(key, table))
-        for item in table[key] if isinstance(table[key], list) else [table[key]]:
-            yield from _at(item, after, place, path)
-    elif rest:
-        raise UsageError(
-            "{place}: {path} is {kind}, so it has no key {key}",
-            place=place,
-            path=shown(path),
-            kind=_kind(value),
-            key=shown(rest),
-        )
-    else:
-        inside = dict(_strings(cast("dict[str, Any]", value))) if isinstance(value, dict) else {}
-        texts = ", ".join(shown(f"{path}.{key}") for key in list(inside)[:_MOST_NAMED])
-        raise UsageError(
-            "{place}: {field} is {kind}, not a string{texts}",
-            place=place,
-            field=shown(path),
-            kind=_kind(value),
-            texts=_("; texts: {names}", names=texts) if texts else "",
-        )
-
-
-def _kind(value: Any) -> str:
-    return _(_KINDS[type(value)])
