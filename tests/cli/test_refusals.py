@@ -13,7 +13,7 @@ MISTAKES = [
     ("train latin1.txt", "--encoding cp1252"),
     ("train latin1.txt --encoding utf-16", "--encoding utf-16-le"),
     ("train latin1.txt --encoding cp12", "did you mean"),
-    ("corpus short.txt --field text", "line 1: not JSON"),
+    ("corpus short.txt --field text", "line 1: not a JSON object"),
     ("corpus taken --glob *.py", "no file matches"),
     ("corpus short.txt --glob *.txt", "--glob"),
     ("train RUN", "is a run, not a text"),

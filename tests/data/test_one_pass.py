@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,19 +15,12 @@ from vitral.data import (
     BPETokenizer,
     ByteTokenizer,
     CharTokenizer,
-    CorpusConfig,
-    CorpusReport,
     DeclaringTokenizer,
     Tokenizer,
     UnseenCharacter,
     alphabet,
-    corpus_report,
     encoded,
     in_order,
-    load_corpus,
-    prepare,
-    report,
-    texts,
 )
 
 LETTERS = "ab\r\n é😀\u0301\ufeffÂÃ©â€”\x80"
@@ -48,10 +40,7 @@ def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """Pieces of a few characters, by one thread or by three; every file is long."""
     monkeypatch.setattr(in_order, "cores", lambda: request.param)
     monkeypatch.setattr(alphabet, "_CHUNK", 3)
-    monkeypatch.setattr(report, "_CHUNK", 5)
     monkeypatch.setattr(encoded, "_TOGETHER", 13)
-    monkeypatch.setattr(texts, "LONG", 0)
-    monkeypatch.setattr(texts, "PIECE", 11)
 
 
 @st.composite
@@ -118,22 +107,3 @@ def test_tokens_are_those_of_each_block_alone(
         for split in SPLITS
     ]
     assert found == expected
-
-
-@pytest.mark.usefixtures("small")
-@NOT_NEW_EACH_TIME
-@given(WRITTEN, st.sampled_from(["lf", "keep"]), st.booleans())
-def test_the_report_does_not_depend_on_the_pieces(tmp_path: Path, text: str, newlines: str, is_long: bool) -> None:
-    (tmp_path / "x.txt").write_bytes((text.lstrip("\ufeff") + "abc" * 7 + "\n" * (len(text) % 2)).encode())
-    config = CorpusConfig.parse({"source": str(tmp_path / "x.txt"), "split": "tail", "newlines": newlines})
-
-    def reported() -> CorpusReport:
-        corpus = load_corpus(config)
-        return corpus_report(prepare(config, corpus=corpus), corpus.text, context_length=2, batch_size=1)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(texts, "LONG", 0 if is_long else 1 << 20)
-        found = reported()
-        for module, name in ((texts, "LONG"), (alphabet, "_CHUNK"), (report, "_CHUNK")):
-            patch.setattr(module, name, 1 << 20)
-        assert found == reported()

@@ -40,7 +40,7 @@ from vitral.data.tokenizers import (
     undeclared,
     with_special_tokens,
 )
-from vitral.data.tokens import stored
+from vitral.data.tokens import Store, stored
 from vitral.data.training_text import Addition, TrainingText, additions, in_parts, load_additions, restricted, train_key
 from vitral.data.works import (
     Work,
@@ -257,20 +257,26 @@ def _of_shards(
         raise UsageError("{path}: these tokens are of another tokenizer than that of the run", path=shown(shards.path))
     fingerprint = _hash(shards.sha256, tokenizer.plain())
     store, _damaged = stored(folder / "tokens" / fingerprint, tokenizer.vocab_size, shards.pieces())
+    return _dataset(
+        config, corpus, tokenizer, store, fingerprint, notes=corpus.notes, blocks=shards.blocks(), made_elsewhere=True
+    )
+
+
+def _dataset(
+    config: CorpusConfig, corpus: Corpus, tokenizer: Tokenizer, store: Store, fingerprint: str, **more: Any
+) -> Dataset:
     return Dataset(
         config=config,
         corpus_name=corpus.name,
         num_bytes=corpus.num_bytes,
         num_characters=len(corpus.text),
         sha256=corpus.sha256,
-        notes=corpus.notes,
         tokenizer=tokenizer,
         splits=store.splits,
         fingerprint=fingerprint,
         store_sha256=store.sha256,
         origin=corpus.origin(),
-        blocks=shards.blocks(),
-        made_elsewhere=True,
+        **more,
     )
 
 
@@ -317,19 +323,14 @@ def _tokenized(
     remarks = [*remarks, *_special_notes(tokenizer, [store.splits[split] for split in distinct])]
     if damaged:
         notes.append(N_("The stored tokens were damaged ({reason}) and have been rebuilt.").format(reason=damaged))
-    return Dataset(
-        config=config,
-        corpus_name=corpus.name,
-        num_bytes=corpus.num_bytes,
-        num_characters=len(corpus.text),
-        sha256=corpus.sha256,
+    return _dataset(
+        config,
+        corpus,
+        tokenizer,
+        store,
+        fingerprint,
         notes=(*notes, *remarks),
-        tokenizer=tokenizer,
-        splits=store.splits,
-        fingerprint=fingerprint,
-        store_sha256=store.sha256,
         trained_on=_trained_on(config, training, added),
-        origin=corpus.origin(),
         blocks=whole,
         works=titles_by_split(config, works),
         remarks=tuple(remarks),
@@ -375,7 +376,7 @@ def _merged_tokenizer(tokenizers: Sequence[Tokenizer]) -> Tokenizer:
 
 def _blocks_to_learn_from(text: Text, training: Blocks) -> Blocks:
     stride = 1 if isinstance(text, str) else max(1, training.num_characters // LEARN_FROM)
-    return training[::stride]
+    return training.chosen(slice(None, None, stride))
 
 
 def _cached_tokenizer(path: Path) -> Tokenizer | None:

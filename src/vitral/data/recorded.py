@@ -1,7 +1,7 @@
 """Finding the text of a run again: on this machine only, and only if it is the very text that the run recorded.
 
 A run's folder may come from a stranger, so nothing in it starts a download, and nothing but regular files is opened. A
-file is read only if its size is the recorded one, a folder only if its files are as many and as large as recorded; and
+file is read only if its size is the recorded one, a folder only if its files are together as large as recorded; and
 what was read is used only if its SHA-256 agrees.
 """
 
@@ -18,7 +18,7 @@ from vitral.core.config import Config
 from vitral.core.errors import UsageError, reason
 from vitral.core.language import _
 from vitral.data.config import CorpusConfig
-from vitral.data.corpora import COLLECTIONS, Again, Corpus, as_path, load_corpus
+from vitral.data.corpora import COLLECTIONS, Corpus, as_path, load_corpus
 from vitral.data.opening import shown
 from vitral.data.sources import SOURCES
 
@@ -125,7 +125,7 @@ def found_again(
         UsageError: no place has it, or what is given now is another text.
     """
     is_given = given is not None and text.fingerprint is not None
-    again = Again() if is_given else Again(text.bytes, text.folder and (text.folder.files, text.folder.bytes))
+    size = None if is_given else text.folder.bytes if text.folder else text.bytes
     places = [str(given)] if is_given else [source, text.path or source]
     if given is not None and not is_given:
         around = as_path(str(given))
@@ -136,7 +136,8 @@ def found_again(
         if _is_remote(place):
             continue
         try:
-            found = load_corpus(config.model_copy(update={"source": place}), cache=cache, again=again)
+            placed = config.model_copy(update={"source": place})
+            found = load_corpus(placed, cache=cache, may_download=False, size=size)
         except (OSError, ValueError) as error:
             told = f"{_short(place)}: {_(reason(error))}" if isinstance(error, OSError) else str(error)
             reasons.append(told[:_MOST_REASON])
