@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.data.conftest import encoded_splits
 from tests.reliability.conftest import STEPS, Tally, changed, scaled, trials, without_state
 from vitral.core.errors import TrainingStopped
-from vitral.data import Batches, CharTokenizer, split_text
+from vitral.data import Batches, char_tokenizer, split_text
 from vitral.runs import RunFolder
 from vitral.training import RunConfig, loop, resume, train
 
@@ -89,7 +89,7 @@ def test_no_window_sees_what_is_held_out(
     for part, spans in blocks.items():
         for begin, end in spans:
             text[begin:end] = letters[part].encode() * (end - begin)
-    parts = encoded_splits(text.decode(), blocks, CharTokenizer("abc"))
+    parts = encoded_splits(text.decode(), blocks, char_tokenizer("abc"))
     for place, part in enumerate(letters, start=1):
         assert set(parts[part].tokens.tolist()) == {place}
     # Positions instead of characters: a window's are consecutive, so it crosses no gap between two blocks.
