@@ -10,7 +10,7 @@ from tokenizers import Tokenizer as Engine
 
 from vitral.core.errors import UsageError
 from vitral.data import Tokenizer, UnseenCharacter, file_tokenizer
-from vitral.data.engines import byte_letters, of_package
+from vitral.data.engines import byte_letters, character_engine, of_package
 
 TEXT = "the cat<|end|> sat\n on é\t the mat"
 
@@ -61,7 +61,7 @@ def test_malformed_data_is_refused(changes: dict[str, Any]) -> None:
 
 
 def test_a_text_without_tokens_is_refused() -> None:
-    letters = file_tokenizer(Engine(models.WordLevel({"a": 0}, "?")).to_str(), 1, 0)
+    letters = file_tokenizer(character_engine({"a": 0}).to_str(), 1, 0)
     with pytest.raises(UnseenCharacter) as refused:
         letters.encode("b")
     assert (refused.value.character, refused.value.position) == ("b", 0)

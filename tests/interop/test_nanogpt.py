@@ -71,7 +71,7 @@ def test_a_character_that_it_lacks_is_named_or_replaced(
         run.encode("to Xbe")
     assert (refused.value.character, refused.value.position) == ("X", 3)
     assert run.encode("toXbe", replace=" ").tolist() == run.encode("to be").tolist()
-    with pytest.raises(UnseenCharacter):
+    with pytest.raises(UsageError, match="'Y'"):
         run.encode("toXbe", replace="Y")
     assert cli(["generate", str(run.path), "--prompt", "toX"]) == 2
     said = capsys.readouterr().err

@@ -5,7 +5,6 @@ Fine-tuning keeps the rows of embedding and head that a model has learned. Ids a
 
 from collections.abc import Sequence
 
-from vitral.core.checked import checked
 from vitral.core.language import N_
 from vitral.data.alphabet import label_text
 from vitral.data.long_texts import Text
@@ -15,7 +14,6 @@ from vitral.data.tokenizers import Tokenizer, with_special_tokens
 _LISTED = 20
 
 
-@checked(first=True)
 def grown(tokenizer: Tokenizer, texts: Sequence[Text], specials: Sequence[str] = ()) -> Tokenizer:
     """A tokenizer with tokens for every character of some texts, outside special tokens, and for special tokens.
 
@@ -38,7 +36,6 @@ def grown(tokenizer: Tokenizer, texts: Sequence[Text], specials: Sequence[str] =
     return with_special_tokens(wider, added)
 
 
-@checked(first=True)
 def extends(tokenizer: Tokenizer, former: Tokenizer) -> bool:
     """Whether every id of the former tokenizer means the same, and every text that it encodes has the same tokens."""
     kept, words = len(former.declared), former.data.get("tokens", [])

@@ -199,11 +199,19 @@ class Tokenizer:
 
     @cached_property
     def _table(self) -> np.ndarray:
-        """Code point -> id of its character, that of `<PAD>` for none; the last entry is for all higher code points."""
-        points = code_points(self.alphabet)
-        table = np.full(int(points.max()) + 2, self.ids[0])
-        table[points] = self.ids[1:]
+        """Code point -> id of its character, -1 for none; the last entry is for all higher code points."""
+        points = code_points("".join(self._texts.values()))
+        table = np.full(int(points.max()) + 2, -1)
+        table[points] = self.ids[list(self._texts)]
         return table
+
+    @cached_property
+    def _is_by_character(self) -> bool:
+        """Whether it is one of characters; also in a file, such as that of a model of nanoGPT."""
+        if self.name != "file" or any(len(text) != 1 for text in self._texts.values()):
+            return self.name == "char"
+        same = character_engine({text: token for token, text in self._texts.items()})
+        return json.loads(same.to_str()) == json.loads(self._engine.to_str())
 
     @property
     def prepends_a_space(self) -> bool:
@@ -240,8 +248,13 @@ class Tokenizer:
         """
         found = list[int]()
         for begin, part, is_special in self._parts(text):
-            offsets = [(0, len(part))] if is_special else self._encoding(part, replacement).offsets
-            found += [begin + end for _begin, end in offsets]
+            if is_special:
+                ends = [len(part)]
+            elif self._is_by_character:
+                ends = range(1, 1 + len(part))
+            else:
+                ends = [end for _begin, end in encoding_of(self._engine, utf8(part, replacement).decode()).offsets]
+            found += [begin + end for end in ends]
         return np.maximum.accumulate(np.array(found, dtype=np.int64))
 
     def _parts(self, text: str) -> Iterator[tuple[int, str, bool]]:
@@ -253,15 +266,15 @@ class Tokenizer:
             begin += len(part)
 
     def _encoded(self, text: str, replacement: str | None) -> np.ndarray:
-        if self.name == "char":
+        if self._is_by_character:
             return self._looked_up(text, replacement)
         if self.name == "byte":
             return self.ids.take(np.frombuffer(utf8(text, replacement), dtype=np.uint8))
-        return self.ids[self._encoding(text, replacement).ids]
+        return self.ids[encoding_of(self._engine, utf8(text, replacement).decode()).ids]
 
     def _looked_up(self, text: str, replacement: str | None) -> np.ndarray:
         """One id for each character; the package takes a hundred times as long."""
-        if replacement is not None and (len(replacement) != 1 or replacement not in self.alphabet):
+        if replacement is not None and replacement not in self._texts.values():
             raise UsageError(
                 "replacement {replacement!a} is not a character of the tokenizer's alphabet", replacement=replacement
             )
@@ -269,41 +282,14 @@ class Tokenizer:
         for begin in range(0, len(text), _CHUNK):  # small enough for the processor's cache
             chunk = ids[begin : begin + _CHUNK]
             np.take(self._table, code_points(text[begin : begin + _CHUNK]), mode="clip", out=chunk)
-            unseen = chunk == self.ids[0]
+            unseen = chunk < 0
             if replacement is not None:
                 chunk[unseen] = self._table[ord(replacement)]
             elif unseen.any():
-                raise self._unseen_at(text, begin + int(unseen.argmax()))
+                place = begin + int(unseen.argmax())
+                alphabet = _("the tokenizer's alphabet of {number:,} characters", number=len(self._texts))
+                raise UnseenCharacter(text[place], place, alphabet)
         return ids
-
-    def _unseen_at(self, text: str, place: int) -> UnseenCharacter:
-        alphabet = _("the tokenizer's alphabet of {number:,} characters", number=len(self._texts))
-        return UnseenCharacter(text[place], place, alphabet)
-
-    def _encoding(self, text: str, replacement: str | None) -> "tokenizers.Encoding":
-        """The package's tokens of a text."""
-        valid = utf8(text, replacement).decode()
-        try:
-            return encoding_of(self._engine, valid)
-        except UsageError:
-            unseen = self._unseen(valid)
-            if not unseen:
-                raise
-            if replacement is None or self._unseen(replacement):
-                raise self._unseen_at(valid, valid.index(unseen[0])) from None
-            return encoding_of(self._engine, valid.translate({ord(character): replacement for character in unseen}))
-
-    def _unseen(self, text: str) -> list[str]:
-        """The characters of a text that have no token, where every token is a character."""
-
-        def has_none(character: str) -> bool:
-            try:
-                return not encoding_of(self._engine, character)
-            except UsageError:
-                return True
-
-        is_by_character = all(len(known) == 1 for known in self._texts.values())
-        return list(filter(has_none, dict.fromkeys(text))) if is_by_character else []
 
     def decode(self, ids: Iterable[Any]) -> str:
         """The text of these ids, special tokens as they are written; invalid UTF-8 becomes U+FFFD.
