@@ -8,7 +8,7 @@ import pytest
 
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
-from vitral.data import SPLITS, BPEConfig, CharTokenizer, CorpusConfig, Dataset, prepare, split_text
+from vitral.data import SPLITS, BPEConfig, CorpusConfig, Dataset, char_tokenizer, prepare, split_text
 from vitral.data import dataset as dataset_module
 
 NUM_CHARACTERS = 61_003
@@ -81,7 +81,7 @@ def test_a_given_tokenizer_that_lacks_a_character_says_where_it_stands(tmp_path,
     at = list(split_text(len(text), "blocks")["train"])[-1][0] + 17
     (tmp_path / "my.txt").write_text(f"{text[:at]}Ω{text[at + 1 :]}", encoding="utf-8", newline="\n")
     with pytest.raises(UsageError, match=rf"'Ω' \(U\+03A9\) at position {at:,} is not in"):
-        prepare(config(tmp_path), tokenizer=CharTokenizer("".join(sorted(set(text)))))
+        prepare(config(tmp_path), tokenizer=char_tokenizer("".join(sorted(set(text)))))
 
 
 def test_a_damaged_cache_is_made_again_and_noted(tmp_path, text, cache):

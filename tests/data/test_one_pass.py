@@ -12,13 +12,13 @@ from tests.data.conftest import encoded_splits
 from vitral.data import (
     SPLITS,
     Blocks,
-    BPETokenizer,
-    ByteTokenizer,
-    CharTokenizer,
-    DeclaringTokenizer,
     Tokenizer,
     UnseenCharacter,
     alphabet,
+    bpe_tokenizer,
+    byte_tokenizer,
+    char_tokenizer,
+    declaring,
     encoded,
     in_order,
 )
@@ -27,11 +27,11 @@ LETTERS = "ab\r\n é😀\u0301\ufeffÂÃ©â€”\x80"
 WRITTEN = st.text(st.sampled_from(LETTERS), min_size=20, max_size=150)
 NOT_NEW_EACH_TIME = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 TOKENIZERS: list[Tokenizer] = [
-    CharTokenizer("".join(sorted(LETTERS))),
-    CharTokenizer("\n\r abé"),
-    ByteTokenizer(),
-    BPETokenizer(((97, 98), (256, 97), (195, 169))),
-    DeclaringTokenizer(CharTokenizer("".join(sorted(LETTERS))), (("ab\n", 17), ("é😀", 18))),
+    char_tokenizer("".join(sorted(LETTERS))),
+    char_tokenizer("\n\r abé"),
+    byte_tokenizer(),
+    bpe_tokenizer(((97, 98), (256, 97), (195, 169))),
+    declaring(char_tokenizer("".join(sorted(LETTERS))), {"ab\n": 17, "é😀": 18}),
 ]
 
 
@@ -68,14 +68,14 @@ def plainly(
     text: str, blocks: dict[str, Blocks], tokenizer: Tokenizer, replacement: str | None, unseen: list[int]
 ) -> Iterator[tuple[str, list[int], list[int]]]:
     """The tokens and lengths of the runs, block after block and split after split."""
-    specials = [one for one, _ in tokenizer.declared] if isinstance(tokenizer, DeclaringTokenizer) else []
+    specials = list(tokenizer.declared)
     for split in SPLITS:
         tokens, lengths, last = list[int](), list[int](), None
         for begin, end in blocks[split]:
             lengths += [] if begin == last and not blocks[split].apart else [0]
             first = moved(text, begin, specials)
             part = text[first : moved(text, end, specials)]
-            if isinstance(tokenizer, CharTokenizer) and replacement is None:
+            if tokenizer.name == "char" and replacement is None:
                 unknown = [first + at for at, letter in enumerate(part) if letter not in tokenizer.alphabet]
                 if unknown:
                     unseen += unknown

@@ -10,9 +10,9 @@ import pytest
 
 from vitral.core.errors import UsageError
 from vitral.data import (
-    CharTokenizer,
     CorpusConfig,
     Dataset,
+    char_tokenizer,
     corpora,
     prepare,
     prepare_recorded,
@@ -154,7 +154,7 @@ def test_the_same_text_read_in_another_way_is_refused_before_anything_is_stored(
     ):
         refused(changed, run)
     with pytest.raises(UsageError):
-        prepare_recorded(config, recorded, tokenizer=CharTokenizer("abcdefgh \nz"), run_folder=run)
+        prepare_recorded(config, recorded, tokenizer=char_tokenizer("abcdefgh \nz"), run_folder=run)
     assert sorted(cache.rglob("*")) == before
 
 

@@ -23,7 +23,7 @@ from variants import TOKENIZER, made
 import vitral
 from vitral import cli
 from vitral.core.errors import UsageError
-from vitral.data import FileTokenizer
+from vitral.data import file_tokenizer
 
 TEXT = "abc ha b"
 SECRET = "a-secret-token"
@@ -78,7 +78,7 @@ def several(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
     engine = Engine(models.WordLevel({letter: at for at, letter in enumerate(LETTERS)}))
     engine.normalizer, engine.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.Split("", "isolated")
     model = made("post", seed=9)
-    tokenizer = FileTokenizer(engine.to_str(), model.vocab_size, 0)
+    tokenizer = file_tokenizer(engine.to_str(), model.vocab_size, 0)
     run_of(model, folder / "words", tokenizer)
     with serving(run, folder / "mine", folder / "words") as told:
         yield told, folder / "mine", folder / "words"

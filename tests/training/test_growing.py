@@ -10,7 +10,6 @@ from tests.conftest import Once
 from tests.training.conftest import Configured, at, bytes_of, fail
 from vitral.core.config import merge
 from vitral.core.errors import UsageError
-from vitral.data import CharTokenizer
 from vitral.lab import configure
 from vitral.lab.run_health import examine_run
 from vitral.model import Transformer
@@ -58,8 +57,8 @@ def test_old_rows_stay_and_new_ones_are_drawn(configured, parent: RunFolder, new
     told = lambda event: notes.append(event["text"]) if event["event"] == "note" else None  # noqa: E731
     folder = train(tuned(configured, parent, new), tmp_path / "run", init_from=parent.path, callback=told)
     former, grown = load_run(parent.path), load_run(folder.path)
-    assert isinstance(former.tokenizer, CharTokenizer)
-    assert isinstance(grown.tokenizer, CharTokenizer)
+    assert former.tokenizer.name == "char"
+    assert grown.tokenizer.name == "char"
     added = sorted(set(NEW) - set(former.tokenizer.alphabet))
     assert grown.tokenizer.alphabet == former.tokenizer.alphabet + "".join(added)
     assert any(f"{len(added)} new characters" in note for note in notes)

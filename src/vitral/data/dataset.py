@@ -22,7 +22,6 @@ from vitral.data.batches import Split
 from vitral.data.config import BPEConfig, CorpusConfig
 from vitral.data.corpora import Corpus, downloads, load_corpus
 from vitral.data.encoded import encoded
-from vitral.data.file_tokenizer import FileTokenizer
 from vitral.data.growth import grown, growth_notes
 from vitral.data.long_texts import Text, hash_text
 from vitral.data.opening import read_bytes, shown
@@ -31,15 +30,7 @@ from vitral.data.shards import Shards
 from vitral.data.sources import cache_folder
 from vitral.data.special_tokens import alphabet_counts
 from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks
-from vitral.data.tokenizers import (
-    CharTokenizer,
-    Tokenizer,
-    build_tokenizer,
-    special_tokens,
-    tokenizer_from_plain,
-    undeclared,
-    with_special_tokens,
-)
+from vitral.data.tokenizers import Tokenizer, build_tokenizer, char_tokenizer, with_special_tokens
 from vitral.data.tokens import Store, stored
 from vitral.data.training_text import Addition, TrainingText, additions, in_parts, load_additions, restricted, train_key
 from vitral.data.works import (
@@ -253,7 +244,7 @@ def _of_shards(
                 key=key,
             )
     tokenizer = tokenizer or shards.tokenizer
-    if not isinstance(tokenizer, FileTokenizer) or tokenizer.document != shards.tokenizer.document:
+    if tokenizer.data.get("document") != shards.tokenizer.data["document"] or tokenizer.declared:
         raise UsageError("{path}: these tokens are of another tokenizer than that of the run", path=shown(shards.path))
     fingerprint = _hash(shards.sha256, tokenizer.plain())
     store, _damaged = stored(folder / "tokens" / fingerprint, tokenizer.vocab_size, shards.pieces())
@@ -367,11 +358,11 @@ def _make_tokenizer(config: CorpusConfig, texts: Sequence[_Cut], text_key: list[
 
 def _merged_tokenizer(tokenizers: Sequence[Tokenizer]) -> Tokenizer:
     """One tokenizer for several texts: a character tokenizer gets the union of the alphabets."""
-    bases = [undeclared(tokenizer)[0] for tokenizer in tokenizers]
-    alphabets = [base.alphabet for base in bases if isinstance(base, CharTokenizer)]
-    if len(alphabets) < 2:
-        return tokenizers[0]
-    return with_special_tokens(CharTokenizer("".join(sorted(set().union(*alphabets)))), special_tokens(tokenizers[0]))
+    first = tokenizers[0]
+    if len(tokenizers) < 2 or first.name != "char":
+        return first
+    alphabet = sorted(set().union(*(tokenizer.alphabet for tokenizer in tokenizers)))
+    return with_special_tokens(char_tokenizer("".join(alphabet)), list(first.declared))
 
 
 def _blocks_to_learn_from(text: Text, training: Blocks) -> Blocks:
@@ -385,18 +376,18 @@ def _cached_tokenizer(path: Path) -> Tokenizer | None:
         return None
     try:
         kept = json.loads(read_bytes(path))
-        return tokenizer_from_plain(kept["tokenizer"]) if kept["sha256"] == _hash(kept["tokenizer"]) else None
+        return Tokenizer(kept["tokenizer"]) if kept["sha256"] == _hash(kept["tokenizer"]) else None
     except (UsageError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
 def _shortfall(config: CorpusConfig, tokenizer: Tokenizer) -> list[str]:
-    base, _ = undeclared(tokenizer)
-    wanted = getattr(config.tokenizer, "vocab_size", base.vocab_size)
-    if base.vocab_size >= wanted:
+    found = len(tokenizer.ids)
+    wanted = getattr(config.tokenizer, "vocab_size", found)
+    if found >= wanted:
         return []
     sentence = N_("The text yields {found:,} tokens instead of {wanted:,}: no other pair occurs twice.")
-    return [sentence.format(found=base.vocab_size, wanted=wanted)]
+    return [sentence.format(found=found, wanted=wanted)]
 
 
 def _special_notes(tokenizer: Tokenizer, splits: Sequence[Split]) -> list[str]:
@@ -407,18 +398,17 @@ def _special_notes(tokenizer: Tokenizer, splits: Sequence[Split]) -> list[str]:
     )
     return [
         (there if count else absent).format(token=label_text(text), number=count)
-        for text, token in undeclared(tokenizer)[1]
+        for text, token in tokenizer.declared.items()
         for count in [sum(int(np.count_nonzero(split.tokens == token)) for split in splits)]
     ]
 
 
 def _replacement_notes(config: CorpusConfig, texts: Sequence[Text], tokenizer: Tokenizer) -> list[str]:
     """How many characters of the texts are replaced because the tokenizer has no token for them."""
-    base, _ = undeclared(tokenizer)
-    if config.replacement is None or not isinstance(base, CharTokenizer):
+    if config.replacement is None or tokenizer.name != "char":
         return []
-    counts = alphabet_counts(texts, special_tokens(tokenizer))
-    unknown = {character: count for character, count in counts.items() if character not in base.alphabet}
+    counts = alphabet_counts(texts, list(tokenizer.declared))
+    unknown = {character: count for character, count in counts.items() if character not in tokenizer.alphabet}
     if not unknown:
         return []
     by = label_text(config.replacement)

@@ -24,8 +24,6 @@ from vitral.data.sources import SOURCES
 
 _PARTS = re.compile(r"[\\/]")
 _READ_FROM = re.compile(r"^(Read from ).*[\\/]")
-_MOST_SHOWN = 120
-_MOST_NAME, _MOST_REASON = 300, 400
 _Count = Annotated[int, Field(gt=0, lt=1 << 62)]
 
 
@@ -39,9 +37,9 @@ def _without_folder(key: str, value: Any) -> Any:
         return without_folders(value)
     if isinstance(value, list | tuple):
         return [_without_folder(key, item) for item in value]
-    if isinstance(value, str) and key == "path":
+    if key == "path":
         return _PARTS.split(value)[-1]
-    return _READ_FROM.sub(r"\1", value) if isinstance(value, str) and key == "notes" else value
+    return _READ_FROM.sub(r"\1", value) if key == "notes" else value
 
 
 class _Folder(Config):
@@ -81,7 +79,7 @@ class RecordedText(Config):
 
     def identity(self, source: str) -> str:
         """Name, size and the first digits of the SHA-256, for a message."""
-        name, number, digits = _short(source), self.bytes, self.sha256[:12]
+        name, number, digits = shown(source), self.bytes, self.sha256[:12]
         return _("the text {name!r} ({number:,} bytes, SHA-256 {hash}…)", name=name, number=number, hash=digits)
 
 
@@ -133,18 +131,18 @@ def found_again(
         places = [str(around / _PARTS.split(place)[-1]) for place in places] + places
     reasons = list[str]()
     for place in dict.fromkeys(places):
-        if _is_remote(place):
+        if os.name == "nt" and place.replace("/", "\\").startswith("\\\\"):  # to look would log in to another machine
             continue
         try:
             placed = config.model_copy(update={"source": place})
             found = load_corpus(placed, cache=cache, may_download=False, size=size)
         except (OSError, ValueError) as error:
-            told = f"{_short(place)}: {_(reason(error))}" if isinstance(error, OSError) else str(error)
+            told = f"{shown(place)}: {_(reason(error))}" if isinstance(error, OSError) else str(error)
             reasons.append(told[:_MOST_REASON])
         else:
             if found.sha256 == text.sha256:
-                return replace(found, name=shown(text.name)[:_MOST_NAME])
-            reasons.append(_("{path} has another SHA-256", path=_short(place)))
+                return replace(found, name=shown(text.name))
+            reasons.append(_("{path} has another SHA-256", path=shown(place)))
     identity, why = text.identity(source), "; ".join(reasons)
     if is_given:
         raise UsageError("--corpus {wrong}; {where}{identity} is needed", wrong=why, where=where, identity=identity)
@@ -156,18 +154,3 @@ def found_again(
         why=why,
         download=_(", or download it with vitral corpus {name}", name=source) if can_be_fetched else "",
     )
-
-
-def _is_remote(path: str, system: str = os.name) -> bool:
-    r"""Whether merely looking at a path would log in to another machine.
-
-    >>> _is_remote("//server/share/x.txt", "nt"), _is_remote("//server/share/x.txt", "posix")
-    (True, False)
-    """
-    return system == "nt" and path.replace("/", "\\").startswith("\\\\")
-
-
-def _short(path: str | Path) -> str:
-    """A path for a message: one line of at most `_MOST_SHOWN` characters, its end kept."""
-    text = shown(path)
-    return text if len(text) <= _MOST_SHOWN else f"…{text[-_MOST_SHOWN:]}"

@@ -17,7 +17,7 @@ from vitral.core.launching import launch_name
 from vitral.core.process import only_training, using_threads
 from vitral.data import SPLITS, Dataset, corpus_report, count_windows, prepare, prepare_recorded
 from vitral.data.batches import too_short
-from vitral.data.tokenizers import tokenizer_from_plain
+from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation import NgramBaselines
 from vitral.model import Transformer, count_parameters
 from vitral.model.selfcheck import check_device, fresh_excess
@@ -223,7 +223,7 @@ def follow(corpus: str | None = None) -> RunFolder:
         config, where = RunConfig.parse(about["config"]), Path(about["folder"])
         torch.set_num_threads(about["threads"])
         require_same_parts(config, str(where))
-        tokenizer = tokenizer_from_plain(about["tokenizer"])
+        tokenizer = Tokenizer(about["tokenizer"])
         require_training_memory(config, tokenizer.vocab_size, str(where))
         dataset = prepare_recorded(config.corpus, about["corpus"], tokenizer=tokenizer, run_folder=where, corpus=corpus)
         model = build_model(config, tokenizer.vocab_size)
