@@ -79,11 +79,6 @@ def test_every_probe_is_where_its_name_says_and_in_the_manual(name: str) -> None
     assert f"`{name}`" in MANUAL.read_text(encoding="utf-8")
 
 
-def test_an_unknown_probe_offers_the_nearest() -> None:
-    with pytest.raises(UsageError, match="did you mean 'gradients'"):
-        probe_named("gradient")
-
-
 CAUSAL = ("attention-sinks", "by-position", "context", "few-shot", "forgetting", "gradients", "head-patterns")
 CAUSAL += ("in-context", "induction", "meaning", "recall", "related-words", "saturation", "strategies", "written-words")
 

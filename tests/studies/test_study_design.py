@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
 from vitral.model import ModelConfig, count_parameters
-from vitral.studies import Study, read_study, study_named
+from vitral.studies import Study, read_study
 from vitral.studies.resolution import matched_width, resolve
 from vitral.training import RunConfig
 
@@ -88,11 +88,6 @@ def test_a_study_of_ones_own_is_read_from_toml(tmp_path: Path) -> None:
     path.write_text("name = 3", encoding="utf-8")
     with pytest.raises(UsageError, match=r"mine\.toml: "):
         read_study(path)
-
-
-def test_an_unknown_study_offers_the_nearest() -> None:
-    with pytest.raises(UsageError, match="did you mean 'no-attention'"):
-        study_named("noattention")
 
 
 @settings(max_examples=25, deadline=None)

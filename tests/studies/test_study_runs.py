@@ -73,13 +73,6 @@ def test_all_arms_of_a_seed_see_the_same_batches(tiny: RunConfig, tmp_path: Path
     assert not set(seen[1]) & set(seen[3])
 
 
-def test_what_is_finished_is_not_run_again(tiny: RunConfig, trained: StudyResult) -> None:
-    log = Log()
-    assert run_study(FOUR, tiny, trained.folder, seeds=[5, 7], callback=log) == trained
-    assert log.states == {"found"}
-    assert len(log.runs) == 8
-
-
 def test_seeds_can_be_added_and_never_left_out(tiny: RunConfig, out: Path) -> None:
     log = Log()
     more = run_study(PAIR, tiny, out, seeds=[2, 3], callback=log)

@@ -123,10 +123,6 @@ class Quantity:
         """The number in a run's measured data; None where the run has none."""
         return at(self.source)(measured) if isinstance(self.source, str) else self.source(measured)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Quantity":
-        """Itself: nothing in it changes."""
-        return self
-
     @property
     def label(self) -> str:
         """The name with its unit, as a column and an axis show it."""

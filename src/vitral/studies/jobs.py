@@ -32,7 +32,7 @@ from vitral.training import Callback, resume, train
 BYTES_PER_PARAMETER = 12
 """In a float32 checkpoint: the weight and the optimizer's two averages."""
 MOST_CHECKPOINTS = 3
-PATIENCE = 5.0
+PATIENCE = 2.0
 """Seconds between two looks of a worker at whether the process that leads the study still lives."""
 
 

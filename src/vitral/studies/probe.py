@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.data import Dataset
+from vitral.data.batches import Split
 from vitral.figures.sections import Section, Table
+from vitral.model import Transformer
 from vitral.runs import LoadedRun
 from vitral.studies.claims import ENOUGH_SEEDS, LEVEL, Check, Comparison, Note, Plain, Quantity, series
 from vitral.studies.design import BUDGETS, BudgetName
@@ -65,6 +67,16 @@ class Trained(_Sized):
     budget: BudgetName
     first: Dataset | None = None
     parent: Path | None = None
+
+    @property
+    def model(self) -> Transformer:
+        """The run's model."""
+        return self.run.model
+
+    @property
+    def test(self) -> Split:
+        """The test split of its text."""
+        return self.dataset.splits["test"]
 
     @property
     def num_tokens(self) -> int:

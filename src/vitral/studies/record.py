@@ -147,11 +147,9 @@ def _essence(record: Mapping[str, Any]) -> Found:
 
     Margin and contrasts are among them: they are declared before anything runs.
     """
-    keys: Found = {"changes": None, "match": None, "against": None, "compared": None, "contrast": True, "tune": None}
-    keys |= {"init_from": None, "run": None}
-    study = record["study"]
-    arms = {arm["name"]: {key: arm.get(key, usual) for key, usual in keys.items()} for arm in study["arms"]}
-    design = {"name": study["name"], "base": next(iter(arms)), "arms": arms}
-    design |= {"unit": study.get("unit"), "margin": study.get("margin", 0.01), "tune": study.get("tune", {})}
-    design["draws_text"] = study.get("draws_text", False)
+    study = Study.parse(record["study"])
+    design = study.model_dump(mode="json", include={"name", "unit", "margin", "tune", "draws_text"})
+    wording = {"name", "title", "budget"}
+    arms = {arm.name: arm.model_dump(mode="json", exclude=wording) for arm in study.arms}
+    design |= {"base": study.arms[0].name, "arms": arms}
     return {"study": design, **{key: record.get(key) for key in ("format", "base", "budget", "texts")}}

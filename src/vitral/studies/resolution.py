@@ -2,6 +2,7 @@
 
 import json
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
@@ -245,15 +246,10 @@ def matched_width(model: ModelConfig, target: int, vocab_size: int, key: Literal
 
     if count(1) == count(2):
         raise UsageError("an arm without a feed-forward has no width to match the base's parameters with")
-    low, high = 1, 2
-    while count(high) < target:
-        if high >= WIDEST:
-            raise UsageError("no feed-forward is wide enough to match {target} parameters", target=target)
-        low, high = high, min(2 * high, WIDEST)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if count(middle) < target else (low, middle)
-    return unit * min((low, high), key=lambda width: (abs(count(width) - target), width))
+    enough = 1 + bisect_left(range(1, WIDEST + 1), target, key=count)
+    if enough > WIDEST:
+        raise UsageError("no feed-forward is wide enough to match {target} parameters", target=target)
+    return unit * min((max(1, enough - 1), enough), key=lambda width: (abs(count(width) - target), width))
 
 
 def first_difference(recorded: Mapping[str, Any], given: Mapping[str, Any], path: str = "") -> str:

@@ -59,7 +59,7 @@ def require_fit(
     arms: Sequence[ResolvedArm],
     seeds: Sequence[int],
     texts: Texts,
-    designed: Sequence[ResolvedArm] | None = None,
+    designed: Sequence[ResolvedArm],
 ) -> None:
     """Refuse, before anything is trained, an arm that does not fit into memory, or a text that is too short for one.
 
@@ -68,12 +68,11 @@ def require_fit(
         arms: as they run, tuned or not.
         seeds: from which they run.
         texts: of the arms.
-        designed: all arms of the study, the base first; `arms` if None.
+        designed: all arms of the study, the base first.
 
     Raises:
         UsageError: names the arm and the reason.
     """
-    designed = arms if designed is None else designed
     for arm, config in ((arm, arm.seeded(seed)) for arm in arms for seed in seeds):
         data, length = texts.of(config.corpus), config.model.context_length
         where = _("study {study}, arm {arm}", study=study.name, arm=arm.arm.name)
@@ -90,7 +89,15 @@ def require_fit(
                 arm=arm.arm.name,
                 error=error,
             ) from None
-        _require_parents_tokens(study, arm, data, designed, texts)
+        parent = next((other for other in designed if other.arm.name == arm.arm.init_from), None)
+        if parent is not None and texts.of(parent.config.corpus).tokenizer.plain() != data.tokenizer.plain():
+            raise UsageError(
+                "study {study}, arm {arm}: begins from the weights of {parent}, whose text makes other tokens; set "
+                'corpus.tokenizer = "byte"',
+                study=study.name,
+                arm=arm.arm.name,
+                parent=parent.arm.name,
+            )
         same = data.tokenizer.plain() == texts.of(designed[0].config.corpus).tokenizer.plain()
         if not same and arm.arm.compared and study.unit == "nats per token":
             raise UsageError(
@@ -99,25 +106,6 @@ def require_fit(
                 study=study.name,
                 arm=arm.arm.name,
             )
-
-
-def _require_parents_tokens(
-    study: Study, arm: ResolvedArm, data: Dataset, arms: Sequence[ResolvedArm], texts: Texts
-) -> None:
-    """Refuse other tokens than those of the arm that an arm begins from.
-
-    Raises:
-        UsageError: a token has another number, or the numbers of tokens differ.
-    """
-    parent = next((other for other in arms if other.arm.name == arm.arm.init_from), None)
-    if parent is not None and texts.of(parent.config.corpus).tokenizer.plain() != data.tokenizer.plain():
-        raise UsageError(
-            "study {study}, arm {arm}: begins from the weights of {parent}, whose text makes other tokens; set "
-            'corpus.tokenizer = "byte"',
-            study=study.name,
-            arm=arm.arm.name,
-            parent=parent.arm.name,
-        )
 
 
 def baselines_of(base: ResolvedArm, seeds: Sequence[int], texts: Texts) -> NgramBaselines:

@@ -5,9 +5,8 @@ from vitral.figures.grid import MOST_COLUMNS, MOST_ROWS, value_grid
 from vitral.figures.sections import Details, Heading, Paragraph
 from vitral.inspection import attention_sinks, window_targets
 from vitral.studies import probe
-from vitral.studies.claims import Plain, Quantity, every, to_fixed
-from vitral.studies.probe import Arms, Plot, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.claims import every, to_fixed
+from vitral.studies.probe import Arms, Plain, Plot, Quantity, StudyResult, Trained, View
 
 WINDOWS = (32, 64, 256)
 """Test windows, the same for every arm and seed."""
@@ -23,8 +22,8 @@ ALL = Quantity(N_("loss increase if the first position is hidden from all heads"
 def measure(trained: Trained) -> Plain:
     """Weight on the first position of every head, and the loss increase when it may not be attended to."""
     probe.require_causal_lm(trained)
-    model = trained.run.model
-    return attention_sinks(model, window_targets(model, trained.dataset.splits["test"], trained.size(*WINDOWS)))
+    model = trained.model
+    return attention_sinks(model, window_targets(model, trained.test, trained.size(*WINDOWS)))
 
 
 def view(result: StudyResult, arms: Arms) -> View:

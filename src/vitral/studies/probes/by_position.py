@@ -12,8 +12,7 @@ from vitral.figures.sections import Heading
 from vitral.figures.text import capital
 from vitral.inspection import loss_by_position
 from vitral.studies import probe
-from vitral.studies.claims import Comparison, Note, Plain, Quantity
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import Comparison, Note, Plain, Quantity, StudyResult
 
 TOKENS = (60_000, 160_000, 400_000)
 LONGER = (2, 4, 4)  # context lengths in the longest window
@@ -29,7 +28,7 @@ def measure(trained: probe.Trained) -> Plain:
     """Losses on the test split at every position of the context and at every quarter of longer windows."""
     probe.require_causal_lm(trained)
     tokens, multiple = trained.size(*TOKENS), trained.size(*LONGER)
-    return loss_by_position(trained.run.model, trained.dataset.splits["test"], most_tokens=tokens, multiple=multiple)
+    return loss_by_position(trained.model, trained.test, most_tokens=tokens, multiple=multiple)
 
 
 def view(result: StudyResult, arms: probe.Arms) -> probe.View:

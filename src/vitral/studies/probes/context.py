@@ -8,9 +8,7 @@ from vitral.figures.lines import Axis
 from vitral.figures.sections import Heading, Paragraph
 from vitral.inspection import loss_by_context
 from vitral.studies import probe
-from vitral.studies.claims import Plain, Quantity
-from vitral.studies.probe import Arms, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import Arms, Plain, Quantity, StudyResult, Trained, View
 
 TARGETS = (20_000, 50_000, 200_000)
 NEAR = 16
@@ -22,7 +20,7 @@ EFFECTIVE = Quantity(N_("effective context (tokens)"), "effective", digits=1)
 def measure(trained: Trained) -> Plain:
     """The loss by the amount of context on the test split."""
     probe.require_causal_lm(trained)
-    return loss_by_context(trained.run.model, trained.dataset.splits["test"], most_targets=trained.size(*TARGETS))
+    return loss_by_context(trained.model, trained.test, most_targets=trained.size(*TARGETS))
 
 
 def view(result: StudyResult, arms: Arms) -> View:

@@ -14,9 +14,7 @@ from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.inspection import activation_movements
 from vitral.inspection.windows import read_windows, window_starts
 from vitral.model import Transformer, next_token_loss
-from vitral.studies.claims import Check, Plain
-from vitral.studies.probe import Setting, View, lined
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import Check, Plain, Setting, StudyResult, View, lined
 from vitral.training import RunConfig
 from vitral.training.optimizers import build_optimizer
 

@@ -9,9 +9,7 @@ from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.inspection import retrieval_by_distance
 from vitral.inspection.proportions import wilson
 from vitral.inspection.retrieval import BATCH, CHANCE, LAYERS, LENGTH, SYMBOLS, WINDOW
-from vitral.studies.claims import LEVEL, Check, Plain
-from vitral.studies.probe import Plot, Setting, View
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import LEVEL, Check, Plain, Plot, Setting, StudyResult, View
 
 BUDGETS = (
     ((8, 16, 32, 96), 150),

@@ -7,9 +7,7 @@ from vitral.figures.lines import Axis, Line
 from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.figures.text import minus
 from vitral.inspection.cost import BYTES, WAYS, cost_by_length, rates
-from vitral.studies.claims import Check, Plain
-from vitral.studies.probe import Plot, Setting, View, lined
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import Check, Plain, Plot, Setting, StudyResult, View, lined
 
 BUDGETS = (
     ((128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192), 3),

@@ -21,11 +21,9 @@ from vitral.figures.sections import Heading, Table
 from vitral.figures.text import capital
 from vitral.inspection.text_units import has_common, known_text, text_contents
 from vitral.studies import probe
-from vitral.studies.claims import Plain, Quantity
 from vitral.studies.law_table import law_columns, law_row
 from vitral.studies.losses import baseline_arm, loss_quantity, too_early
-from vitral.studies.probe import ArmMeasures, Arms, Plot, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import ArmMeasures, Arms, Plain, Plot, Quantity, StudyResult, Trained, View
 from vitral.studies.scaling import Fit, fit_law
 
 _MEASURED = (150_000, 300_000, 1_000_000)
@@ -60,7 +58,7 @@ def measure(trained: Trained) -> Plain:
         "tokens": num_tokens,
         **_contents(dataset),
         "passes": trained.num_tokens / num_tokens,
-        "train_loss": evaluate_split(trained.run.model, known, dataset.tokenizer).loss,
+        "train_loss": evaluate_split(trained.model, known, dataset.tokenizer).loss,
     }
 
 

@@ -5,9 +5,8 @@ from vitral.figures.lines import Axis
 from vitral.figures.sections import Heading, Paragraph
 from vitral.inspection import few_shot_losses
 from vitral.studies import probe
-from vitral.studies.claims import Plain, Quantity, to_fixed
-from vitral.studies.probe import Arms, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.claims import to_fixed
+from vitral.studies.probe import Arms, Plain, Quantity, StudyResult, Trained, View
 
 PASSAGES = (200, 400, 1000)
 MOST_EXAMPLES = 3
@@ -33,9 +32,9 @@ CHANGES = {
 def measure(trained: Trained) -> Plain:
     """Losses of test passages after 0 to 3 examples of each kind; four passages fill the context."""
     probe.require_causal_lm(trained)
-    model = trained.run.model
+    model = trained.model
     length = model.config.context_length // (MOST_EXAMPLES + 1)
-    test, most = trained.dataset.splits["test"], trained.size(*PASSAGES)
+    test, most = trained.test, trained.size(*PASSAGES)
     return few_shot_losses(model, test, length=length, passages=most, most_examples=MOST_EXAMPLES)
 
 

@@ -7,10 +7,8 @@ from vitral.data.batches import thinned
 from vitral.evaluation import evaluate_split
 from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.studies import probe
-from vitral.studies.claims import Plain, Quantity
 from vitral.studies.losses import loss_quantity
-from vitral.studies.probe import Arms, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import Arms, Plain, Quantity, StudyResult, Trained, View
 
 MEASURED = (50_000, 100_000, 500_000)
 """Tokens of the first text."""
@@ -26,7 +24,7 @@ def measure(trained: Trained) -> Plain:
     probe.require_causal_lm(trained)
     text = trained.first or trained.dataset
     part = thinned(text.splits["train"], trained.size(*MEASURED))
-    return {"first_loss": evaluate_split(trained.run.model, part, text.tokenizer).loss, "name": text.corpus_name}
+    return {"first_loss": evaluate_split(trained.model, part, text.tokenizer).loss, "name": text.corpus_name}
 
 
 def view(result: StudyResult, arms: Arms) -> View:

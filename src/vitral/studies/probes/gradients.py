@@ -10,9 +10,19 @@ from vitral.figures.panels import MOST_PANELS, Panel, panel_plot, panels_left_ou
 from vitral.figures.sections import Heading, Table
 from vitral.figures.text import NONE, capital
 from vitral.inspection import first_over_last, gradients_by_block, untrained
-from vitral.studies.claims import Check, Note, Plain, Quantity
-from vitral.studies.probe import ArmMeasures, Arms, Plot, Trained, View, require_causal_lm
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import (
+    ArmMeasures,
+    Arms,
+    Check,
+    Note,
+    Plain,
+    Plot,
+    Quantity,
+    StudyResult,
+    Trained,
+    View,
+    require_causal_lm,
+)
 
 WINDOWS = (16, 32, 64)
 """Training windows of the batch, the same for all arms and seeds."""
@@ -50,7 +60,7 @@ def measure(trained: Trained) -> Plain:
     write to the stream are so small that a fresh pre-norm model is nearly the identity.
     """
     require_causal_lm(trained)
-    model, size = trained.run.model, trained.size(*WINDOWS)
+    model, size = trained.model, trained.size(*WINDOWS)
     time = model.config.context_length
     batch = Batches(trained.dataset.splits["train"], context_length=time, batch_size=size, seed=0).batch(0)
     states = {"fresh": untrained(model, trained.seed), "trained": model}

@@ -18,10 +18,9 @@ from vitral.inspection.attention import BROAD, LEAST_KEYS
 from vitral.inspection.head_overlap import against_other_seeds, attention_rows, rows_of
 from vitral.inspection.targets import next_token_targets
 from vitral.studies import probe
-from vitral.studies.claims import Check, Claim, Note, Plain, Quantity, every
+from vitral.studies.claims import Claim, every
 from vitral.studies.judging import judge
-from vitral.studies.probe import ArmMeasures, Arms, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import ArmMeasures, Arms, Check, Note, Plain, Quantity, StudyResult, Trained, View
 
 WINDOWS = ((16, 32), (32, 64), (96, 384))
 """Test windows on which attention is recorded, and on which the loss is measured with and without a head."""
@@ -33,7 +32,7 @@ RISE = f"{HEADS}/zero/increase"
 
 def measure(trained: Trained) -> Plain:
     """Pattern and ablation of every head; no layers for a model without attention."""
-    model, part = trained.run.model, trained.dataset.splits["test"]
+    model, part = trained.model, trained.test
     if model.mask is None:
         return {"loss": None, "uniform": {}, "layers": []}
     probe.require_causal_lm(trained)

@@ -15,9 +15,8 @@ from vitral.figures.sections import Heading, Paragraph
 from vitral.inspection import chain_distances
 from vitral.inspection.in_context import PREDICTORS
 from vitral.studies import probe
-from vitral.studies.claims import Plain, Quantity, Read
-from vitral.studies.probe import ArmMeasures, Arms, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.claims import Read
+from vitral.studies.probe import ArmMeasures, Arms, Plain, Quantity, StudyResult, Trained, View
 from vitral.studies.trajectories import along_plot, along_training, curve, task_rows
 
 ROWS = ((128, 256), (200, 1000), (500, 4000))
@@ -34,7 +33,7 @@ def measure(trained: Trained) -> Plain:
     states = torch.from_numpy(trained.run.tokenizer.encode(task.alphabet))
     look = partial(chain_distances, states=states, concentration=task.concentration)
     steps = along_training(trained, lambda model: _without_positions(look(model, rows[:few])))
-    return {"steps": steps, "last": look(trained.run.model, rows)}
+    return {"steps": steps, "last": look(trained.model, rows)}
 
 
 def _without_positions(found: Plain) -> Plain:

@@ -12,9 +12,8 @@ from vitral.inspection import count_nats, induction_ablation, induction_scores, 
 from vitral.inspection.induction import OCCURRENCES, occurrences
 from vitral.model import Transformer
 from vitral.studies import probe
-from vitral.studies.claims import Plain, Quantity, Read, at, every
-from vitral.studies.probe import Arms, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.claims import Read, at, every
+from vitral.studies.probe import Arms, Plain, Quantity, StudyResult, Trained, View
 from vitral.studies.trajectories import along_plot, along_training, curve, half_way, task_rows
 
 ROWS = (64, 96, 256)
@@ -33,7 +32,7 @@ def measure(trained: Trained) -> Plain:
     probe.require_causal_lm(trained)
     task, rows = task_rows(trained, RepeatedStrings, 4 * trained.size(*ROWS))
     limits = {"shortest": task.shortest, "longest": task.longest}
-    periods, few, model = periods_of(rows, **limits), trained.size(*ROWS), trained.run.model
+    periods, few, model = periods_of(rows, **limits), trained.size(*ROWS), trained.model
     exact = torch.from_numpy(repetition_nats(rows.numpy(), symbols=task.symbols, **limits)[:, 1:])
     second = occurrences(periods, rows.shape[1] - 1)["second"]
     states = _states(trained, task)[rows].numpy()
@@ -50,7 +49,7 @@ def measure(trained: Trained) -> Plain:
 def _states(trained: Trained, task: RepeatedStrings) -> torch.Tensor:
     """The symbol of each token."""
     tokens = torch.from_numpy(trained.run.tokenizer.encode(task.alphabet))
-    return torch.zeros(trained.run.model.vocab_size, dtype=torch.int64).scatter(0, tokens, torch.arange(task.symbols))
+    return torch.zeros(trained.model.vocab_size, dtype=torch.int64).scatter(0, tokens, torch.arange(task.symbols))
 
 
 def _composes(model: Transformer) -> bool:

@@ -18,10 +18,21 @@ from vitral.inspection.word_lists import word_lists
 from vitral.inspection.word_references import ORDER, context_separations, counted_pairs
 from vitral.inspection.words import CHANCE, item_scores, pair_scores, separations, subject_scores
 from vitral.studies import probe
-from vitral.studies.claims import ENOUGH_SEEDS, LEVEL, Comparison, Plain, Quantity, to_fixed
+from vitral.studies.claims import to_fixed
 from vitral.studies.intervals import mean_interval
-from vitral.studies.probe import ArmMeasures, Arms, Plot, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import (
+    ENOUGH_SEEDS,
+    LEVEL,
+    ArmMeasures,
+    Arms,
+    Comparison,
+    Plain,
+    Plot,
+    Quantity,
+    StudyResult,
+    Trained,
+    View,
+)
 
 MOST_WORDS = (300, 400, 500)
 LEAST_SENSES = 3

@@ -9,9 +9,7 @@ from vitral.data.batches import thinned
 from vitral.evaluation import bigram_entropy, entropy_by_place
 from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.figures.text import nats
-from vitral.studies.claims import Plain
-from vitral.studies.probe import Setting, View
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import Plain, Setting, StudyResult, View
 
 MOST_TOKENS = 5_000_000
 """Of the test split, as for the final losses."""

@@ -4,10 +4,8 @@ from vitral.core.language import N_, _
 from vitral.figures.lines import MOST_LINES, Axis, Line, left_out
 from vitral.figures.sections import Heading, Paragraph
 from vitral.studies import probe
-from vitral.studies.claims import Plain, Quantity
 from vitral.studies.losses import baseline_arm
-from vitral.studies.probe import ArmMeasures, Arms, Plot, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import ArmMeasures, Arms, Plain, Plot, Quantity, StudyResult, Trained, View
 
 SEEN = Quantity(N_("passes"), "passes", digits=1)
 TOKENS = Quantity(N_("training text"), "tokens", "tokens", digits=0)

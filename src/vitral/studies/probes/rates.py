@@ -9,10 +9,20 @@ from vitral.core.language import N_, _, number
 from vitral.figures.lines import Axis, Line
 from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.figures.text import NONE, capital
-from vitral.studies.claims import Comparison, Note, Plain, Quantity
 from vitral.studies.intervals import mean_interval
-from vitral.studies.probe import Arms, Plot, Trained, View, lined, with_losses
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import (
+    Arms,
+    Comparison,
+    Note,
+    Plain,
+    Plot,
+    Quantity,
+    StudyResult,
+    Trained,
+    View,
+    lined,
+    with_losses,
+)
 
 NAMES = {"standard": N_("standard parametrisation"), "mup": N_("parametrisation muP")}
 DOUBLINGS = Quantity(N_("best learning rate, in doublings"), digits=2)

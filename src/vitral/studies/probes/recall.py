@@ -10,9 +10,8 @@ from vitral.figures.lines import Axis
 from vitral.figures.sections import Heading, Paragraph
 from vitral.inspection import recall_by_distance
 from vitral.studies import probe
-from vitral.studies.claims import Plain, Quantity, to_fixed
-from vitral.studies.probe import ArmMeasures, Arms, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.claims import to_fixed
+from vitral.studies.probe import ArmMeasures, Arms, Plain, Quantity, StudyResult, Trained, View
 from vitral.studies.trajectories import task_rows
 
 ROWS = (1000, 2000, 4000)
@@ -26,7 +25,7 @@ def measure(trained: Trained) -> Plain:
     """Right values and their loss by distance."""
     probe.require_causal_lm(trained)
     task, rows = task_rows(trained, KeyValueRecall, trained.size(*ROWS))
-    return recall_by_distance(trained.run.model, task, rows)
+    return recall_by_distance(trained.model, task, rows)
 
 
 def view(result: StudyResult, arms: Arms) -> View:

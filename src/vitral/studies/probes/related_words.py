@@ -11,9 +11,7 @@ from vitral.inspection import agreeing_weights, similar_word_scores, untrained
 from vitral.inspection.word_lists import language_of, word_lists
 from vitral.inspection.words import LANGUAGE_TOKENS, SHUFFLES
 from vitral.studies import probe
-from vitral.studies.claims import Comparison, Plain, Quantity
-from vitral.studies.probe import ArmMeasures, Arms, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import ArmMeasures, Arms, Comparison, Plain, Quantity, StudyResult, Trained, View
 
 WINDOWS = (64, 256, 512)
 MOST_WORDS = 400

@@ -12,10 +12,9 @@ from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.inspection import recall_under_masks
 from vitral.inspection.mask_recall import BATCH, BINS, KEYS, VALUES
 from vitral.inspection.retrieval import LAYERS, WINDOW
-from vitral.studies.claims import Comparison, Note, Plain, Quantity, to_fixed
-from vitral.studies.probe import Plot, Setting, View, lined
+from vitral.studies.claims import to_fixed
+from vitral.studies.probe import Comparison, Note, Plain, Plot, Quantity, Setting, StudyResult, View, lined
 from vitral.studies.probes.copying import TITLES
-from vitral.studies.results import StudyResult
 
 BUDGETS = (
     {1: (150, (1, 2, 3)), 4: (150, (1, 2, 3))},

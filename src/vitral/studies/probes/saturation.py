@@ -11,9 +11,8 @@ from vitral.figures.sections import Details, Heading, Paragraph, Section, Table
 from vitral.inspection import attention_saturation, logged_gradient_norms, saturation, softmax, untrained
 from vitral.inspection.windows import scored_windows
 from vitral.studies import probe
-from vitral.studies.claims import Check, Comparison, Plain, Quantity, every, to_fixed
-from vitral.studies.probe import ArmMeasures, Arms, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.claims import every, to_fixed
+from vitral.studies.probe import ArmMeasures, Arms, Check, Comparison, Plain, Quantity, StudyResult, Trained, View
 
 WINDOWS = (128, 256, 1024)
 STATES = ("fresh", "trained")
@@ -39,9 +38,9 @@ NAMES = {
 def measure(trained: Trained) -> Plain:
     """Statistics of attention before the first step and after training, and the gradient norms in between."""
     probe.require_causal_lm(trained)
-    model, run = trained.run.model, trained.run
+    model, run = trained.model, trained.run
     time, log_every = model.config.context_length, run.config["training"]["log_every"]
-    batch = scored_windows(trained.dataset.splits["test"], time, trained.size(*WINDOWS))
+    batch = scored_windows(trained.test, time, trained.size(*WINDOWS))
     return {
         "d_head": model.config.d_head,
         "windows": len(batch[0]),

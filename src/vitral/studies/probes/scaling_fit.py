@@ -12,11 +12,9 @@ from vitral.figures.sections import Heading, Paragraph, Section, Table
 from vitral.figures.text import NONE, big, capital, nats, p_clause, p_text, signed
 from vitral.inspection.text_units import characters_per_token
 from vitral.runs.config import RunConfig
-from vitral.studies.claims import LEVEL, Check, Note, Plain
 from vitral.studies.intervals import mean_interval
 from vitral.studies.law_table import interval, law_columns, law_row, powers, with_interval
-from vitral.studies.probe import Arms, Plot, Trained, View, with_losses
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import LEVEL, Arms, Check, Note, Plain, Plot, StudyResult, Trained, View, with_losses
 from vitral.studies.scaling import Estimate, contrast, cost_law, optimal_exponents, optimum, student
 from vitral.studies.scaling_grid import (
     PREDICTED,

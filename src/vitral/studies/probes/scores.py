@@ -8,9 +8,7 @@ from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.inspection import head_costs, score_statistics
 from vitral.inspection.random_scores import BY_ROW, FIXED, SURE, change, expected_variance, least_changed
 from vitral.inspection.softmax import SATURATED
-from vitral.studies.claims import Check, Note, Plain
-from vitral.studies.probe import Plot, Setting, View, extremes_told, lined
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import Check, Note, Plain, Plot, Setting, StudyResult, View, extremes_told, lined
 
 SIZES = ((200_000, 1_000), (500_000, 4_000), (2_000_000, 20_000))
 TITLES = {"none": N_("no scale"), "sqrt": "1/√d_k", "linear": "1/d_k", "adaptive": N_("adaptive")}

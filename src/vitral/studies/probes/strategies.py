@@ -14,9 +14,7 @@ from vitral.figures.sections import Columns, Details, Heading, Paragraph, Prefor
 from vitral.figures.text import capital
 from vitral.inspection.texts import BEAM, GRAMS, NOVEL, ORDER, REPEATED, mean_measures, mean_row, strategy_measures
 from vitral.studies import probe
-from vitral.studies.claims import Comparison, Plain, Quantity
-from vitral.studies.probe import ArmMeasures, Arms, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import ArmMeasures, Arms, Comparison, Plain, Quantity, StudyResult, Trained, View
 
 BUDGETS = ((16, 200), (40, 300), (80, 800))
 """Prompts, and tokens of a continuation."""

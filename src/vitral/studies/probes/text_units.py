@@ -12,10 +12,9 @@ from vitral.figures.text import capital
 from vitral.inspection.text_units import text_units
 from vitral.model import ModelConfig
 from vitral.studies import probe
-from vitral.studies.claims import Check, Comparison, Plain, Quantity, to_fixed
+from vitral.studies.claims import to_fixed
 from vitral.studies.losses import loss_quantity
-from vitral.studies.probe import ArmMeasures, Arms, Plot, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import ArmMeasures, Arms, Check, Comparison, Plain, Plot, Quantity, StudyResult, Trained, View
 from vitral.studies.scaling_grid import KINDS_OF_TOKENS
 
 EQUAL_COMPUTE = 2.0

@@ -10,11 +10,16 @@ from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.figures.text import capital
 from vitral.inspection import capabilities, classify_passages, linear_probes, untrained
 from vitral.inspection.probing import SPLITS
-from vitral.studies.claims import Check, Comparison, Note, Plain, Quantity
 from vitral.studies.probe import (
     ArmMeasures,
     Arms,
+    Check,
+    Comparison,
+    Note,
+    Plain,
     Plot,
+    Quantity,
+    StudyResult,
     Trained,
     View,
     against_base,
@@ -22,7 +27,6 @@ from vitral.studies.probe import (
     mean_table,
     within,
 )
-from vitral.studies.results import StudyResult
 from vitral.training import TrainingConfig
 from vitral.training.objectives import masking_of
 
@@ -82,7 +86,7 @@ METHOD = N_(
 
 def measure(trained: Trained) -> Plain:
     """Leakage, infilling and continuation on the test split; classification of passages of the whole text."""
-    run, test = trained.run, trained.dataset.splits["test"]
+    run, test = trained.run, trained.test
     masking = masking_of(TrainingConfig.parse(run.config["training"]).objective, run.tokenizer)
     found = capabilities(run.model, run.tokenizer, test, *trained.size(*WINDOWS), masking=masking)
     classes = classify_passages(run.model, trained.dataset, *trained.size(*PASSAGES))

@@ -4,9 +4,7 @@ from vitral.core.language import N_, _
 from vitral.figures.sections import Details, Heading, Paragraph, Preformatted
 from vitral.inspection.written_words import written_words
 from vitral.studies import probe
-from vitral.studies.claims import Plain, Quantity
-from vitral.studies.probe import Arms, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import Arms, Plain, Quantity, StudyResult, Trained, View
 
 WORDS = (200, 400, 2000)
 """Words that are measured of a run."""
