@@ -47,7 +47,10 @@ _PARQUET = N_(
     "orient='records', lines=True), and give --field COLUMN"
 )
 
-_PLAIN = ((b"%PDF-1.", N_("a PDF"), "pdftotext {file} {text}"), (b"{\\rtf1", N_("an RTF document"), _OFFICE))
+_PLAIN: tuple[tuple[bytes, str, str], ...] = (
+    (b"%PDF-1.", N_("a PDF"), "pdftotext {file} {text}"),
+    (b"{\\rtf1", N_("an RTF document"), _OFFICE),
+)
 """Formats that may be UTF-8 themselves: the first bytes, the name after "is", and the remedy."""
 _MAGIC: tuple[tuple[int, bytes, str, str], ...] = (
     (0, b"\x1f\x8b\x08", N_("compressed with gzip"), "gunzip --keep {file}"),
