@@ -88,19 +88,6 @@ def test_version_1_counts_every_group_above(tmp_path: Path) -> None:
     assert memory_available(root) == 4 * GIB
 
 
-@pytest.mark.parametrize("path", ["/docker/0123abcd", "/../../sibling"])
-def test_a_path_outside_the_container_ends_at_the_mount(path: str, tmp_path: Path) -> None:
-    root = written(
-        tmp_path,
-        {
-            "proc/self/cgroup": f"7:memory:{path}\n",
-            "sys/fs/cgroup/memory/memory.limit_in_bytes": str(GIB),
-            "sibling/memory.limit_in_bytes": "1",
-        },
-    )
-    assert memory_limit(root) == GIB
-
-
 @pytest.mark.parametrize(("quota", "count"), [("1000 100000", 1), ("99999 100000", 1), ("9900000 100000", 16)])
 def test_cores_are_at_least_one_and_at_most_those_there(quota: str, count: int, tmp_path: Path) -> None:
     root = written(tmp_path, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": quota})

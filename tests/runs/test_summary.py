@@ -161,14 +161,6 @@ def test_a_damaged_checkpoint_leaves_the_numbers_of_the_one_before(run: Path) ->
     assert [step for step, *_losses in found.curve] == [3, 6]
 
 
-def test_a_link_in_a_run_is_damage(run: Path, tmp_path: Path) -> None:
-    (run / "steps").rename(tmp_path / "elsewhere")
-    (run / "steps").symlink_to(tmp_path / "elsewhere")
-    found = summarize_run(run)
-    assert found.state == "damaged"
-    assert "link" in found.why
-
-
 def test_the_reason_is_data_in_english_and_told_in_the_readers_language(run: Path) -> None:
     cut(run / "metrics.jsonl")
     with in_language("pt"):

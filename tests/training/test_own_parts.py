@@ -100,7 +100,7 @@ def test_a_resumed_run_is_the_straight_one_to_the_bit(
 def test_the_source_is_sealed(file: Path, configured: Configured, tmp_path: Path) -> None:
     run = train(short(configured), tmp_path / "run")
     sealed = enter(run.path, lambda line: None)
-    hashed = next(iter(parts._parts.values())).sha256
+    hashed = parts._parts["norm", "mean-abs"].sha256
     recorded = json.loads((run.path / "run.json").read_text())["config"]["model"]["norm_type"]
     assert recorded == {"name": "mean-abs", "epsilon": 0.25, "file": "mine.py", "sha256": hashed}
     assert sealed.newest is not None
@@ -168,7 +168,7 @@ def test_a_resume_with_another_source_seals_it_as_a_decision(
     forget(monkeypatch, file, FILE + "\n# another\n")
     resume(path, changed_parts=True)
     after = enter(path, lambda line: None)
-    hashed = next(iter(parts._parts.values())).sha256
+    hashed = parts._parts["norm", "mean-abs"].sha256
     (decision,) = after.identity.decisions
     assert decision.parts == {"norm/mean-abs": hashed, "optimizer/counting": hashed}
     assert (after.identity.run, after.identity.config) == (before.identity.run, before.identity.config)

@@ -21,7 +21,7 @@ def own_module(own: OwnPart, made: Any) -> nn.Module:
     for name, value in parameters.items():
         if isinstance(value, nn.UninitializedParameter) or not value.is_floating_point():
             raise own.wrong(_("its parameter {name} is not a tensor of floating-point numbers", name=name))
-    for name in made.state_dict().keys() - parameters.keys():
+    for name in (name for name in made.state_dict() if name not in parameters):
         raise own.wrong(
             _(
                 "it would save {name}, which is not a parameter of its own; register a constant with "

@@ -18,6 +18,7 @@ from typing import Any
 
 from vitral.core.config import merge, read_toml, shown
 from vitral.core.errors import UsageError
+from vitral.core.language import N_, Message
 from vitral.studies.design import BUDGETS, Arm, Study
 
 MOST_ARMS = 1000
@@ -43,6 +44,17 @@ def parse_study(text: str, where: str) -> Study:
         return _study(tomllib.loads(text), where)
     except tomllib.TOMLDecodeError as error:
         raise UsageError("{where}: not TOML: {fault}", where=where, fault=error) from None
+
+
+def titles_of(text: str) -> dict[str, Message]:
+    """The titles of the arms in a study's file, those of a grid with the values of their rows."""
+    found: dict[str, Message] = {}
+    for arm in tomllib.loads(text)["arms"]:
+        for rows in itertools.product(*arm.get("grid", ())):
+            values = {key: value for row in rows for key, value in row.items()}
+            title = N_(arm["title"]).format(**values) if values else N_(arm["title"])
+            found[title] = title
+    return found
 
 
 def _study(data: Mapping[str, Any], where: str) -> Study:

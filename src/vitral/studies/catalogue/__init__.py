@@ -8,7 +8,7 @@ from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.language import _, language
 from vitral.studies.design import Study
-from vitral.studies.study_file import parse_study
+from vitral.studies.study_file import parse_study, titles_of
 
 FIRST = (
     "no-attention",
@@ -58,11 +58,10 @@ def told(study: Study) -> Study:
     if language() == "en" or study.name not in _names():
         return study
     named = study_named(study.name)
-    titles = {arm.name: arm.title for arm in named.arms}
+    titles = titles_of(_text(study.name))
     texts = {key: _(getattr(named, key)) for key in TEXTS if getattr(study, key) == getattr(named, key)}
     arms = [
-        arm.model_copy(update={"title": _(arm.title)}) if arm.title == titles.get(arm.name) else arm
-        for arm in study.arms
+        arm.model_copy(update={"title": _(titles[arm.title])}) if arm.title in titles else arm for arm in study.arms
     ]
     return study.model_copy(update={**texts, "arms": tuple(arms)})
 
