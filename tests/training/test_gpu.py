@@ -37,31 +37,6 @@ def test_logits_and_gradients_are_the_processors(name: str) -> None:
         torch.testing.assert_close(gradients(there, tokens.to(GPU)), gradients(here, tokens), rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("name", GENERATED)
-def test_logits_are_the_processors_in_lower_precision(name: str, dtype: torch.dtype) -> None:
-    here, there, tokens = made(name).double(), made(name).to(GPU), drawn()
-    with torch.inference_mode(), torch.autocast("cuda", torch.bfloat16, enabled=dtype == torch.bfloat16):
-        expected, found = here(tokens), there(tokens.to(GPU)).cpu().double()
-    in_float32 = 1e-3 if "lstm" in name else 1e-4  # cuDNN's LSTM rounds factors to ten bits
-    assert float((found - expected).norm() / expected.norm()) < (0.15 if dtype == torch.bfloat16 else in_float32)
-
-
-@pytest.mark.parametrize("name", GENERATED)
-def test_traced_is_plain_and_cached_is_uncached(name: str) -> None:
-    model, tokens = made(name).double().to(GPU), drawn().to(GPU)
-    with torch.inference_mode():
-        plain = model(tokens)
-        torch.testing.assert_close(model.trace(tokens)["logits"], plain, rtol=1e-9, atol=1e-9)
-        together = 0 if model.mask is None else model.mask.joint_prefix()
-        if together is None:  # the past depends on the future
-            return
-        cache, first = model.new_cache(2), max(5, together)
-        parts = [model(tokens[:, :first], cache=cache)]
-        parts += [model(tokens[:, n : n + 1], cache=cache) for n in range(first, 13)]
-        torch.testing.assert_close(torch.cat(parts, dim=1), plain, rtol=1e-9, atol=1e-9)
-
-
 def test_losses_are_the_processors(configured: Configured, tmp_path: Path) -> None:
     """Step by step; without dropout, whose draws differ."""
     losses: list[list[float]] = []

@@ -10,7 +10,7 @@ from tests.conftest import Once
 from tests.training.conftest import Configured, at, bytes_of, fail
 from vitral.core.config import merge
 from vitral.core.errors import UsageError
-from vitral.lab import configure
+from vitral.data import char_tokenizer
 from vitral.lab.run_health import examine_run
 from vitral.model import Transformer
 from vitral.runs import RunFolder, load_run
@@ -88,24 +88,6 @@ def test_a_grown_run_is_resumed_and_healthy(configured, parent: RunFolder, new: 
     stopped = resume(tmp_path / "stopped")
     assert bytes_of(stopped, 4) == bytes_of(whole, 4)
     assert {finding.mark for finding in examine_run(stopped.path).findings} <= {"ok", "unknown"}
-
-
-def test_it_grows_twice_and_with_special_tokens(configured, parent: RunFolder, new: Path, tmp_path: Path) -> None:
-    config = tuned(configured, parent, new, corpus={"specials": [END]})
-    once = train(config, tmp_path / "once", init_from=parent.path)
-    new.write_text((NEW + END + "日本") * 30, encoding="utf-8")
-    again = configure(None, corpus=str(new), init_from=once.path, overrides=[tuned(configured, once, new).plain()])
-    assert again.corpus.specials == (END,)
-    twice = train(again, tmp_path / "twice", init_from=once.path)
-    former, grown = load_run(once.path), load_run(twice.path)
-    assert [grown.tokenizer.label(i) for i in range(former.tokenizer.vocab_size)] == (
-        [former.tokenizer.label(i) for i in range(former.tokenizer.vocab_size)]
-    )
-    assert [grown.tokenizer.label(i) for i in range(former.tokenizer.vocab_size, grown.tokenizer.vocab_size)] == (
-        ["日", "本"]
-    )
-    plain = tuned(configured, twice, new)  # special tokens of the other run are part of the configuration
-    assert train(plain, tmp_path / "thrice", init_from=twice.path).config["corpus"]["specials"] == [END]
 
 
 def test_a_plan_that_chooses_a_size_is_refused(configured, parent: RunFolder, new: Path, tmp_path: Path) -> None:

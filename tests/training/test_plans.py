@@ -142,17 +142,6 @@ def test_a_context_without_a_window_in_a_part_is_refused_before_anything_is_time
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_tuned_model_keeps_its_context_where_only_the_training_part_has_a_window(
-    configured: Configured, text: Path, tmp_path: Path
-) -> None:
-    longer = tmp_path / "longer.txt"
-    longer.write_text(2 * text.read_text(encoding="utf-8"), encoding="utf-8")
-    first = {"model": {"context_length": 401, "positions": "rotary"}, "training": {"steps": 1, "threads": 1}}
-    source = train(configured(**first, corpus={"source": str(longer)}), tmp_path / "source")
-    tuned = train(configured(**first), tmp_path / "tuned", init_from=source.path)
-    assert tuned.metrics("end")[0]["finished"]
-
-
 def test_the_memory_of_a_fitted_size_is_judged_before_it_is_timed(
     configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,13 +55,3 @@ def test_the_measured_speed_decides_how_often_a_text_is_seen(bench: Bench) -> No
         assert count_parameters(found.model, 1) < ROOMY * num_tokens
         assert found.model.dropout == DropoutConfig(**row.dropout)
         assert found.training.regularisation is None
-
-
-def test_a_chosen_optimizer_keeps_its_weight_decay(bench: Bench) -> None:
-    written = {"name": "muon", "weight_decay": 0.3}
-    kept = fitted(bench, 100, training={"optimizer": written})
-    assert kept.training.optimizer.plain()["weight_decay"] == 0.3
-    assert kept.model.dropout == DropoutConfig(**TABLE[-1].dropout)
-    for num_tokens, row in ((100, TABLE[-1]), (10**9, TABLE[0])):
-        found = fitted(bench, num_tokens, training={"plan": "fit"})
-        assert found.training.optimizer.plain()["weight_decay"] == row.weight_decay

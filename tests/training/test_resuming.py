@@ -80,12 +80,6 @@ def test_trained_outside_the_main_thread(configured: Configured, straight: RunFo
             "model": {"positions": "relative", "attention": {"scale": "learned-per-head"}, "norm": "post"},
             "training": {"optimizer": {"name": "sgd", "nesterov": True, "weight_decay": 0.01}},
         },
-        {
-            "model": {"positions": "sinusoidal", "attention": {"mask": {"name": "prefix", "length": 3}}},
-            "corpus": {"tokenizer": {"name": "bpe", "vocab_size": 263}},
-        },
-        {"model": {"positions": "alibi", "attention": {"scale": "adaptive"}}, "training": {"dtype": "bfloat16"}},
-        {"model": LSTM | {"feed_forward": "none", "norm": "none", "residual": False}},
         {"model": LSTM, "training": {"optimizer": {"name": "muon"}}},
     ],
 )

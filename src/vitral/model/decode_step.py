@@ -123,15 +123,14 @@ def _attention(model: Transformer, layer: int, attention: MultiHeadAttention) ->
     kv_heads, width, groups = attention.num_kv_heads, attention.d_head, attention.num_heads // attention.num_kv_heads
     reach = attention.mask.size if isinstance(attention.mask, Window) else None
     positions = model.positions
-    rotary = positions if isinstance(positions, Rotary) else None
 
     def attend(x: Tensor, cache: KVCache) -> Tensor:
         now, heads = cache.length, len(x) * kv_heads
         y = project(x)
         q = y[:, :to_keys].reshape(heads, groups, width)
         k, v = y[:, to_keys:to_values].reshape(heads, width), y[:, to_values:].reshape(heads, width)
-        if rotary is not None:
-            q, k = rotary.rotate(q.unsqueeze(-2), now).squeeze(-2), rotary.rotate(k.unsqueeze(-2), now).squeeze(-2)
+        if isinstance(positions, Rotary):
+            q, k = (positions.rotate(each.unsqueeze(-2), now).squeeze(-2) for each in (q, k))
         keys, values = (kept[layer].view(heads, -1, width) for kept in (cache.keys, cache.values))
         keys[:, now], values[:, now] = k, v
         first = 0 if reach is None else max(0, now + 1 - reach)

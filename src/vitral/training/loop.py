@@ -6,7 +6,6 @@ how often the run was interrupted, except through sealed decisions.
 """
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -199,11 +198,19 @@ def after_step(trainer: Trainer, clock: Clock) -> None:
     state.pending = evaluating
     # Measured first and logged last: the log of an evaluation that was interrupted shows nothing of it.
     losses: dict[str, float] = {}
-    if evaluating or _sample_is_due(trainer, evaluating=evaluating):
+    sampling = _sample_is_due(trainer, evaluating=evaluating)
+    if evaluating or sampling:
         with trainer.unsharded() as leads:
             losses = ranks.broadcast(evaluate(trainer) if evaluating and leads else {})
-            require_finite(trainer, losses)
-            if leads and _sample_is_due(trainer, evaluating=evaluating):
+            for name, loss in losses.items():
+                if not math.isfinite(loss):
+                    raise TrainingStopped(
+                        "{why}; the last checkpoint in {path} is intact; try a lower learning rate or "
+                        "training.clip_norm = 1.0",
+                        why=NOT_FINITE[name].format(step=state.step, loss=loss),
+                        path=trainer.folder.path,
+                    )
+            if leads and sampling:
                 write_sample(trainer)
     if evaluating:
         trainer.looked = True
@@ -242,21 +249,6 @@ def evaluate(trainer: Trainer) -> dict[str, float]:
         ).loss
         for name in ("validation", "test")
     }
-
-
-def require_finite(trainer: Trainer, losses: Mapping[str, float]) -> None:
-    """Refuse a loss that is not finite.
-
-    Raises:
-        TrainingStopped: there is one.
-    """
-    for name, loss in losses.items():
-        if not math.isfinite(loss):
-            raise TrainingStopped(
-                "{why}; the last checkpoint in {path} is intact; try a lower learning rate or training.clip_norm = 1.0",
-                why=NOT_FINITE[name].format(step=trainer.state.step, loss=loss),
-                path=trainer.folder.path,
-            )
 
 
 def save(trainer: Trainer, *, replace: bool = False, together: bool = True) -> None:

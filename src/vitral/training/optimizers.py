@@ -292,12 +292,6 @@ class Optimizers:
             parameter.grad = None
 
 
-def decay_groups(model: nn.Module) -> tuple[list[str], list[str]]:
-    """Names of parameters with weight decay (two axes: matrices, embeddings) and without (the rest)."""
-    named = list(model.named_parameters())
-    return [name for name, p in named if p.dim() == 2], [name for name, p in named if p.dim() != 2]
-
-
 def optimizer_of(model: Transformer, training: TrainingConfig) -> Optimizers:
     """The optimizer that trains the model's parameters as configured.
 
@@ -378,18 +372,16 @@ def _adamw(model: Transformer, config: AdamWConfig, without: Set[str], *, fused:
 
 
 def _decayed(model: Transformer, weight_decay: float, without: Set[str], numbers: Group) -> list[Group]:
-    """The two groups of `decay_groups` without some parameters, split where the parametrisation's rates differ."""
-    parameters = dict(model.named_parameters())
-    groups: list[Group] = []
-    for names, decay in zip(decay_groups(model), (weight_decay, 0.0), strict=True):
-        by_factor: dict[float, list[nn.Parameter]] = {}
-        for name in names:
-            if name not in without:
-                factor = rate_factor(model.config, name, parameters[name].dim())
-                by_factor.setdefault(factor, []).append(parameters[name])
-        for factor, params in by_factor.items():
-            groups.append({**numbers, "lr": numbers["lr"] * factor, "params": params, "weight_decay": decay})
-    return groups
+    """Groups of parameters: matrices and embeddings, which decay, then the rest; by the parametrisation's rates."""
+    groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if name not in without:
+            key = parameter.dim() == 2, rate_factor(model.config, name, parameter.dim())
+            groups.setdefault(key, []).append(parameter)
+    return [
+        {**numbers, "lr": numbers["lr"] * factor, "params": parameters, "weight_decay": weight_decay * decays}
+        for (decays, factor), parameters in sorted(groups.items(), key=lambda item: not item[0][0])
+    ]
 
 
 def optimizer_tensors(model: nn.Module, optimizer: Optimizers) -> dict[str, Tensor]:

@@ -112,12 +112,12 @@ def resolve_plan(
     trials = _Trials(sizes[0], build, limit, [])
     threads = training.threads or given_threads(training) or _faster_threads(trials)
     changes: dict[str, Any] = {"threads": threads}
-    if is_written:
-        if is_judged:
-            with using_threads(threads):
-                _judge(trials)
+    if is_written and not is_judged:
         return _resolved(config, changes, trials.notes)
     with using_threads(threads):
+        if is_judged:
+            _judge(trials)
+            return _resolved(config, changes, trials.notes)
         allowed = 60 * (training.minutes or 0) if seconds_left is None else seconds_left
         plan, seconds = _fitting_size(trials, sizes, allowed) if training.plan == FIT else _chosen_precision(trials)
         config = trials.config
@@ -184,24 +184,21 @@ def _faster_threads(trials: _Trials) -> int:
 
 
 def _chosen_precision(trials: _Trials) -> tuple[ExecutionPlan, float]:
-    """The plan to train with, and its seconds per step."""
+    """The plan to train with, and its seconds per step; a written one without compilation if that fails."""
     training = trials.config.training
-    if training.plan == "as-written":
-        if not _is_surely_fast(training):
-            _judge(trials)
-        return _written_plan(trials, ExecutionPlan(training.dtype, training.compile))
-    return _fastest(trials)
-
-
-def _written_plan(trials: _Trials, plan: ExecutionPlan) -> tuple[ExecutionPlan, float]:
-    """The written plan and its seconds per step; without compilation if that fails."""
+    if training.plan != "as-written":
+        return _fastest(trials)
+    if not _is_surely_fast(training):
+        _judge(trials)
+    plan = ExecutionPlan(training.dtype, training.compile)
     try:
         return plan, trials.time(plan, 2 * PRECISION_SHARE).steady
     except Exception as error:  # the compiler and its backends raise many types
         if not plan.compile:
             raise
         trials.notes.append(no_compiler(error))
-    return _written_plan(trials, ExecutionPlan(plan.dtype, compile=False))
+    plan = replace(plan, compile=False)
+    return plan, trials.time(plan, 2 * PRECISION_SHARE).steady
 
 
 def _is_surely_fast(training: TrainingConfig) -> bool:

@@ -18,7 +18,7 @@ from vitral.runs.loading import load_checkpoint_of, load_weights
 from vitral.runs.lock import only_writer
 from vitral.runs.sealed import identity_in, with_free_keys
 from vitral.training import ranks
-from vitral.training.deadline import Deadline, TimeFrame
+from vitral.training.deadline import TimeFrame
 from vitral.training.events import Callback, silent
 from vitral.training.memory import require_training_memory
 from vitral.training.optimizers import load_optimizer_tensors, optimizer_of
@@ -87,10 +87,9 @@ def resume(
         identity = identity_of(sealed, checkpoint)
         with using_threads(identity.current_threads):
             trainer = restored(sealed, checkpoint, callback, corpus)
-            trainer.planner, trainer.began = planner, frame.began
-            if (minutes := _environment(sealed).get("minutes")) is not None:
-                history = {} if checkpoint is None else checkpoint.history
-                keep(Deadline(float(minutes), frame, float(history.get("seconds", 0.0))), trainer)
+            trainer.planner = planner
+            history = {} if checkpoint is None else checkpoint.history
+            keep(trainer, frame, _environment(sealed).get("minutes"), float(history.get("seconds", 0.0)))
             return _continue(trainer, sealed, checkpoint, warn, sources)
 
 

@@ -89,7 +89,6 @@ def train(
     config = with_reduction(config)
     ranks.require_share(config, "config")
     minutes, frame = config.training.minutes, frame or TimeFrame()
-    deadline = None if minutes is None else Deadline(minutes, frame)
     with only_training():
         source = load_run(init_from) if isinstance(init_from, Path) else init_from
         if dataset is None:
@@ -99,7 +98,7 @@ def train(
             config = inherited_config(config, dataset.tokenizer)
         require_same_parts(config, "config")
         dataset = _judged(dataset, config, SPLITS if source is None else SPLITS[:1])  # a tuned model keeps its context
-        resolved = resolved_plan(config, dataset, deadline)
+        resolved = resolved_plan(config, dataset, frame)
         problems = [N_("problem: {text}").format(text=each) for each in dataset.problems if config.training.watch]
         for line in (*dataset.remarks, *problems, *resolved.notes):
             callback({"event": "note", "text": line})
@@ -107,10 +106,8 @@ def train(
         config = complete(resolved.config)
         with using_threads(config.training.threads):
             trainer = _new_trainer(config, dataset, source, RunFolder(out), callback)
-            trainer.began = frame.began
             trainer.baselines, trainer.planner = baselines, planner
-            if deadline is not None:
-                keep(deadline, trainer)
+            keep(trainer, frame, minutes)
             parent = None if source is None else source.sealed.as_parent(source.checkpoint)
             return begin(trainer, resolved.notes, minutes, parent)
 
@@ -271,8 +268,9 @@ def _documents(trainer: Trainer, plan: Sequence[str], minutes: float | None) -> 
     }
 
 
-def resolved_plan(config: RunConfig, dataset: Dataset, deadline: Deadline | None) -> ResolvedPlan:
-    """The configuration with its execution plan."""
+def resolved_plan(config: RunConfig, dataset: Dataset, frame: TimeFrame | None) -> ResolvedPlan:
+    """The configuration with its execution plan; without a time frame all minutes are left."""
+    minutes = config.training.minutes
     tokens = {name: len(split.tokens) for name, split in dataset.splits.items()}
     vocab_size = dataset.tokenizer.vocab_size
 
@@ -285,16 +283,19 @@ def resolved_plan(config: RunConfig, dataset: Dataset, deadline: Deadline | None
         build,
         tokens["train"],
         [tokens[name] for name in SPLITS[1:]],
-        seconds_left=None if deadline is None else deadline.left(),
+        seconds_left=None if minutes is None or frame is None else Deadline(minutes, frame).left(),
     )
 
 
-def keep(deadline: Deadline, trainer: Trainer) -> None:
-    """Let a trainer keep a deadline, unless another planner decides; its checkpoints record the time."""
-    trainer.spent = deadline.used
-    if trainer.planner is None:
-        deadline.begin(trainer)
-        trainer.planner = deadline
+def keep(trainer: Trainer, frame: TimeFrame, minutes: float | None, spent: float = 0.0) -> None:
+    """Let a trainer keep its minutes, if any, unless another planner decides; its checkpoints record the time."""
+    trainer.began = frame.began
+    if minutes is not None:
+        deadline = Deadline(minutes, frame, spent)
+        trainer.spent = deadline.used
+        if trainer.planner is None:
+            deadline.begin(trainer)
+            trainer.planner = deadline
 
 
 def initial_state(dataset: Dataset) -> TrainerState:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.data import Dataset
-from vitral.data.batches import Batches, ShuffledBatches, Split
+from vitral.data.batches import Batches, ShuffledBatches
 from vitral.evaluation import NgramBaselines, training_text
 from vitral.evaluation.copying import MOST_SEARCHED
 from vitral.model import Transformer
@@ -137,7 +137,14 @@ class Trainer:
     def __post_init__(self) -> None:
         """Build the batches and, for the masked objective, the masking; both may refuse the text or tokenizer."""
         self.parameters = dict(self.model.named_parameters())
-        self.batches = batches_of(self.config, self.dataset.splits["train"])
+        training, model = self.config.training, self.config.model
+        sizes = {"context_length": model.context_length, "batch_size": training.batch_size, "seed": self.config.seed}
+        split, is_shuffled = self.dataset.splits["train"], training.windows == "shuffled"
+        self.batches = (
+            ShuffledBatches(split, accumulation=training.accumulation, **sizes)
+            if is_shuffled
+            else Batches(split, **sizes)
+        )
         if self.identity is None:
             self.identity = new_identity(self.config, self.dataset.describe(), self.dataset.tokenizer.plain())
         self.masking = masking_of(self.config.training.objective, self.dataset.tokenizer)
@@ -279,15 +286,6 @@ class Trainer:
         """Add the hash of a new JSON file to the identity, which the next checkpoint seals."""
         documents = {**self.identity.documents, f"{name}.json": document_hash(document)}
         self.identity = self.identity.model_copy(update={"documents": documents})
-
-
-def batches_of(config: RunConfig, split: Split) -> Batches | ShuffledBatches:
-    """The training batches of a run."""
-    training = config.training
-    sizes = {"context_length": config.model.context_length, "batch_size": training.batch_size, "seed": config.seed}
-    if training.windows == "shuffled":
-        return ShuffledBatches(split, accumulation=training.accumulation, **sizes)
-    return Batches(split, **sizes)
 
 
 def link(chain: str, inputs: Tensor, targets: Tensor) -> str:
