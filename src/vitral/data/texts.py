@@ -122,7 +122,7 @@ def _long_document(file: BinaryIO, path: Path, config: CorpusConfig, stamp: _Sta
     digest.update(head[:begin])
     file.seek(begin)
     changes = Counter(marks=int(begin > 0))
-    while raw := b"".join(file.readlines(PIECE)):
+    while begin <= stamp[0] and (raw := b"".join(file.readlines(PIECE))):
         text = _decoded(raw, where, None, begin, line)
         changes += _returns(text, config.newlines)
         part = partial(_part, path, stamp, begin, len(raw), config.newlines)
