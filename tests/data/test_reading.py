@@ -108,11 +108,11 @@ def test_several_books_in_one_file_are_all_kept():
 def test_notes_say_what_changed_and_nothing_else():
     clean = decode_document(b"clean\n", "here")
     changed = decode_document(b"\xef\xbb\xbfa\r\nb\rc\r\n", "here")
-    assert reading_notes([clean]) == ()
-    assert reading_notes([changed]) == (
+    assert list(reading_notes([clean])) == []
+    assert list(reading_notes([changed])) == [
         "Byte order marks dropped at the beginning of files: 1.",
         "Newlines were changed to \\n: 2 \\r\\n and 1 lone \\r.",
-    )
+    ]
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path, monkeypatch):

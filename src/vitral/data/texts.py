@@ -13,7 +13,7 @@ again whenever they are needed.
 import hashlib
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -122,7 +122,7 @@ def _long_document(file: BinaryIO, path: Path, config: CorpusConfig, stamp: _Sta
     digest.update(head[:begin])
     file.seek(begin)
     changes = Counter(marks=int(begin > 0))
-    while raw := b"".join(file.readlines(PIECE)):
+    while begin <= stamp[0] and (raw := b"".join(file.readlines(PIECE))):
         text = _decoded(raw, where, None, begin, line)
         changes += _returns(text, config.newlines)
         part = partial(_part, path, stamp, begin, len(raw), config.newlines)
@@ -242,25 +242,25 @@ def _decoded(raw: bytes, where: str, encoding: str | None, offset: int = 0, line
     return text
 
 
-def reading_notes(documents: Sequence[Document]) -> tuple[str, ...]:
+def reading_notes(documents: Sequence[Document]) -> Iterator[str]:
     """One sentence for each kind of change made while reading these documents."""
     changes = sum((document.changes for document in documents), Counter[str]())
     fields = next((document.fields for document in documents if document.fields), ())
-    encodings = dict.fromkeys(document.encoding for document in documents)
-    notes = [N_("Decoded as {encoding}.").format(encoding=name) for name in encodings if name]
+    for encoding in dict.fromkeys(document.encoding for document in documents if document.encoding):
+        yield N_("Decoded as {encoding}.").format(encoding=encoding)
     if changes["texts"]:
-        sentence = N_("Texts read from JSON lines: {number:,}; left out as empty: {empty:,}.")
-        notes.append(sentence.format(number=changes["texts"], empty=changes["empty"]))
+        yield N_("Texts read from JSON lines: {number:,}; left out as empty: {empty:,}.").format(
+            number=changes["texts"], empty=changes["empty"]
+        )
     if fields:
-        sentence = N_("JSON lines are read as they are; --field NAME reads one field of each line as a text ({names}).")
-        notes.append(sentence.format(names=", ".join(map(repr, fields))))
+        yield N_(
+            "JSON lines are read as they are; --field NAME reads one field of each line as a text ({names})."
+        ).format(names=", ".join(map(repr, fields)))
     if changes["marks"]:
-        sentence = N_("Byte order marks dropped at the beginning of files: {files:,}.")
-        notes.append(sentence.format(files=changes["marks"]))
+        yield N_("Byte order marks dropped at the beginning of files: {files:,}.").format(files=changes["marks"])
     if changes["crlf"] or changes["cr"]:
-        sentence = N_("Newlines were changed to \\n: {both:,} \\r\\n and {lone:,} lone \\r.")
-        notes.append(sentence.format(both=changes["crlf"], lone=changes["cr"]))
+        yield N_("Newlines were changed to \\n: {both:,} \\r\\n and {lone:,} lone \\r.").format(
+            both=changes["crlf"], lone=changes["cr"]
+        )
     if changes["licence"]:
-        sentence = N_("Project Gutenberg's licence was stripped ({number:,} characters).")
-        notes.append(sentence.format(number=changes["licence"]))
-    return tuple(notes)
+        yield N_("Project Gutenberg's licence was stripped ({number:,} characters).").format(number=changes["licence"])

@@ -3,7 +3,7 @@
 A text without such a table, or with fewer than `FEWEST` works in it, is cut into `MOST_CLASSES` equal segments instead.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,7 +13,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from vitral.core.language import N_
-from vitral.data import Dataset, Tokenizer
+from vitral.data import Blocks, Dataset, Tokenizer
 from vitral.data.long_texts import pieces
 from vitral.data.works import Work, works_of
 
@@ -70,7 +70,7 @@ def passages_by_work(
 
 
 def _passages(
-    text: str, work: Work, blocks: Iterable[tuple[int, int]], tokenizer: Tokenizer, time: int
+    text: str, work: Work, blocks: Blocks, tokenizer: Tokenizer, time: int
 ) -> Int[np.ndarray, "passages time"]:
     """All passages of a work in some blocks, one after the other."""
     rows = [np.zeros((0, time), dtype=np.int64)]
