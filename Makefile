@@ -27,7 +27,7 @@ test: $(VENV)/.installed-test
 test-merge: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "merge and not full" $(SHAPES)
 
-# A night: every test, with thousands of kills, 200,000 flipped bits, 10,000 sheets of students, every safeguard taken away once.
+# A night: every test, with thousands of kills, 200,000 flipped bits, 10,000 sheets of students.
 test-full: $(VENV)/.installed-dev
 	VITRAL_FULL=1 OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m "" $(SHAPES)
 
@@ -117,8 +117,7 @@ wheel: $(VENV)/.installed
 SMALL_DEMO := $(addprefix --set ,model.d_model=12 model.num_layers=1 model.num_heads=3 model.context_length=11 \
 	training.steps=4 training.evaluate_every=2 training.sample_every=1 training.sample_tokens=20 training.batch_size=5)
 COMPILERS := '^(.*-)?(cc|c[89]9|c\+\+|gcc|g\+\+|cpp|clang|clang\+\+|clang-cpp|icx|icpx|tcc)(-[0-9.]+)?$$'
-GENERATING := tests/native tests/decoding tests/cli/test_commands.py $(addprefix tests/lab/test_,doctor.py face.py library.py) \
-	$(addprefix tests/page/test_,content.py server.py)
+GENERATING := tests/native tests/decoding tests/cli/test_commands.py tests/lab/test_library.py tests/page/test_server.py
 HIDDEN := build/no-compiler
 no-compiler: $(VENV)/.installed-dev
 	rm -rf $(HIDDEN) && mkdir -p $(HIDDEN)/bin

@@ -125,7 +125,7 @@ def test_torchrun_starts_the_ranks_anew(config: Path) -> None:
     assert last_bytes(RunFolder.open(out)) == straight(config)
 
 
-@pytest.mark.merge
+@pytest.mark.full
 def test_what_cannot_be_shared_is_one_line(config: Path) -> None:
     command = [sys.executable, "-m", "vitral", "train", str(config), "--ranks=3", "--out", str(config.with_name("out"))]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -167,7 +167,7 @@ def test_sizes_that_a_kind_does_not_have_are_refused() -> None:
     assert exercise_of("multi-head", num_heads=None).num_heads == 2
 
 
-@pytest.mark.merge
+@pytest.mark.full
 def test_large_sizes_have_the_easiest_numbers_that_are_found() -> None:
     for sizes in ({"positions": 8, "d_model": 8}, {"positions": 1, "d_model": 1}):
         exercise = exercise_of("attention", **sizes)

@@ -53,6 +53,7 @@ def prepared(sources: Path) -> Path:
     return sources / "src" / "vitral" / "model" / "native" / build.LIBRARY
 
 
+@pytest.mark.full
 @pytest.mark.skipif(build.compiler() is None, reason="no C compiler is installed")
 def test_with_a_compiler_the_library_is_in_the_wheel_and_beside_an_editable_source(
     sources: Path, monkeypatch: pytest.MonkeyPatch

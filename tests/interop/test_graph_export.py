@@ -24,7 +24,7 @@ from vitral.interop.targets.graph import graph_of_model
 from vitral.model import ModelConfig, Positions, Transformer
 from vitral.runs import load_run
 
-FEW = ("lstm", "rotary of interleaved pairs", "adaptive")
+FEW = ("lstm", "adaptive")
 """Variants of the merge tier, with one layer."""
 CLOSE = 1e-6
 """Of the largest number of an activation."""

@@ -69,7 +69,7 @@ def test_every_command_is_a_function_and_no_function_hides_a_package() -> None:
     assert set(vitral.lab.__all__) >= {*COMMANDS, "list_presets", "list_texts", "list_studies", "list_examples"}
 
 
-@pytest.mark.merge
+@pytest.mark.full
 def test_the_first_token_and_the_first_step_wait_for_no_plot_and_no_page(run: vitral.Run, tmp_path: Path) -> None:
     code = (
         f"import sys, vitral.lab\nvitral.lab.Run({str(run.path)!r}).generate('WREN', max_tokens=1)\n"

@@ -178,7 +178,7 @@ def test_an_interrupted_study_goes_on_with_the_same_call(text: Path, tmp_path: P
     assert "<h1>" in done._repr_html_().replace("&lt;", "<").replace("&gt;", ">")
 
 
-@pytest.mark.merge
+@pytest.mark.full
 def test_an_interrupted_demonstration_goes_on_with_the_same_call_and_its_data_are_english(
     tmp_path: Path, notebook: Notebook
 ) -> None:

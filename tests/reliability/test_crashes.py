@@ -77,7 +77,7 @@ def gone_on(path: Path) -> tuple[int, int]:
     return found
 
 
-@trials(7, 1, 0)
+@trials(7, 3, 1)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("what", SAVES)
 def test_death_at_any_call(what: str, when: str, trials: int, tmp_path: Path, tally: Tally) -> None:
@@ -94,7 +94,7 @@ def test_death_at_any_call(what: str, when: str, trials: int, tmp_path: Path, ta
     tally(f"deaths before and after a call of {what}", len(found) - 1)
 
 
-@trials(7, 1, 0)
+@trials(7, 3, 1)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_death_while_the_events_of_a_stop_are_removed(when: str, trials: int, tmp_path: Path, tally: Tally) -> None:
     """The log is never unlike its seal, and the next resume removes what is left of them."""
@@ -162,7 +162,7 @@ class Disk:
             paths[0].unlink()
 
 
-@trials(1, 3, 60)
+@trials(1, 2, 60)
 @pytest.mark.parametrize("what", SAVES)
 def test_the_power_goes_at_every_call(
     what: str, trials: int, draw: random.Random, tmp_path: Path, tally: Tally

@@ -45,7 +45,7 @@ def checkpoints_of(folder: RunFolder) -> list[int]:
     return [load_checkpoint(path).step for path in sorted(folder.steps.glob("step-*"))]
 
 
-@trials(4, 12, 40)
+@trials(4, 8, 40)
 def test_files_may_not_grow(
     trials: int, straight: RunFolder, before_the_end: Callable[[], RunFolder], tally: Tally
 ) -> None:
@@ -90,7 +90,7 @@ def failing(patch: pytest.MonkeyPatch, call: str, number: int, error: OSError, t
     return lambda: seen[0] >= number
 
 
-@trials(5, 1, 0)
+@trials(5, 3, 1)
 @pytest.mark.parametrize("call", ["fsync", "rename", "replace", "mkdir", "write"])
 def test_every_call_of_a_checkpoint_may_fail(
     call: str, trials: int, before_the_end: Callable[[], RunFolder], tally: Tally
@@ -226,7 +226,7 @@ def test_too_little_room_is_said_before_anything_is_written(
     assert checkpoints_of(folder)[-1] == STEPS - 1
 
 
-@trials(7, 2, 1)
+@trials(7, 4, 1)
 def test_a_run_that_cannot_be_made_leaves_nothing(trials: int, config: RunConfig, tmp_path: Path) -> None:
     """The disk is full at every so-manyth flush."""
     path = tmp_path / "run"

@@ -207,7 +207,7 @@ def judged(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple
     return Judged(Tree(base / "run"), base), Tree(base / "other")
 
 
-@trials(9, 40, 17_000)
+@trials(9, 20, 17_000)
 def test_no_damage_of_a_run_is_silent(
     trials: int, judged: tuple[Judged, Tree], draw: random.Random, tally: Tally
 ) -> None:
@@ -287,7 +287,7 @@ def study(config: RunConfig, whole_study: Path, tmp_path_factory: pytest.TempPat
     return JudgedStudy(config, tree), Tree(base / "other")
 
 
-@trials(5, 12, 3000)
+@trials(5, 6, 3000)
 def test_no_damage_of_a_study_is_silent(
     trials: int, study: tuple[JudgedStudy, Tree], draw: random.Random, tally: Tally
 ) -> None:

@@ -242,7 +242,7 @@ def through(door: str, run: Path) -> tuple[str | None, list[str]]:
     return answer, [*said, *heard.getvalue().splitlines()]
 
 
-@trials(13, 25, 2000)
+@trials(13, 12, 2000)
 def test_refused_or_answered_rightly(
     trials: int, alone: Path, draw: random.Random, tmp_path: Path, tally: Tally
 ) -> None:

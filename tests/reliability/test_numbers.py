@@ -1,19 +1,13 @@
-"""Numbers that are not finite, sampling, splits: what must never happen silently."""
+"""Numbers that are not finite never enter a run silently."""
 
 import math
 from pathlib import Path
-from typing import Literal
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from tests.data.conftest import encoded_splits
-from tests.reliability.conftest import STEPS, Tally, changed, scaled, trials, without_state
+from tests.reliability.conftest import STEPS, Tally, changed, trials, without_state
 from vitral.core.errors import TrainingStopped
-from vitral.data import Batches, char_tokenizer, split_text
 from vitral.runs import RunFolder
 from vitral.training import RunConfig, loop, resume, train
 
@@ -75,32 +69,3 @@ def test_training_stops_before_the_step(
         assert folder.metrics("stopped")[0]["step"] == step - 1
         assert without_state(resume(path)) == without_state(straight)
     tally(f"numbers that are not finite, put into a {place}", trials)
-
-
-@settings(max_examples=scaled(60, 2000), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(15_000, 90_000), st.sampled_from(["blocks", "tail"]), st.integers(1, 300), st.integers(0, 2**31))
-def test_no_window_sees_what_is_held_out(
-    tally: Tally, size: int, split: Literal["blocks", "tail"], context: int, seed: int
-) -> None:
-    """A character of its own for each part: no training window holds one of another, none crosses a border."""
-    tally("splits without a leak", 1)
-    blocks, letters = split_text(size, split), {"train": "a", "validation": "b", "test": "c"}
-    text = bytearray(size)
-    for part, spans in blocks.items():
-        for begin, end in spans:
-            text[begin:end] = letters[part].encode() * (end - begin)
-    parts = encoded_splits(text.decode(), blocks, char_tokenizer("abc"))
-    for place, part in enumerate(letters, start=1):
-        assert set(parts[part].tokens.tolist()) == {place}
-    # Positions instead of characters: a window's are consecutive, so it crosses no gap between two blocks.
-    placed = np.concatenate([np.arange(begin, end) for begin, end in blocks["train"]])
-    train_part = type(parts["train"])(placed, parts["train"].segments)
-    for begin, end in train_part.segments:
-        assert bool((np.diff(placed[begin:end]) == 1).all())
-    try:
-        batches = Batches(train_part, context_length=context, batch_size=16, seed=seed)
-    except ValueError:
-        return  # no stretch is long enough
-    inputs, targets = batches.batch(seed % 1000)
-    assert bool((inputs[:, 1:] - inputs[:, :-1] == 1).all())
-    assert bool((targets - inputs == 1).all())

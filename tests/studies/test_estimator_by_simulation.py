@@ -85,7 +85,7 @@ def slack(share: float, studies: int) -> float:
 
 
 FAMILIES = [
-    pytest.param(scenario, contrasts, STUDIES, marks=pytest.mark.full if number % 4 else pytest.mark.merge)
+    pytest.param(scenario, contrasts, STUDIES, marks=pytest.mark.full if number % 7 else pytest.mark.merge)
     for number, (scenario, contrasts) in enumerate(itertools.product(SCENARIOS, (2, 5, 12)))
 ]
 
