@@ -10,7 +10,6 @@ from tests.conftest import Once
 from tests.training.conftest import Configured, at, bytes_of, fail
 from vitral.core.config import merge
 from vitral.core.errors import UsageError
-from vitral.data import char_tokenizer
 from vitral.lab.run_health import examine_run
 from vitral.model import Transformer
 from vitral.runs import RunFolder, load_run

@@ -334,7 +334,7 @@ def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing) -> 
             why=why,
         )
     sentence = N_("{files:,} files were joined with {separator!r} between them.")
-    notes = [sentence.format(files=len(documents), separator=config.separator)]
+    notes: list[str] = [sentence.format(files=len(documents), separator=config.separator)]
     if skipped:
         named = ", ".join(shown(relative) for relative, _ in skipped[:_NAMED_AT_MOST])
         more = ", …" if len(skipped) > _NAMED_AT_MOST else ""

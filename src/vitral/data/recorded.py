@@ -138,7 +138,7 @@ def found_again(
             found = load_corpus(placed, cache=cache, may_download=False, size=size)
         except (OSError, ValueError) as error:
             told = f"{shown(place)}: {_(reason(error))}" if isinstance(error, OSError) else str(error)
-            reasons.append(told[:_MOST_REASON])
+            reasons.append(told[:400])
         else:
             if found.sha256 == text.sha256:
                 return replace(found, name=shown(text.name))

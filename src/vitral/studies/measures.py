@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from vitral.core.errors import UsageError, reason
 from vitral.core.files import as_json, make, names, read, replace_durably
-from vitral.core.language import N_, restored, storable
+from vitral.core.language import N_, _, restored, storable
 from vitral.core.seals import sealed_json, unsealed_json
 from vitral.data import Dataset
 from vitral.data.batches import Split, thinned
