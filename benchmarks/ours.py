@@ -11,7 +11,7 @@ from torch import Tensor
 
 from benchmarks.shapes import Shape
 from vitral.core.streams import numpy_stream
-from vitral.data import Batches, CharTokenizer, Corpus, CorpusConfig, Dataset, prepare
+from vitral.data import Batches, Corpus, CorpusConfig, Dataset, Tokenizer, char_tokenizer, prepare
 from vitral.decoding import GenerateOptions, Sampling, generate
 from vitral.model import Transformer
 from vitral.runs import RunFolder
@@ -27,9 +27,9 @@ CHARACTERS = 300_000
 LEARNING_RATE = 3e-3
 
 
-def tokenizer(vocab: int) -> CharTokenizer:
+def tokenizer(vocab: int) -> Tokenizer:
     """A character tokenizer with a given number of tokens, including `<PAD>` and a newline."""
-    return CharTokenizer("\n" + "".join(chr(0x100 + number) for number in range(vocab - 2)))
+    return char_tokenizer("\n" + "".join(chr(0x100 + number) for number in range(vocab - 2)))
 
 
 def synthetic(shape: Shape) -> Dataset:

@@ -55,14 +55,6 @@ def test_every_step() -> None:
     assert_digits(attend(*projections()), CLAIMED["z"])
 
 
-def test_the_per_token_form() -> None:
-    q, k, v = projections()
-    for head, token in ((head, token) for head in range(2) for token in range(len(TOKENS))):
-        seen = torch.arange(3) <= token
-        z = steps.attend_one(q[head, token], k[head], v[head], 1 / math.sqrt(2), seen)
-        assert_digits(z, CLAIMED["z"][head][token])
-
-
 def test_the_module_with_these_weights() -> None:
     attention = MultiHeadAttention(4, 2, mask=Causal(), bias=False).double()
     with torch.no_grad():

@@ -21,7 +21,7 @@ from vitral.core.names import ATTENTION_STEPS
 from vitral.explanation import LANGUAGES, check, parse_example, phrases
 from vitral.lab import study_cost
 from vitral.lab.examples import gallery, preset_model
-from vitral.training.trials import Pace
+from vitral.training.trials import StepTime
 
 OPTIONS = {
     "demo": "--out --set",
@@ -31,7 +31,7 @@ OPTIONS = {
     "resume": "--corpus --ranks --strict --changed-parts",
     "continue": "--minutes --steps --out --corpus --threads --ranks",
     "count": "--corpus --vocabulary --tokenizer --context --minutes --encoding --field --glob --set --format",
-    "forecast": "--gpus --kind --price --measure --study --corpus --vocabulary --tokenizer --set --format",
+    "forecast": "--gpus --kind --measure --corpus --vocabulary --tokenizer --set --format",
     "evaluate": "--text --replace --corpus --checkpoint --device --dtype --copying --format",
     "generate": "--prompt --max-tokens --samples --temperature --top-k --top-p --min-p --repetition-penalty "
     "--greedy --beams --length-penalty --stop --seed --crop --replace --cache --stats --checkpoint "
@@ -260,7 +260,7 @@ def test_old_spellings_work_and_name_the_new_ones(vitral, tmp_path: Path) -> Non
 
 
 def test_everything_with_a_name_is_listed(vitral, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study_cost, "time_pace", lambda config, build: Pace(0.08, 1e-5))
+    monkeypatch.setattr(study_cost, "time_steps", lambda config, build, plan: StepTime(0.08, 0.08))
     monkeypatch.setattr(study_cost.Paces, "threads", lambda paces, base: 1)
     monkeypatch.setattr("vitral.lab.study_cost.study_names", lambda: {"no-attention": "?"})
     listed = json.loads(vitral("list", "--format", "json").out)

@@ -12,7 +12,6 @@ import pytest
 from symbols import symbolic_lengths
 
 from tests.cli.conftest import SETTINGS
-from vitral.lab import forecasting
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "json.md"
 COURSE = DOCUMENT.parent / "gallery"
@@ -95,8 +94,7 @@ def command_line(command: str, trained: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("command", [command for command in SHAPES if not command.startswith("study")])
-def test_a_document_has_its_shape(command: str, trained: Path, vitral, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forecasting, "rank_bytes", lambda *_: {"Total": 1})  # takes seconds
+def test_a_document_has_its_shape(command: str, trained: Path, vitral) -> None:
     with symbolic_lengths():
         told = vitral(*command_line(command, trained), "--format", "json")
     assert (told.code, told.err) == (0, "")

@@ -26,7 +26,7 @@ from docs.make_first_steps import (
     steps,
 )
 from vitral.cli import run
-from vitral.training import plans
+from vitral.training import deadline
 
 PASSES = {"en": 0.1, "pt": 0.05}
 COMMANDS = {"corpus", "train", "generate", "continue", "explain", "doctor"}
@@ -34,7 +34,7 @@ CALLS = {"vitral.survey(", "vitral.train(", ".generate(", "vitral.continue_(", "
 
 
 def one_now(language: str) -> pytest.MarkDecorator:
-    """Every document: this one in the merge tier, the others in a night."""
+    """Every document, all but one of them in a night."""
     marks = {name: pytest.mark.merge if name == language else pytest.mark.full for name in DOCUMENTS}
     return pytest.mark.parametrize("language", [pytest.param(name, marks=mark) for name, mark in marks.items()])
 
@@ -60,7 +60,7 @@ def short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, language: str) -> Doc
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("VITRAL_LANG", language)
-    monkeypatch.setattr(plans, "most_passes", lambda model, num_tokens: PASSES[language])
+    monkeypatch.setattr(deadline, "most_passes", lambda model, num_tokens: PASSES[language])
     return document
 
 

@@ -2,13 +2,11 @@
 
 import json
 import os
-import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from vitral.cli.help import REFUSALS, refusal
 from vitral.cli.progress import DISPLAY, Harmless
 from vitral.core.language import SYSTEM_VARIABLES, VARIABLE, in_language, language
 from vitral.lab.training_state import TrainingState
@@ -77,15 +75,6 @@ def test_an_unknown_language_is_english_with_a_note(vitral, system) -> None:
 def test_text_that_looks_like_the_option_is_text(vitral, trained: Path) -> None:
     told = vitral("generate", str(trained), "--prompt", "--lang", "--max-tokens", "0")
     assert (told.code, told.out) == (0, "--lang\n")
-
-
-def test_every_refusal_of_the_parser_is_known_with_its_values() -> None:
-    for sentence in REFUSALS:
-        english = re.sub(r"\{\w+\}", "'x'", sentence)
-        with in_language("pt"):
-            assert refusal(english + ".") != english
-        with in_language("en"):
-            assert refusal(english + ".") == english
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ class Fails(io.RawIOBase):
 def guarded(raw: io.RawIOBase, encoding: str = "utf-8") -> tuple[streams._Sink, io.TextIOWrapper]:
     """A guarded standard output on top of the raw stream."""
     plain = io.TextIOWrapper(io.BufferedWriter(raw), encoding=encoding, line_buffering=True)
-    sink, stream = streams._guarded(plain, 1, "<stdout>")
+    sink, stream = streams._guarded(plain, "<stdout>", is_output=True)
     assert sink is not None
     assert isinstance(stream, io.TextIOWrapper)
     return sink, stream

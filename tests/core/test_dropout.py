@@ -34,13 +34,6 @@ def test_neighbours_rows_and_draws_are_independent() -> None:
         assert abs(share - 0.25) < 5 * (0.25 * 0.75 / one.numel()) ** 0.5
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (3,), (5, 7), (0, 3), (2, 3, 11)])
-def test_any_shape(shape: tuple[int, ...]) -> None:
-    x = drop_out(torch.ones(shape), 0.5)
-    assert x.shape == shape
-    assert bool(((x == 0) | (x == 2)).all())
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_gradient_has_the_same_mask(dtype: torch.dtype) -> None:
     x = torch.full((13, 17), 3.0, dtype=dtype, requires_grad=True)

@@ -1,46 +1,61 @@
-"""Stored sentences in another language: whatever a line says, it is told in a time in proportion to its length."""
+"""Messages: English as text and in files, the reader's language where they are shown."""
 
-import re
+import copy
+import json
+import pickle
+from typing import Any
 
 import pytest
 
-from vitral.core import language as languages
-from vitral.core.language import LANGUAGES, LONGEST_STORED, in_language, retold
+from vitral.core.errors import StorageError, TrainingStopped, UsageError, reason
+from vitral.core.language import LANGUAGES, N_, Message, _, in_language, restored, storable
 
 OTHERS = [code for code in LANGUAGES if code != "en"]
-
-
-def pieces(sentence: str) -> list[str]:
-    """What a sentence says between its places."""
-    return [piece for piece in re.split(r"\{.*?\}|\}", sentence) if piece]
+INNER = N_("the loss is {loss}").format(loss=2.5)
+OUTER = N_("stopped after step {step}: {culprit}").format(step=1200, culprit=INNER)
 
 
 @pytest.mark.parametrize("code", OTHERS)
-def test_lines_made_against_the_sentences_are_told_at_once(code: str) -> None:
-    """Each has the pieces of a sentence many times, but not its end; tried in all ways they would take years."""
+def test_a_message_is_english_text_and_is_shown_in_the_readers_language(code: str) -> None:
     with in_language(code):
-        for _, _, sentence in languages._patterns(code):
-            said = pieces(sentence)
-            if len(said) < 4:
-                continue
-            often = LONGEST_STORED // len(said)
-            several = "".join((piece + "1 ") * (often // (len(piece) + 2)) for piece in said[:-1])
-            whole = "".join(piece + "1 " for piece in said[:-1])
-            for line in (several, whole * (LONGEST_STORED // len(whole))):
-                assert len(line) <= LONGEST_STORED
-                assert "1" in retold(line)
+        assert OUTER == "stopped after step 1200: the loss is 2.5"
+        inner = _("the loss is {loss}", loss=2.5)
+        assert _(OUTER) == _("stopped after step {step}: {culprit}", step=1200, culprit=inner)
+        assert "2,5" in _(OUTER)
+        assert _("note: {text}", text=OUTER).endswith(_(OUTER))
+        assert f"a: {_(N_('{path}: not a link').format(path='a').removeprefix('a: '))}" == _(N_("a: not a link"))
+
+
+def test_a_message_keeps_its_values() -> None:
+    data = {"notes": ["a file's own words", OUTER], "n": 1}
+    for found in (copy.deepcopy(data), pickle.loads(pickle.dumps(data)), read(data)):
+        assert found == data
+        with in_language("pt"):
+            assert [_(note) for note in found["notes"]] == ["a file's own words", _(OUTER)]
+
+
+def read(data: dict[str, Any]) -> dict[str, Any]:
+    written = json.loads(json.dumps(storable(data)))
+    assert written["notes"][1] == str(OUTER)
+    return restored(written)
+
+
+def test_without_messages_a_file_has_no_table_and_an_older_one_is_english() -> None:
+    assert storable({"a": [N_("train"), "b"]}) == {"a": ["train", "b"]}
+    with in_language("pt"):
+        assert _(restored({"text": str(OUTER)})["text"]) == OUTER
 
 
 @pytest.mark.parametrize("code", OTHERS)
-@pytest.mark.parametrize("line", ["x: y (z), " * 150, "x: y (z), " * 100_000, "stopped: " * 160, "1" * LONGEST_STORED])
-def test_a_line_of_a_stranger_stays_as_it_is(code: str, line: str) -> None:
+def test_an_error_is_told_in_the_language_in_which_it_is_shown(code: str) -> None:
+    error = UsageError("{path}: cannot be read ({reason})", path="runs/a", reason="x")
+    outer = TrainingStopped("stopped after step {step}: {culprit}", step=3, culprit=error)
+    said = str(outer), str(error)
     with in_language(code):
-        assert retold(line) == line or len(line) <= LONGEST_STORED
-
-
-@pytest.mark.parametrize("code", OTHERS)
-def test_a_value_may_have_the_words_after_its_place(code: str) -> None:
-    """The first of them ends it."""
-    with in_language(code):
-        told = retold("runs/a: finished at step 4: finished at step 9; to train it for longer: vitral continue runs/a")
-    assert "runs/a" in told
+        assert (str(error), str(outer)) == (_(reason(error)), _(reason(outer)))
+        assert str(error) not in said
+        assert str(error) in str(outer)
+    assert (str(outer), str(error)) == said
+    assert isinstance(reason(StorageError("full")), Message)
+    assert reason(OSError(28, "No space left on device", "a")) == "No space left on device"
+    assert reason(ValueError("foreign")) == "foreign"

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from vitral.core.errors import UsageError
-from vitral.core.process import only_training, too_few_cores, using_threads
+from vitral.core.process import only_training, using_threads
 
 FORKING = """
 import os
@@ -47,16 +47,6 @@ def test_threads_are_set_inside_and_given_back() -> None:
     with pytest.raises(KeyError), using_threads(2):
         raise KeyError
     assert torch.get_num_threads() == before
-
-
-@pytest.mark.parametrize(("threads", "cores", "warns"), [(4, 2, True), (2, 1, True), (2, 2, False), (1, 8, False)])
-def test_only_too_few_cores_are_warned_of(threads: int, cores: int, warns: bool) -> None:
-    said = too_few_cores(threads, cores)
-    assert (said is not None) == warns
-    if said is not None:
-        assert str(threads) in said
-        assert str(cores) in said
-        assert "\n" not in said
 
 
 def test_a_second_training_is_refused_until_the_first_ends() -> None:

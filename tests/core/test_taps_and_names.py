@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from vitral.core.devices import precision, resolve_device, weight_dtype
+from vitral.core.devices import resolve_device
 from vitral.core.errors import UsageError
 from vitral.core.taps import SILENT, Editor, InTurn, Recorder, Tap
 from vitral.model import ModelConfig, Transformer
@@ -57,19 +57,6 @@ def test_a_model_refuses_a_tap_for_an_activation_that_it_does_not_have(name: str
             assert repr(name) in str(refused.value)
     edited = model.trace(tokens, ["logits"], tap=Editor({"logits": torch.zeros_like}))["logits"]
     assert not edited.any()
-
-
-def test_devices_and_precision() -> None:
-    assert resolve_device("cpu") == torch.device("cpu")
-    assert resolve_device("auto").type in ("cuda", "mps", "cpu")
-    with pytest.raises(UsageError, match="device 'gpu' is not one of auto, cuda, mps, cpu"):
-        resolve_device("gpu")
-    assert (weight_dtype("float64"), weight_dtype("bfloat16")) == (torch.float64, torch.float32)
-    matrix = torch.eye(2)
-    with precision(torch.device("cpu"), "bfloat16"):
-        assert (matrix @ matrix).dtype == torch.bfloat16
-    with precision(torch.device("cpu"), "float32"):
-        assert (matrix @ matrix).dtype == torch.float32
 
 
 def test_a_device_that_is_not_there_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,15 +54,6 @@ def test_a_batch_is_a_function_of_seed_step_and_micro():
     assert len({tuple(batch.flatten().tolist()) for batch in different}) == 4
 
 
-@pytest.mark.parametrize(("context_length", "batch_size"), [(0, 1), (1, 0), (9, 1)])
-def test_sizes_must_be_positive_and_give_a_window(context_length, batch_size):
-    with pytest.raises(UsageError, match=r"context_length|batch_size"):
-        Batches(part_of(9), context_length=context_length, batch_size=batch_size, seed=0)
-    if context_length < 9:
-        with pytest.raises(UsageError, match=r"context_length|batch_size"):
-            next(windows(part_of(9), context_length, batch_size))
-
-
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=7), st.integers(1, 11), st.integers(1, 5))
 def test_every_token_but_the_first_of_a_stretch_is_a_target_once(lengths, context_length, batch_size):
     part = part_of(*lengths)

@@ -96,11 +96,6 @@ def test_bad_sources_are_refused_in_one_line(tmp_path):
     assert "no such name, file or folder" in refusal("x" * 5000)
 
 
-def test_a_text_that_is_only_its_licence_is_empty(tmp_path):
-    (tmp_path / "x.txt").write_bytes(b"*** START OF THE\n*** END OF THE\n")
-    assert "x.txt: empty" in refusal(tmp_path / "x.txt")
-
-
 def test_a_name_is_looked_for_in_the_folder_of_corpora_first(tmp_path, monkeypatch):
     own = tmp_path / "own"
     own.mkdir()
@@ -118,13 +113,6 @@ def test_a_name_is_looked_for_in_the_folder_of_corpora_first(tmp_path, monkeypat
     assert "did you mean 'mine'?" in refusal("minee")
 
 
-def test_a_folder_of_corpora_that_is_none_is_said(tmp_path, monkeypatch):
-    monkeypatch.setenv("VITRAL_CORPORA", str(tmp_path / "typo"))
-    assert "VITRAL_CORPORA is" in refusal("homer")
-    (tmp_path / "x.txt").write_bytes(b"x")
-    assert load(tmp_path / "x.txt").text == "x"
-
-
 def test_a_name_wins_over_a_file_and_a_path_does_not(tmp_path, monkeypatch):
     own = tmp_path / "own"
     own.mkdir()
@@ -136,13 +124,6 @@ def test_a_name_wins_over_a_file_and_a_path_does_not(tmp_path, monkeypatch):
     assert load("./homer").text == "by path"
 
 
-def test_the_bundled_novel_is_a_text_like_the_play(tmp_path):
-    corpus = load("sample-pt")
-    assert (corpus.name, corpus.num_bytes, corpus.notes, corpus.path) == ("sample-pt", 382_609, (), None)
-    assert "Capitu" in str(corpus.text)
-    assert "did you mean 'sample-pt'?" in refusal("sample-p")
-
-
 @pytest.mark.merge
 def test_the_source_of_python_is_a_large_text():
     corpus = load("python")
@@ -150,12 +131,6 @@ def test_the_source_of_python_is_a_large_text():
     assert isinstance(corpus.text, str)
     assert "def namedtuple(" in corpus.text
     assert "site-packages" not in " ".join(corpus.notes)
-
-
-def test_every_name_has_one_line_about_it():
-    names = corpus_names()
-    assert {"sample", "sample-pt", "python", "shakespeare", "dom-casmurro", "alice"} <= set(names)
-    assert all(line and "\n" not in line for line in names.values())
 
 
 def test_a_collection_is_its_texts_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
-from vitral.data import SPLITS, BPEConfig, CharTokenizer, CorpusConfig, Dataset, prepare, split_text
+from vitral.data import SPLITS, BPEConfig, CorpusConfig, Dataset, char_tokenizer, prepare, split_text
 from vitral.data import dataset as dataset_module
 
 NUM_CHARACTERS = 61_003
@@ -53,7 +53,7 @@ def test_stretches_are_the_runs_of_neighbouring_blocks(tmp_path, text, tokenizer
 
 
 def test_merges_come_from_the_training_blocks_only(tmp_path, text):
-    begin, end = split_text(len(text), "blocks")["test"][0]
+    begin, end = next(iter(split_text(len(text), "blocks")["test"]))
     changed = text[:begin] + "ZQ" * ((end - begin) // 2) + text[end:]
     (tmp_path / "my.txt").write_text(changed, encoding="utf-8", newline="\n")
     dataset = prepare(config(tmp_path, tokenizer="bpe"))
@@ -78,10 +78,10 @@ def test_the_second_time_nothing_is_done_again(tmp_path, text, monkeypatch, toke
 
 
 def test_a_given_tokenizer_that_lacks_a_character_says_where_it_stands(tmp_path, text):
-    at = split_text(len(text), "blocks")["train"][-1][0] + 17
+    at = list(split_text(len(text), "blocks")["train"])[-1][0] + 17
     (tmp_path / "my.txt").write_text(f"{text[:at]}Ω{text[at + 1 :]}", encoding="utf-8", newline="\n")
     with pytest.raises(UsageError, match=rf"'Ω' \(U\+03A9\) at position {at:,} is not in"):
-        prepare(config(tmp_path), tokenizer=CharTokenizer("".join(sorted(set(text)))))
+        prepare(config(tmp_path), tokenizer=char_tokenizer("".join(sorted(set(text)))))
 
 
 def test_a_damaged_cache_is_made_again_and_noted(tmp_path, text, cache):

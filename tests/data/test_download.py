@@ -1,7 +1,7 @@
 import pytest
 
 from vitral.core.errors import StorageError, UsageError
-from vitral.data import CorpusConfig, Source, cache_folder, load_corpus
+from vitral.data import CorpusConfig, Source, load_corpus
 
 TEXT = b"\xef\xbb\xbfLicence\r\n*** START OF THE EBOOK ***\r\nSing, goddess\r\n*** END OF THE EBOOK ***\r\n"
 HOLDS = ("*** START OF TH", "*** END OF TH")
@@ -61,23 +61,8 @@ def test_a_file_that_was_there_before_is_neither_used_nor_removed(serve, cache, 
     assert load(url).text == "Sing, goddess\n"
 
 
-def test_no_network_is_one_line(serve, cache):
-    url, _ = serve(200, TEXT)
-    nowhere = url.replace("http://127.0.0.1", "http://name.invalid")
-    with pytest.raises(UsageError, match="could not be downloaded from"):
-        load(nowhere)
-    assert files(cache) == []
-
-
 def test_a_cache_that_cannot_be_written_is_the_disks_fault(serve, cache):
     url, _ = serve(200, TEXT)
     cache.write_bytes(b"a file where the folder should be")
     with pytest.raises(StorageError, match="VITRAL_CACHE"):
         load(url)
-
-
-def test_the_cache_folder_is_the_one_given_then_the_one_chosen(cache, tmp_path, monkeypatch):
-    assert cache_folder(tmp_path / "given") == tmp_path / "given"
-    assert cache_folder() == cache
-    monkeypatch.delenv("VITRAL_CACHE")
-    assert "vitral" in str(cache_folder())

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 from typing import Any
 
 import pytest
@@ -10,9 +9,8 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Engine
 
 from vitral.core.errors import UsageError
-from vitral.data import FileTokenizer, UnseenCharacter, tokenizer_from_plain
-from vitral.data.byte_pairs import byte_letters
-from vitral.data.spelling import of_package
+from vitral.data import Tokenizer, UnseenCharacter, file_tokenizer
+from vitral.data.engines import byte_letters, character_engine, of_package
 
 TEXT = "the cat<|end|> sat\n on é\t the mat"
 
@@ -41,13 +39,13 @@ def sentence_pieces() -> Engine:
 
 @pytest.mark.parametrize("engine", [byte_level(), sentence_pieces()], ids=["byte level", "sentence pieces"])
 def test_the_ids_are_those_of_the_file_and_the_text_comes_back(engine: Engine) -> None:
-    tokenizer = FileTokenizer(engine.to_str(), engine.get_vocab_size() + 3, 0)
+    tokenizer = file_tokenizer(engine.to_str(), engine.get_vocab_size() + 3, 0)
     ids = tokenizer.encode(TEXT)
     assert ids.tolist() == engine.encode(TEXT, add_special_tokens=False).ids
     assert tokenizer.decode(ids) == TEXT
     assert b"".join(map(tokenizer.token_bytes, ids.tolist())).decode().strip(" ") == TEXT
     assert tokenizer.specials == tuple(range(engine.get_vocab_size(), engine.get_vocab_size() + 3))
-    read = tokenizer_from_plain(json.loads(json.dumps(tokenizer.plain())))
+    read = Tokenizer(json.loads(json.dumps(tokenizer.plain())))
     assert read == tokenizer
     assert all(tokenizer.label(token) for token in range(tokenizer.vocab_size))
 
@@ -57,17 +55,17 @@ def test_the_ids_are_those_of_the_file_and_the_text_comes_back(engine: Engine) -
     [{"document": "{}"}, {"document": 3}, {"vocab_size": 200}, {"vocab_size": "many"}, {"start": -1}, {"start": 259}],
 )
 def test_malformed_data_is_refused(changes: dict[str, Any]) -> None:
-    plain = FileTokenizer(byte_level().to_str(), 259, 258).plain()
+    plain = file_tokenizer(byte_level().to_str(), 259, 258).plain()
     with pytest.raises(UsageError):
-        tokenizer_from_plain(plain | changes)
+        Tokenizer(plain | changes)
 
 
 def test_a_text_without_tokens_is_refused() -> None:
-    letters = FileTokenizer(Engine(models.WordLevel({"a": 0}, "?")).to_str(), 1, 0)
+    letters = file_tokenizer(character_engine({"a": 0}).to_str(), 1, 0)
     with pytest.raises(UnseenCharacter) as refused:
         letters.encode("b")
     assert (refused.value.character, refused.value.position) == ("b", 0)
-    words = FileTokenizer(Engine(models.WordLevel({"a": 0, "the": 1}, "?")).to_str(), 2, 0)
+    words = file_tokenizer(Engine(models.WordLevel({"a": 0, "the": 1}, "?")).to_str(), 2, 0)
     with pytest.raises(UsageError, match="UNK"):
         words.encode("b")
 
@@ -109,7 +107,7 @@ FAMILY = family()
 def test_a_decoder_writes_what_the_package_writes(name: str) -> None:
     engine = FAMILY[name]
     size = engine.get_vocab_size()
-    tokenizer = FileTokenizer(engine.to_str(), size, 0)
+    tokenizer = file_tokenizer(engine.to_str(), size, 0)
     # No text begins inside a word; and the package drops a space inside the first token.
     inside = {"##s"} if "pieces" in name else {"or▁not", "a_b"} if "metaspace" in name else set[str]()
     for first in range(size):
@@ -132,7 +130,7 @@ def test_a_decoder_whose_tokens_have_no_bytes_is_refused(decoder: Any) -> None:
     engine = byte_level()
     engine.decoder = decoder
     with pytest.raises(UsageError):
-        FileTokenizer(engine.to_str(), engine.get_vocab_size(), 0)
+        file_tokenizer(engine.to_str(), engine.get_vocab_size(), 0)
 
 
 LONG = "b" * 1000
@@ -154,7 +152,7 @@ def test_a_file_that_makes_texts_too_long_is_refused(part: str, value: Any) -> N
     engine = byte_level()
     setattr(engine, part, value)
     with pytest.raises(UsageError, match="256"):
-        FileTokenizer(engine.to_str(), engine.get_vocab_size(), 0)
+        file_tokenizer(engine.to_str(), engine.get_vocab_size(), 0)
 
 
 def test_a_table_of_long_replacements_is_refused() -> None:
@@ -162,29 +160,24 @@ def test_a_table_of_long_replacements_is_refused() -> None:
     table = {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(raw).decode()}
     document = json.dumps(json.loads(byte_level().to_str()) | {"normalizer": table})
     with pytest.raises(UsageError, match="256"):
-        FileTokenizer(document, 259, 0)
+        file_tokenizer(document, 259, 0)
 
 
 def test_usual_normalisers_are_read() -> None:
     steps = [normalizers.Replace("``", '"'), normalizers.NFKD(), normalizers.Lowercase(), normalizers.Prepend("▁")]
     engine = byte_level()
     engine.normalizer = normalizers.Sequence([*steps, normalizers.Replace(Regex(" {2,}"), "▁")])
-    assert FileTokenizer(engine.to_str(), 259, 0).encode("a").size > 0
+    assert file_tokenizer(engine.to_str(), 259, 0).encode("a").size > 0
 
 
-def test_a_fault_of_the_package_is_one_line_and_nothing_else_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_fault_of_the_package_is_one_line() -> None:
     class PanicException(BaseException):
         """As that of the package."""
 
     def panic() -> None:
-        os.write(2, b"thread panicked\nat a line\n")
         raise PanicException("retry-limit\nover")
 
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError, match="retry-limit over"):
         of_package(panic)
-    assert "retry-limit over" in str(refused.value)
-    assert capfd.readouterr() == ("", "")
     with pytest.raises(KeyboardInterrupt):
         of_package(lambda: (_ for _ in ()).throw(KeyboardInterrupt))
-    os.write(2, b"shown")
-    assert capfd.readouterr().err == "shown"

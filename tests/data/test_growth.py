@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
-from vitral.data import ByteTokenizer, CharTokenizer, CorpusConfig, DeclaringTokenizer, prepare
+from vitral.data import CorpusConfig, byte_tokenizer, char_tokenizer, declaring, prepare
 from vitral.data.growth import extends, grown
 from vitral.data.tokenizers import with_special_tokens
 
@@ -15,7 +15,7 @@ END = "<end>"
 
 
 def test_a_tokenizer_grows_again_and_again_with_special_tokens():
-    first = with_special_tokens(CharTokenizer("ab"), ["<1>"])
+    first = with_special_tokens(char_tokenizer("ab"), ["<1>"])
     second = grown(first, ["cab<1>"], ["<2>", "<1>"])
     third = grown(second, ["zy"], ["<3>"])
     assert [third.label(token) for token in range(third.vocab_size)] == (
@@ -29,7 +29,7 @@ def test_a_tokenizer_grows_again_and_again_with_special_tokens():
 
 @given(st.text(min_size=1), st.text(), st.lists(st.text(min_size=1, max_size=3), unique=True, max_size=3))
 def test_old_texts_keep_their_tokens(text, new, specials):
-    former = CharTokenizer("".join(sorted(set(text))))
+    former = char_tokenizer("".join(sorted(set(text))))
     tokenizer = grown(former, [new], specials)
     assert extends(tokenizer, former)
     assert all(tokenizer.label(token) == former.label(token) for token in range(former.vocab_size))
@@ -39,18 +39,18 @@ def test_old_texts_keep_their_tokens(text, new, specials):
 
 
 def test_bytes_grow_by_special_tokens_only():
-    former = ByteTokenizer()
+    former = byte_tokenizer()
     assert grown(former, ["ção"]) == former
     tokenizer = grown(former, ["ção"], [END])
     assert (tokenizer.vocab_size, tokenizer.encode(END).tolist()) == (257, [256])
     assert extends(tokenizer, former)
-    assert not extends(tokenizer, CharTokenizer("ab"))
+    assert not extends(tokenizer, char_tokenizer("ab"))
 
 
 def test_another_order_is_another_tokenizer():
-    assert not extends(CharTokenizer("abc"), CharTokenizer("ac"))
-    moved = DeclaringTokenizer(CharTokenizer("ab"), ((END, 0),))
-    assert not extends(moved, CharTokenizer("ab"))
+    assert not extends(char_tokenizer("abc"), char_tokenizer("ac"))
+    moved = declaring(char_tokenizer("ab"), {END: 0})
+    assert not extends(moved, char_tokenizer("ab"))
 
 
 @pytest.fixture
@@ -61,12 +61,12 @@ def text(tmp_path: Path) -> Path:
 
 
 def test_unknown_characters_grow_are_replaced_or_refused(text: Path, tmp_path: Path) -> None:
-    config, former = CorpusConfig.parse({"source": str(text), "split": "tail"}), CharTokenizer("ab ")
+    config, former = CorpusConfig.parse({"source": str(text), "split": "tail"}), char_tokenizer("ab ")
     cache = tmp_path / "cache"
     with pytest.raises(UsageError, match="'c'"):
         prepare(config, tokenizer=former, cache=cache)
     wider = prepare(config, tokenizer=former, grow=True, cache=cache)
-    assert wider.tokenizer == CharTokenizer("ab cé")
+    assert wider.tokenizer == char_tokenizer("ab cé")
     assert any("2 new characters (c é)" in note for note in wider.notes)
     replaced = prepare(config.model_copy(update={"replacement": "a"}), tokenizer=former, grow=True, cache=cache)
     assert replaced.tokenizer == former

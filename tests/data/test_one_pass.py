@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,33 +12,26 @@ from tests.data.conftest import encoded_splits
 from vitral.data import (
     SPLITS,
     Blocks,
-    BPETokenizer,
-    ByteTokenizer,
-    CharTokenizer,
-    CorpusConfig,
-    CorpusReport,
-    DeclaringTokenizer,
     Tokenizer,
     UnseenCharacter,
     alphabet,
-    corpus_report,
+    bpe_tokenizer,
+    byte_tokenizer,
+    char_tokenizer,
+    declaring,
     encoded,
     in_order,
-    load_corpus,
-    prepare,
-    report,
-    texts,
 )
 
 LETTERS = "ab\r\n é😀\u0301\ufeffÂÃ©â€”\x80"
 WRITTEN = st.text(st.sampled_from(LETTERS), min_size=20, max_size=150)
 NOT_NEW_EACH_TIME = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 TOKENIZERS: list[Tokenizer] = [
-    CharTokenizer("".join(sorted(LETTERS))),
-    CharTokenizer("\n\r abé"),
-    ByteTokenizer(),
-    BPETokenizer(((97, 98), (256, 97), (195, 169))),
-    DeclaringTokenizer(CharTokenizer("".join(sorted(LETTERS))), (("ab\n", 17), ("é😀", 18))),
+    char_tokenizer("".join(sorted(LETTERS))),
+    char_tokenizer("\n\r abé"),
+    byte_tokenizer(),
+    bpe_tokenizer(((97, 98), (256, 97), (195, 169))),
+    declaring(char_tokenizer("".join(sorted(LETTERS))), {"ab\n": 17, "é😀": 18}),
 ]
 
 
@@ -48,10 +40,7 @@ def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """Pieces of a few characters, by one thread or by three; every file is long."""
     monkeypatch.setattr(in_order, "cores", lambda: request.param)
     monkeypatch.setattr(alphabet, "_CHUNK", 3)
-    monkeypatch.setattr(report, "_CHUNK", 5)
     monkeypatch.setattr(encoded, "_TOGETHER", 13)
-    monkeypatch.setattr(texts, "LONG", 0)
-    monkeypatch.setattr(texts, "PIECE", 11)
 
 
 @st.composite
@@ -79,14 +68,14 @@ def plainly(
     text: str, blocks: dict[str, Blocks], tokenizer: Tokenizer, replacement: str | None, unseen: list[int]
 ) -> Iterator[tuple[str, list[int], list[int]]]:
     """The tokens and lengths of the runs, block after block and split after split."""
-    specials = [one for one, _ in tokenizer.declared] if isinstance(tokenizer, DeclaringTokenizer) else []
+    specials = list(tokenizer.declared)
     for split in SPLITS:
         tokens, lengths, last = list[int](), list[int](), None
         for begin, end in blocks[split]:
             lengths += [] if begin == last and not blocks[split].apart else [0]
             first = moved(text, begin, specials)
             part = text[first : moved(text, end, specials)]
-            if isinstance(tokenizer, CharTokenizer) and replacement is None:
+            if tokenizer.name == "char" and replacement is None:
                 unknown = [first + at for at, letter in enumerate(part) if letter not in tokenizer.alphabet]
                 if unknown:
                     unseen += unknown
@@ -118,22 +107,3 @@ def test_tokens_are_those_of_each_block_alone(
         for split in SPLITS
     ]
     assert found == expected
-
-
-@pytest.mark.usefixtures("small")
-@NOT_NEW_EACH_TIME
-@given(WRITTEN, st.sampled_from(["lf", "keep"]), st.booleans())
-def test_the_report_does_not_depend_on_the_pieces(tmp_path: Path, text: str, newlines: str, is_long: bool) -> None:
-    (tmp_path / "x.txt").write_bytes((text.lstrip("\ufeff") + "abc" * 7 + "\n" * (len(text) % 2)).encode())
-    config = CorpusConfig.parse({"source": str(tmp_path / "x.txt"), "split": "tail", "newlines": newlines})
-
-    def reported() -> CorpusReport:
-        corpus = load_corpus(config)
-        return corpus_report(prepare(config, corpus=corpus), corpus.text, context_length=2, batch_size=1)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(texts, "LONG", 0 if is_long else 1 << 20)
-        found = reported()
-        for module, name in ((texts, "LONG"), (alphabet, "_CHUNK"), (report, "_CHUNK")):
-            patch.setattr(module, name, 1 << 20)
-        assert found == reported()

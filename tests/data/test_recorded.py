@@ -10,9 +10,9 @@ import pytest
 
 from vitral.core.errors import UsageError
 from vitral.data import (
-    CharTokenizer,
     CorpusConfig,
     Dataset,
+    char_tokenizer,
     corpora,
     prepare,
     prepare_recorded,
@@ -154,7 +154,7 @@ def test_the_same_text_read_in_another_way_is_refused_before_anything_is_stored(
     ):
         refused(changed, run)
     with pytest.raises(UsageError):
-        prepare_recorded(config, recorded, tokenizer=CharTokenizer("abcdefgh \nz"), run_folder=run)
+        prepare_recorded(config, recorded, tokenizer=char_tokenizer("abcdefgh \nz"), run_folder=run)
     assert sorted(cache.rglob("*")) == before
 
 
@@ -301,19 +301,6 @@ def test_a_folder_of_a_pattern_is_found_again_beside_other_files(tmp_path: Path,
     again(trained, run, corpus=tmp_path / "elsewhere")
     write(tmp_path / "elsewhere" / "d.py", 9)
     assert "elsewhere" in refused(trained, run, corpus=tmp_path / "elsewhere")
-
-
-def test_a_text_that_is_refused_today_is_still_that_of_an_old_run(
-    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Earlier versions read RTF and UTF-16 without a mark as text."""
-    (tmp_path / "my.rtf").write_bytes(b"{\\rtf1 told }" * 2000)
-    with monkeypatch.context() as earlier:
-        earlier.setattr(texts, "_refuse_other_formats", lambda *_: None)
-        trained = train_on(tmp_path / "my.rtf")
-    with pytest.raises(UsageError):
-        prepare(trained[0])
-    again(trained, run)
 
 
 def test_a_published_record_names_files_without_their_folders() -> None:

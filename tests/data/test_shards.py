@@ -6,27 +6,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tokenizers import decoders
 
 from vitral.core.errors import UsageError
 from vitral.data import (
     SPLITS,
-    BPETokenizer,
     CorpusConfig,
+    bpe_tokenizer,
     corpus_report,
     load_corpus,
     prepare,
     prepare_recorded,
     shards,
 )
-from vitral.data.byte_pairs import learn_merges
+from vitral.data.engines import learn_merges
 
 TEXTS = {
     "train_1": "the cat sat on the mat, não é? 🪟\n" * 90,
     "train_2": "and so on, it sang\n" * 70,
     "val": "the end of the sea\n" * 40,
 }
-TOKENIZER = BPETokenizer(learn_merges(list(TEXTS.values()), 300))
+TOKENIZER = bpe_tokenizer(learn_merges(list(TEXTS.values()), 300))
 IDS = {name: TOKENIZER.encode(text) for name, text in TEXTS.items()}
 Write = Callable[[Path, Mapping[str, np.ndarray]], None]
 
@@ -63,9 +62,7 @@ def litdata(folder: Path, ids: Mapping[str, np.ndarray]) -> None:
 def made(folder: Path, write: Write = nanogpt, ids: Mapping[str, np.ndarray] = IDS) -> CorpusConfig:
     folder.mkdir()
     write(folder, ids)
-    engine = TOKENIZER._engine
-    engine.decoder = decoders.ByteLevel()
-    (folder / "tokenizer.json").write_text(engine.to_str(), encoding="utf-8")
+    (folder / "tokenizer.json").write_text(TOKENIZER.document, encoding="utf-8")
     return CorpusConfig.parse({"source": str(folder), "tokenizer": "file"})
 
 

@@ -1,69 +1,110 @@
+"""Tokenizers of ours: no text is lost, every id means one thing, and special tokens are one token each."""
+
 import contextlib
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.data.conftest import encoded_splits
 from vitral.core.errors import UsageError
 from vitral.data import (
-    BPETokenizer,
-    ByteTokenizer,
-    CharTokenizer,
     CorpusConfig,
     Tokenizer,
     UnseenCharacter,
+    bpe_tokenizer,
     build_tokenizer,
-    tokenizer_from_plain,
+    byte_tokenizer,
+    char_tokenizer,
+    declaring,
+    load_corpus,
+    prepare,
+    split_text,
 )
+from vitral.data.engines import MAX_TOKEN_BYTES, learn_merges, numbered_merges
+from vitral.data.tokenizers import with_special_tokens
+from vitral.evaluation.losses import token_sizes
 
-TEXT = "Não há só um gato, há três.\n\tThe cat sat; the cat sat.\n😀 e\u0301 \x00 \u202e"
-BPE = BPETokenizer(((116, 104), (256, 101), (195, 163)))
+END = "<|endoftext|>"
+TEXT = f"Não há só um gato, há três.\n\tThe cat sat; the cat sat.{END}{END}\n😀 e\u0301 \x00 \u202e"
+BPE = bpe_tokenizer(((116, 104), (256, 101), (195, 163)))
+KINDS = ["char", "byte", "bpe"]
 
 
-def build(name: str, text: str = TEXT) -> Tokenizer:
-    return build_tokenizer(CorpusConfig.parse({"tokenizer": name}), text, [text[:40], text[40:]])
+def build(name: str, text: str = TEXT, specials: list[str] | None = None) -> Tokenizer:
+    config = CorpusConfig.parse({"tokenizer": name, "specials": specials or []})
+    return build_tokenizer(config, text, [text[:40], text[40:]])
 
 
-@pytest.mark.parametrize("name", ["char", "byte", "bpe"])
-def test_a_text_and_a_tokenizer_come_back(name):
-    tokenizer = build(name)
+@pytest.mark.parametrize("specials", [[], [END]], ids=["plain", "with a special token"])
+@pytest.mark.parametrize("name", KINDS)
+def test_a_text_and_a_tokenizer_come_back(name, specials):
+    tokenizer = build(name, TEXT, specials)
     ids = tokenizer.encode(TEXT)
     assert tokenizer.decode(ids) == TEXT
     assert (ids.dtype, ids.ndim) == (np.int64, 1)
     assert b"".join(tokenizer.token_bytes(int(token)) for token in ids) == TEXT.encode()
+    characters, sizes = token_sizes(tokenizer)
+    assert (characters[ids].sum(), sizes[ids].sum()) == (len(TEXT), len(TEXT.encode()))
     assert tokenizer.encode("").shape == (0,)
     assert tokenizer.decode([]) == ""
-    again = tokenizer_from_plain(json.loads(json.dumps(tokenizer.plain())))
-    assert again == tokenizer
+    again = Tokenizer(json.loads(json.dumps(tokenizer.plain())))
+    assert (again, again.name) == (tokenizer, name)
     assert again.encode(TEXT).tolist() == ids.tolist()
     labels = [tokenizer.label(token) for token in range(tokenizer.vocab_size)]
     assert all(label and label.isprintable() for label in labels)  # safe to print
     assert labels[int(tokenizer.encode(" ")[0])] == "␣"
     assert labels[tokenizer.start] == "\\n"
+    for special in specials:
+        (end,) = tokenizer.encode(special).tolist()
+        assert ids.tolist().count(end) == 2
+        assert tokenizer.decode([end, end]) == special * 2
+        assert labels[end] == special
+        assert end not in tokenizer.specials  # it has text, and may be generated
 
 
-@given(st.text(min_size=1))
-def test_every_text_survives(text):
-    for tokenizer in (ByteTokenizer(), BPE, build("char", text)):
-        assert tokenizer.decode(tokenizer.encode(text)) == text
+SPECIALS = st.lists(st.text("ab<>\n", min_size=1, max_size=4), max_size=4, unique=True)
+
+
+@given(st.text(min_size=1) | st.text("ab<>\n", min_size=20, max_size=200), SPECIALS)
+def test_every_text_survives(text, specials):
+    for tokenizer in (*(build(name, text, specials) for name in KINDS), with_special_tokens(BPE, specials)):
+        ids = tokenizer.encode(text)
+        assert tokenizer.decode(ids) == text
+        assert b"".join(tokenizer.token_bytes(int(token)) for token in ids) == text.encode()
+
+
+@given(st.text("ab<>\n", min_size=20, max_size=200), SPECIALS)
+def test_splits_contain_every_character_once(text, specials):
+    tokenizer = build("char", text, specials)
+    splits = encoded_splits(text, split_text(len(text), "tail"), tokenizer)
+    decoded = "".join(tokenizer.decode(splits[name].tokens) for name in ("train", "validation", "test"))
+    assert decoded == text
 
 
 def test_characters_are_numbered_by_code_point_after_pad():
     tokenizer = build("char", "banana\n")
-    assert tokenizer == CharTokenizer("\nabn")
+    assert tokenizer == char_tokenizer("\nabn")
     assert tokenizer.encode("ban").tolist() == [3, 2, 4]
     assert (tokenizer.specials, tokenizer.vocab_size, tokenizer.token_bytes(0)) == ((0,), 5, b"")
     assert tokenizer.label(0) == "<PAD>"
     assert tokenizer.decode([0, 3, 0, 2]) == "ba"
-    assert CharTokenizer("ab").start == 1  # of an empty prompt where there is no newline
-    assert tokenizer.plain() == {"name": "char", "tokens": ["<PAD>", "\n", "a", "b", "n"]}
+    assert char_tokenizer("ab").start == 1  # of an empty prompt where there is no newline
+
+
+def test_the_data_of_a_run_stays_as_it_is():
+    assert char_tokenizer("\nab").plain() == {"name": "char", "tokens": ["<PAD>", "\n", "a", "b"]}
+    assert byte_tokenizer().plain() == {"name": "byte"}
+    grown = with_special_tokens(bpe_tokenizer([(97, 98)]), [END])
+    assert grown.plain() == {"name": "bpe", "merges": [[97, 98]], "special_tokens": {END: 257}}
 
 
 def test_an_unseen_character_is_named_and_placed():
     with pytest.raises(UnseenCharacter) as error:
-        CharTokenizer("abc").encode("abécé")
+        char_tokenizer("abc").encode("abécé")
     assert (error.value.character, error.value.position) == ("é", 2)
     assert str(error.value) == (
         "character 'é' (U+00E9) at position 2 is not in the tokenizer's alphabet of 3 characters; "
@@ -71,17 +112,18 @@ def test_an_unseen_character_is_named_and_placed():
     )
     for hostile in ("\x1b", "\n", "😀", "\ud800", "\u202e"):
         with pytest.raises(UnseenCharacter) as error:
-            CharTokenizer("abc").encode("a" + hostile)
+            with_special_tokens(char_tokenizer("abc"), [END]).encode(f"a{END}{hostile}")
+        assert error.value.position == 1 + len(END)
         assert str(error.value).isprintable()
 
 
 @pytest.mark.parametrize("replacement", ["", "z", "ab", "<PAD>", "\x00"])
 def test_a_replacement_must_be_in_the_alphabet(replacement):
     with pytest.raises(UsageError, match="not a character of the tokenizer's alphabet"):
-        CharTokenizer("abc").encode("abc", replacement=replacement)
+        char_tokenizer("abc").encode("abc", replacement=replacement)
 
 
-@pytest.mark.parametrize("tokenizer", [ByteTokenizer(), BPE])
+@pytest.mark.parametrize("tokenizer", [byte_tokenizer(), BPE])
 def test_a_lone_surrogate_is_refused_or_replaced(tokenizer):
     with pytest.raises(UnseenCharacter, match=r"'\\ud83d' \(U\+D83D\) at position 2"):
         tokenizer.encode("ab\ud83d")
@@ -91,46 +133,58 @@ def test_a_lone_surrogate_is_refused_or_replaced(tokenizer):
 
 
 def test_a_text_with_a_lone_surrogate_has_no_tokenizer():
-    for name in ("char", "byte", "bpe"):
+    for name in KINDS:
         with pytest.raises(UnseenCharacter, match="position 3"):
             build(name, "abc\udfff")
         with pytest.raises(UsageError, match="the text is empty"):
             build(name, "")
 
 
-@pytest.mark.parametrize("tokenizer", [CharTokenizer("abc"), ByteTokenizer(), BPE])
-@pytest.mark.parametrize("ids", [[-1], [1, 100_000], ["a"], [2**70], np.zeros((2, 2), int), np.array([0.5])])
-def test_what_is_not_an_id_is_refused(tokenizer, ids):
+@pytest.mark.parametrize("ids", [[-1], [1, 100_000], ["a"], [True], [2**70], np.zeros((2, 2), int), np.array([0.5])])
+def test_what_is_not_an_id_is_refused(ids):
     with pytest.raises(UsageError, match="token id"):
-        tokenizer.decode(ids)
+        BPE.decode(ids)
 
 
 def test_bytes_that_are_not_utf8_become_the_replacement_character():
-    assert ByteTokenizer().decode([0x61, 0xC3, 0x62]) == "a\ufffdb"
-    assert BPE.decode([0xC3, 257]) == "\ufffdthe"
-    assert ByteTokenizer().label(0xC3) == "\\xc3"
+    assert byte_tokenizer().decode([0x61, 0xC3, 0x62]) == "a\ufffdb"
+    assert byte_tokenizer().label(0xC3) == "\\xc3"
+    tokenizer = declaring(byte_tokenizer(), {"é": 256})
+    assert tokenizer.decode([0xC3, 256, 0xA9, 0x61, 0xE2, 0x82]) == "\ufffdé\ufffda\ufffd"
 
 
 @pytest.mark.parametrize(
-    ("plain", "message"),
+    "plain",
     [
-        ({}, "expected a table with a name"),
-        ({"name": "chars"}, "did you mean 'char'?"),
-        ({"name": "char", "tokens": ["a", "b"]}, "tokens must be a list"),
-        ({"name": "char", "tokens": ["<PAD>", "ab"]}, r"tokens\[1\] must be one character"),
-        ({"name": "char", "tokens": ["<PAD>", "\ud800"]}, r"tokens\[1\] must be one character"),
-        ({"name": "char", "tokens": ["<PAD>", "a", "a"]}, "twice"),
-        ({"name": "bpe"}, "merges must be a list"),
-        ({"name": "bpe", "merges": [[1, True]]}, r"merges\[0\] must be two ids"),
-        ({"name": "bpe", "merges": [[1, 2], [-1, 3]]}, r"merges\[1\] uses an id that does not exist"),
-        ({"name": "bpe", "merges": [[1, 2], [1, 2]]}, "twice"),
-        ({"name": "bpe", "merges": [[1, 1], *([256 + i, 256 + i] for i in range(30))]}, "longer than 64 bytes"),
+        {},
+        {"name": "chars"},
+        {"name": "char", "tokens": ["a", "b"]},
+        {"name": "char", "tokens": ["<PAD>", "ab"]},
+        {"name": "char", "tokens": ["<PAD>", "\ud800"]},
+        {"name": "char", "tokens": ["<PAD>", "a", "a"]},
+        {"name": "bpe"},
+        {"name": "bpe", "merges": [[1, "a"]]},
+        {"name": "bpe", "merges": [[1, 2], [-1, 3]]},
+        {"name": "bpe", "merges": [[1, 2], [1, 2]]},
+        {"name": "bpe", "merges": [[1, 1], *([256 + i, 256 + i] for i in range(30))]},
+        *(
+            {"name": "char", "tokens": ["<PAD>", "a", "b"], "special_tokens": declared}
+            for declared in (
+                [1],
+                {"": 3},
+                {"x": 9},
+                {"x": -1},
+                {"x": True},
+                {"x": 2.0},
+                {"x": 3, "y": 3},
+                {"\ud800": 3},
+            )
+        ),
     ],
 )
-def test_malformed_plain_data_is_refused_in_one_line(plain, message):
-    with pytest.raises(UsageError, match=message) as error:
-        tokenizer_from_plain(plain)
-    assert "\n" not in str(error.value)
+def test_malformed_data_is_refused_in_one_line(plain):
+    with pytest.raises(UsageError, match="restore") as error:
+        Tokenizer(plain)
     assert str(error.value).isprintable()
 
 
@@ -139,19 +193,91 @@ def test_malformed_plain_data_is_refused_in_one_line(plain, message):
         st.none() | st.booleans() | st.integers() | st.text(),
         lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["name", "tokens", "merges"]), inner),
     ),
-    st.sampled_from(["char", "byte", "bpe"]),
+    st.sampled_from(KINDS),
 )
 def test_any_plain_data_is_read_or_refused(data, name):
-    for plain in (data, {"name": name, "tokens": data, "merges": data}):
+    for plain in (data, {"name": name, "tokens": data, "merges": data, "special_tokens": data}):
         with contextlib.suppress(UsageError):
-            tokenizer = tokenizer_from_plain(plain)
+            tokenizer = Tokenizer(plain)
             assert tokenizer.decode(range(tokenizer.vocab_size)) is not None
 
 
 def test_a_long_text_is_encoded_piece_by_piece(monkeypatch):
     monkeypatch.setattr("vitral.data.tokenizers._CHUNK", 3)
-    tokenizer = CharTokenizer("abc")
+    tokenizer = char_tokenizer("abc")
     assert tokenizer.encode("abcabca").tolist() == [1, 2, 3, 1, 2, 3, 1]
     assert tokenizer.encode("abcabcé😀\ud800", replacement="c").tolist() == [1, 2, 3, 1, 2, 3, 3, 3, 3]
     with pytest.raises(UnseenCharacter, match="at position 6"):
         tokenizer.encode("abcabcé")
+
+
+BLOCKS = ["low low low low low lower lower newest newest newest newest newest newest widest widest widest"]
+
+
+def test_merges_worked_by_hand():
+    # newest 6 times, widest 3: "es" and "st" occur 9 times, "we" (lower, newest) 8, "lo" and "ow" 7. Of "es" and "st"
+    # the pair with the lower ids is merged; then "es" + "t" occurs 9 times.
+    assert learn_merges(BLOCKS, 258) == [[ord("e"), ord("s")], [256, ord("t")]]
+    assert bpe_tokenizer(learn_merges(BLOCKS, 258)).token_bytes(257) == b"est"
+
+
+def test_encoding_applies_the_merges_in_order():
+    tokenizer = bpe_tokenizer(((98, 99), (97, 98)))  # b+c comes before a+b
+    assert tokenizer.encode("abc").tolist() == [97, 256]
+    assert tokenizer.encode("aba").tolist() == [257, 97]
+
+
+def test_no_pair_is_counted_across_blocks_and_once_is_not_enough():
+    assert learn_merges(["ab", "ba"], 300) == []
+    assert learn_merges(["ab", "ab"], 300) == [[97, 98]]
+    learned = build("bpe", "ab<end>ab<end>" * 50, ["<end>"])
+    assert learned == with_special_tokens(bpe_tokenizer([(97, 98)]), ["<end>"])  # none crosses a special token
+
+
+def test_a_token_made_in_two_ways_is_one_token():
+    merges = numbered_merges([("a", "b"), ("b", "c"), ("ab", "c"), ("a", "bc"), ("abc", "d")])
+    assert merges == [[97, 98], [98, 99], [256, 99], [97, 257], [258, 100]]
+    tokenizer = bpe_tokenizer(merges)
+    assert [tokenizer.token_bytes(token) for token in range(258, tokenizer.vocab_size)] == [b"abc", b"abcd"]
+
+
+def test_a_run_of_one_character_makes_no_endless_token():
+    tokenizer = bpe_tokenizer(learn_merges(["x" * 5000], 400))
+    assert max(len(tokenizer.token_bytes(token)) for token in range(tokenizer.vocab_size)) <= MAX_TOKEN_BYTES
+    assert tokenizer.decode(tokenizer.encode("x" * 100_003)) == "x" * 100_003
+
+
+def test_special_tokens_take_their_ids_and_the_other_tokens_the_rest():
+    tokenizer = declaring(char_tokenizer("abc"), {"<x>": 2, "<y>": 5})
+    assert tokenizer.encode("ab<x>c<y>a").tolist() == [1, 3, 2, 4, 5, 1]
+    assert tokenizer.specials == (0,)
+    assert tokenizer.decode([0, 1, 3, 2, 4, 5, 0]) == "ab<x>c<y>"
+
+
+def test_the_longest_special_token_counts():
+    tokenizer = build("char", "abcab", ["a", "abc", "ab"])
+    assert [tokenizer.label(token) for token in tokenizer.encode("abcaba")] == ["abc", "ab", "a"]
+    newline = build("char", "a\nb", ["\n"])
+    assert newline.start == newline.encode("\n")[0]  # it begins a line
+
+
+@pytest.mark.parametrize("wrong", [[""], ["x" * 101], ["\ud800"], ["<PAD>"], ["a", "a"], [3]])
+def test_what_is_no_special_token_is_refused(wrong):
+    with pytest.raises(UsageError, match=r"corpus: specials"):
+        CorpusConfig.parse({"specials": wrong}, "corpus")
+
+
+def test_a_separator_that_is_a_special_token_separates_documents(tmp_path: Path) -> None:
+    folder = tmp_path / "stories"
+    folder.mkdir()
+    for number in range(40):
+        (folder / f"{number:02}.txt").write_text(f"story {number} " + "word " * 200, encoding="utf-8")
+    config = CorpusConfig.parse({"source": str(folder), "specials": [END], "separator": END})
+    dataset = prepare(config, cache=tmp_path / "cache")
+    (end,) = dataset.tokenizer.encode(END).tolist()
+    assert sum((split.tokens == end).sum() for split in dataset.splits.values()) == 39
+    decoded = sum(len(dataset.tokenizer.decode(split.tokens)) for split in dataset.splits.values())
+    assert decoded == dataset.num_characters == len(load_corpus(config).text)
+    assert any("39 times" in note for note in dataset.notes)
+    plain = config.model_copy(update={"specials": None})
+    assert prepare(plain, cache=tmp_path / "cache").fingerprint != dataset.fingerprint

@@ -210,19 +210,6 @@ def test_bad_values_are_refused_at_the_call(bad: dict[str, Any]) -> None:
         assert caught.type is jaxtyping.TypeCheckError or "\n" not in str(caught.value)
 
 
-def test_other_mistakes_are_refused() -> None:
-    model, tokenizer = table([[0.0, 0.0]] * 2), letters(2)
-    settings = {"max_tokens": 1, "sampling": GREEDY}
-    with pytest.raises(UsageError, match="prompts: "):
-        generate(model, tokenizer, "ab", **settings)
-    with pytest.raises(UsageError, match="the model has 2 tokens and the tokenizer 3"):
-        generate(model, letters(3), ["a"], **settings)
-    with pytest.raises(UsageError, match="a stream is one sample"):
-        stream(model, tokenizer, "a", **settings, options=GenerateOptions(num_samples=2))
-    with pytest.raises(UsageError, match=r"^options: num_samples"):
-        GenerateOptions.parse({"num_samples": 0}, "options")
-
-
 def test_an_abandoned_stream_leaves_nothing_behind() -> None:
     model, tokenizer = attentive().train(), letters(11)
     pieces = stream(model, tokenizer, "a", max_tokens=10**12, sampling=Sampling())

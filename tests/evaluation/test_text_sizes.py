@@ -9,7 +9,7 @@ import pytest
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from vitral.data import CharTokenizer, FileTokenizer, Split, Tokenizer
+from vitral.data import Split, Tokenizer, char_tokenizer, file_tokenizer
 from vitral.evaluation import Masking, evaluate_split
 from vitral.evaluation.text_sizes import sizes_in_text
 from vitral.model import ModelConfig, Transformer
@@ -17,26 +17,26 @@ from vitral.model import ModelConfig, Transformer
 TEXT = "The ﬁne cat — “sat”, 日本!  The hat  sat on é. "
 
 
-def pieces(**options: Any) -> FileTokenizer:
+def pieces(**options: Any) -> Tokenizer:
     letters = ["<unk>", "▁", *"thecasonfi", "th"]
     engine = Engine(models.BPE({letter: index for index, letter in enumerate(letters)}, [("t", "h")], **options))
     steps = [normalizers.NFKC(), normalizers.Lowercase(), normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
     engine.normalizer = normalizers.Sequence(steps)
     engine.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
-    return FileTokenizer(engine.to_str(), len(letters), 0)
+    return file_tokenizer(engine.to_str(), len(letters), 0)
 
 
-def words() -> FileTokenizer:
+def words() -> Tokenizer:
     engine = Engine(models.WordLevel({"?": 0, "The": 1, "cat": 2}, "?"))
     engine.pre_tokenizer = pre_tokenizers.Whitespace()
-    return FileTokenizer(engine.to_str(), 3, 0)
+    return file_tokenizer(engine.to_str(), 3, 0)
 
 
 TOKENIZERS: dict[str, Callable[[], tuple[Tokenizer, str | None]]] = {
     "unknown letters": lambda: (pieces(unk_token="<unk>"), None),
     "unknown letters in one token": lambda: (pieces(unk_token="<unk>", fuse_unk=True), None),
     "words without the spaces between them": lambda: (words(), None),
-    "replaced letters": lambda: (CharTokenizer(" .Tacehnost"), "."),
+    "replaced letters": lambda: (char_tokenizer(" .Tacehnost"), "."),
 }
 
 
@@ -55,7 +55,7 @@ def test_all_of_the_text_is_counted_once(name: str) -> None:
 
 
 def test_the_tokens_of_a_text_that_comes_back_have_their_own_sizes() -> None:
-    tokenizer = CharTokenizer("".join(sorted(set(TEXT))))
+    tokenizer = char_tokenizer("".join(sorted(set(TEXT))))
     found = sizes_in_text(tokenizer, TEXT, tokenizer.encode(TEXT))[1]
     assert found.tolist() == [len(character.encode()) for character in TEXT]
 
@@ -65,7 +65,7 @@ def test_the_tokens_of_a_text_that_comes_back_have_their_own_sizes() -> None:
 def test_what_is_scored_is_what_is_counted(mask: Any, masking: Masking | None) -> None:
     """Sizes that are powers of two show which places were counted: those whose own tokens are scored."""
     tokens = np.arange(29)
-    tokenizer = CharTokenizer("".join(map(chr, range(97, 97 + 28))))
+    tokenizer = char_tokenizer("".join(map(chr, range(97, 97 + 28))))
     config = {"context_length": 5, "d_model": 6, "num_heads": 2, "num_layers": 1, "attention": {"mask": mask}}
     model = Transformer(ModelConfig.parse(config), tokenizer.vocab_size).eval()
     split = Split(tokens, np.array([[0, 12], [13, 29]], dtype=np.int64))

@@ -10,12 +10,11 @@ import safetensors.torch
 from torch import Tensor
 from variants import TOKENIZER, enlarged
 
-from vitral.data import ByteTokenizer, Tokenizer
+from vitral.data import Tokenizer, byte_tokenizer
 from vitral.interop import all_forms
 from vitral.interop.importing import Imported, write_run
 from vitral.interop.rewrites import Weighted
 from vitral.interop.rules import exported
-from vitral.interop.tokenizers import written
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import LoadedRun, load_run
 
@@ -52,7 +51,7 @@ def of_form(form: str, vocab_size: int = 256) -> Transformer:
 def run_of(model: Transformer, folder: Path, tokenizer: Tokenizer | None = None, **config: Any) -> LoadedRun:
     """The model as an imported run; `config` is what its source's config.json said."""
     origin = {"form": "gpt2", "source": "a test", "files": {"of": str(model.config)}, "config": config}
-    tokenizer = tokenizer or (TOKENIZER if model.vocab_size == TOKENIZER.vocab_size else ByteTokenizer())
+    tokenizer = tokenizer or (TOKENIZER if model.vocab_size == TOKENIZER.vocab_size else byte_tokenizer())
     return load_run(write_run(Imported(model.config, model.state_dict(), tokenizer, origin), folder).path)
 
 
@@ -72,6 +71,6 @@ def write_source(
     }
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config | changes))
-    (folder / "tokenizer.json").write_text(written(tokenizer or ByteTokenizer()))
+    (folder / "tokenizer.json").write_text((tokenizer or byte_tokenizer()).document)
     safetensors.torch.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     return tensors

@@ -5,17 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from vitral.data import Split
+from vitral.data import Split, Tokenizer
 
 
-class Pieces:
+class Pieces(Tokenizer):
     """A tokenizer of given pieces of bytes; encoding takes single characters only."""
 
-    name = "pieces"
-
     def __init__(self, pieces: Sequence[bytes], specials: tuple[int, ...] = (), start: int = 0) -> None:
-        self.pieces, self.specials, self.start = list(pieces), specials, start
-        self.vocab_size = len(self.pieces)
+        given = {"pieces": list(pieces), "vocab_size": len(pieces), "specials": specials, "start": start}
+        self.__dict__.update(given, data={"name": "pieces", "pieces": [piece.hex() for piece in pieces]})
 
     def encode(self, text: str, *, replacement: str | None = None) -> np.ndarray:
         return np.array([self.pieces.index(character.encode()) for character in text], dtype=np.int64)
@@ -28,9 +26,6 @@ class Pieces:
 
     def label(self, token: int) -> str:
         return repr(self.pieces[token])
-
-    def plain(self) -> dict:
-        return {"pieces": [piece.hex() for piece in self.pieces]}
 
 
 def letters(count: int, **settings: Any) -> Pieces:

@@ -8,7 +8,7 @@ from vitral.data import CorpusConfig
 from vitral.evaluation import NgramBaselines
 from vitral.studies import ArmResult, RunResult, StudyResult
 from vitral.studies.design import Study
-from vitral.studies.probe import ArmMeasures, RunProbe, View
+from vitral.studies.probe import ArmMeasures, Probe, View
 from vitral.studies.resolution import resolve
 from vitral.training import RunConfig
 
@@ -39,7 +39,7 @@ def made(tmp_path: Path, study: Study, budget, losses, seeds=SEEDS, spread=0.002
     )
 
 
-def shown(probe: RunProbe, result: StudyResult, measured: dict) -> View:
+def shown(probe: Probe, result: StudyResult, measured: dict) -> View:
     """The probe's view of this result and these measures."""
     arms = [
         ArmMeasures(arm.arm.name, arm.arm.title, arm.config, measured[arm.arm.name])

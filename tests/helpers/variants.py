@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 
-from vitral.data import CharTokenizer
+from vitral.data import char_tokenizer
 from vitral.model import ModelConfig, Transformer
 
-TOKENIZER = CharTokenizer("\n abcdefgh")
+TOKENIZER = char_tokenizer("\n abcdefgh")
 TEXT = "abc\nha b"
 VARIANTS: dict[str, dict[str, Any]] = {
     "pre": {},

@@ -76,7 +76,7 @@ def knows_distributed(tree: ast.Module) -> bool:
 
 
 def test_few_modules_know_torch_distributed() -> None:
-    rooms = {f"vitral.training.{name}" for name in ("ranks", "sharding", "sharded_memory")}
+    rooms = {f"vitral.training.{name}" for name in ("ranks", "sharding")}
     assert {module for module, (_, tree) in modules().items() if knows_distributed(tree)} == rooms
 
 

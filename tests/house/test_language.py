@@ -8,7 +8,7 @@ import sentences
 from sentences import CATALOGUES, SOURCE, errors, is_sentence, marked, places, translations, trees
 
 from vitral.core import language as languages
-from vitral.core.language import LANGUAGES, in_language, retold
+from vitral.core.language import LANGUAGES, in_language
 
 OTHERS = [code for code in LANGUAGES if code != "en"]
 
@@ -80,4 +80,4 @@ def test_no_error_is_an_f_string() -> None:
 def test_the_empty_sentence_stays_empty(code: str) -> None:
     """In a catalogue the empty sentence is the header."""
     with in_language(code):
-        assert (languages._(""), retold("")) == ("", "")
+        assert languages._("") == ""

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from vitral.data import CharTokenizer
+from vitral.data import char_tokenizer
 from vitral.inspection import head_patterns
 from vitral.inspection.attention import (
     BROAD,
@@ -22,7 +22,7 @@ from vitral.inspection.attention import (
 )
 from vitral.model import ModelConfig, Transformer
 
-TOKENIZER = CharTokenizer("\n ab")
+TOKENIZER = char_tokenizer("\n ab")
 WINDOW = "ab\nab a"
 CAUSAL = torch.ones(7, 7, dtype=torch.bool).tril()
 ALL = torch.ones(7, dtype=torch.bool)

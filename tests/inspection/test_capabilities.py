@@ -10,14 +10,14 @@ import torch
 from pieces import part
 
 from vitral.core.errors import UsageError
-from vitral.data import CharTokenizer, Split
+from vitral.data import Split, char_tokenizer
 from vitral.evaluation import Masking
 from vitral.inspection import capabilities
 from vitral.inspection.mask_uses import Predictor, continuation, infilling, leakage, scores
 from vitral.model import ModelConfig, Transformer
 
 VOCAB, TIME = 7, 13
-TOKENIZER = CharTokenizer("abcdef")
+TOKENIZER = char_tokenizer("abcdef")
 """Of 7 tokens, the first of which represents no text."""
 MASKING = Masking(0.15, 0)
 BIDIRECTIONAL = {"attention": {"mask": "bidirectional"}}

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from variants import BASE, TEXT, TOKENIZER, VARIANTS, made
 
-from vitral.core.edits import BETWEEN_POSITIONS, edits_of, without_effect
 from vitral.core.errors import UsageError
 from vitral.core.taps import Editor
 from vitral.evaluation import Masking
@@ -17,6 +16,7 @@ from vitral.inspection import (
     effect_of_edits,
     inspect_text,
 )
+from vitral.inspection.edit_data import BETWEEN_POSITIONS, edits_of, without_effect
 from vitral.inspection.edits import heads_by_name
 from vitral.model import Transformer
 

@@ -7,7 +7,7 @@ import torch
 from variants import TEXT, TOKENIZER, VARIANTS, made
 
 from vitral.core.errors import UsageError
-from vitral.data import CharTokenizer
+from vitral.data import char_tokenizer
 from vitral.evaluation import Masking
 from vitral.inspection import logit_lens, residual_norms, text_targets, text_tokens
 from vitral.inspection.lens import contribution_points, lens_logits, predicted, stream_points
@@ -69,7 +69,7 @@ def test_the_lens_is_the_softmax_of_its_logits(variant: str) -> None:
 def test_a_lens_worked_by_hand() -> None:
     """Width 2, no blocks, no norm: the stream is the embedding, the logits are dot products with the head's rows."""
     config = ModelConfig(context_length=5, d_model=2, num_layers=0, num_heads=1, norm="none", positions="none")
-    tokenizer = CharTokenizer("ab")
+    tokenizer = char_tokenizer("ab")
     model = Transformer(config, 3).eval()
     with torch.no_grad():
         model.token_embedding.weight.copy_(torch.tensor([[0.0, 0.0], [1.0, 0.0], [3.0, 4.0]]))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from vitral.core.errors import UsageError
-from vitral.data import ByteTokenizer, Split, windows
+from vitral.data import Split, byte_tokenizer, windows
 from vitral.evaluation import evaluate_split
 from vitral.inspection import loss_by_position
 from vitral.inspection.positions import loss_beyond, loss_inside, same_targets, window_nats
@@ -33,7 +33,7 @@ class TestInside:
         model, text = model_with(256), part(1 + 5 * CONTEXT, 256)
         found = loss_inside(model, text, most_tokens=1000)
         assert (found["windows"], len(found["nats"])) == (5, CONTEXT)
-        assert np.mean(found["nats"]) == pytest.approx(evaluate_split(model, text, ByteTokenizer()).loss, rel=1e-6)
+        assert np.mean(found["nats"]) == pytest.approx(evaluate_split(model, text, byte_tokenizer()).loss, rel=1e-6)
 
     def test_each_number_is_the_loss_of_its_own_target(self) -> None:
         model, text = model_with(), part(3 * CONTEXT)

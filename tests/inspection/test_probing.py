@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from vitral.core.streams import numpy_stream
-from vitral.data import CharTokenizer, Split
+from vitral.data import Split, char_tokenizer
 from vitral.inspection.attention import landmarks
 from vitral.inspection.probing import (
     SPLITS,
@@ -19,7 +19,7 @@ from vitral.inspection.probing import (
 )
 from vitral.model import ModelConfig, Transformer
 
-TOKENIZER = CharTokenizer("\n abcd")
+TOKENIZER = char_tokenizer("\n abcd")
 WORD = landmarks(TOKENIZER).word.numpy()
 
 

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from vitral.data import BPETokenizer, CharTokenizer, Split
+from vitral.data import Split, bpe_tokenizer, char_tokenizer
 from vitral.inspection import agreeing_weights, similar_word_scores
 from vitral.inspection.word_lists import PairKind
 from vitral.inspection.words import REACH, co_occurrences, cosines, positive_pmi
 from vitral.model import ModelConfig, Transformer
 
 LETTERS = "abcdefghijklmnopqrstuvw"
-TOKENIZER = BPETokenizer(tuple((32, ord(letter)) for letter in LETTERS))
+TOKENIZER = bpe_tokenizer(tuple((32, ord(letter)) for letter in LETTERS))
 WORDS = np.arange(256, 256 + len(LETTERS))
 
 
@@ -91,7 +91,7 @@ def test_too_few_words_or_no_attention_are_not_measured() -> None:
     assert agreeing_weights(without.eval(), TOKENIZER, []) == []
 
 
-CHARACTERS = CharTokenizer("".join(sorted(set("\n The keys are is here. The ray The sky"))))
+CHARACTERS = char_tokenizer("".join(sorted(set("\n The keys are is here. The ray The sky"))))
 KIND = PairKind.parse(
     {
         "kind": "agreement",

@@ -12,7 +12,7 @@ from pieces import part
 
 from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, Dataset, Split, prepare
-from vitral.data.tokenizers import ByteTokenizer, CharTokenizer
+from vitral.data.tokenizers import byte_tokenizer, char_tokenizer
 from vitral.decoding import GenerateOptions, Sampling, beam_search, generate
 from vitral.evaluation import WittenBell, longest_copy, novel_share, training_text
 from vitral.inspection.repetition import Loop, distinct, find_loop, longest_loop, repeated_share, split_words
@@ -93,7 +93,7 @@ def test_copies_are_what_the_copying_meter_finds(texts: list[str], train: str) -
 
 def test_pieces_are_fixed_apart_and_within_their_stretches() -> None:
     text = Split(np.arange(1, 201, dtype=np.uint8), np.array([[0, 100], [100, 200]]))
-    tokenizer = CharTokenizer("".join(map(chr, range(0x100, 0x100 + 200))))
+    tokenizer = char_tokenizer("".join(map(chr, range(0x100, 0x100 + 200))))
     rows = cut_prompts(text, tokenizer, 5, 8, 9)
     assert rows.tolist() == cut_prompts(text, tokenizer, 5, 8, 9).tolist()
     assert len(set(rows.ravel().tolist())) == 9 * 13
@@ -103,7 +103,7 @@ def test_pieces_are_fixed_apart_and_within_their_stretches() -> None:
 
 def test_continuations_are_as_long_as_the_longest_stretch_allows() -> None:
     text = Split(np.arange(1, 51, dtype=np.uint8), np.array([[0, 20], [20, 50]]))
-    tokenizer = CharTokenizer("".join(map(chr, range(0x100, 0x100 + 200))))
+    tokenizer = char_tokenizer("".join(map(chr, range(0x100, 0x100 + 200))))
     assert cut_prompts(text, tokenizer, 5, 800, 9).tolist() == [list(range(21, 51))]
     assert cut_prompts(text, tokenizer, 29, 800, 9).shape == (1, 30)
     with pytest.raises(UsageError, match="no prompt of 30 tokens with one after it"):
@@ -111,7 +111,7 @@ def test_continuations_are_as_long_as_the_longest_stretch_allows() -> None:
 
 
 def test_no_prompt_begins_or_ends_inside_a_character() -> None:
-    tokenizer = ByteTokenizer()
+    tokenizer = byte_tokenizer()
     tokens = tokenizer.encode("aé" * 50)[1:-2].astype(np.uint8)
     text = Split(tokens, np.array([[1, len(tokens)]]))  # begins with the second byte of é
     rows = cut_prompts(text, tokenizer, 4, 7, 100)

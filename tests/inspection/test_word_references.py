@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from vitral.data import CharTokenizer, Split
+from vitral.data import Split, char_tokenizer
 from vitral.inspection.word_lists import PairKind, Sense
 from vitral.inspection.word_references import context_separations, counted_pairs
 from vitral.inspection.words import item_scores
 from vitral.model import ModelConfig, Transformer
 
 TEXT = "\nthe d is.\nthe ds are.\n" * 40
-TOKENIZER = CharTokenizer("".join(sorted(set(TEXT + "drouna"))))
+TOKENIZER = char_tokenizer("".join(sorted(set(TEXT + "drouna"))))
 
 
 def test_ngrams_agree_with_the_word_beside_and_not_with_one_further_off() -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from vitral.core.errors import UsageError
-from vitral.data import BPETokenizer, CharTokenizer, CorpusConfig, Dataset, Split, prepare
+from vitral.data import CorpusConfig, Dataset, Split, bpe_tokenizer, char_tokenizer, prepare
 from vitral.inspection import word_measures, words
 from vitral.inspection.word_lists import language_of, word_lists
 from vitral.inspection.words import (
@@ -35,7 +35,7 @@ from vitral.inspection.words import (
 from vitral.model import ModelConfig, Transformer
 
 # " th" is 256, " the" 257, " a" 258
-TOKENIZER = BPETokenizer(((32, 116), (256, 104), (257, 101), (32, 97)))
+TOKENIZER = bpe_tokenizer(((32, 116), (256, 104), (257, 101), (32, 97)))
 SPACED_T, SPACED_TH, SPACED_THE, SPACED_A = 256, 257, 258, 259
 
 
@@ -120,7 +120,7 @@ def test_pairs_differ_in_the_element_alone_and_balance_its_forms() -> None:
 @pytest.fixture(scope="module")
 def model() -> Transformer:
     config = ModelConfig.parse({"context_length": 13, "d_model": 6, "num_heads": 2, "num_layers": 1})
-    model = Transformer(config, CharTokenizer("\n ab.").vocab_size, seed=3).eval()
+    model = Transformer(config, char_tokenizer("\n ab.").vocab_size, seed=3).eval()
     with torch.no_grad():
         model.token_embedding.weight.normal_(generator=torch.Generator().manual_seed(1))
     return model
@@ -139,7 +139,7 @@ def test_log_probability_is_the_chain_of_conditionals(model: Transformer) -> Non
 
 
 def test_a_preference_turns_its_sign_with_the_pair(model: Transformer) -> None:
-    tokenizer = CharTokenizer("\n ab.")
+    tokenizer = char_tokenizer("\n ab.")
     one = preference(model, tokenizer, MinimalPair("ab.", "ba."))
     assert one != 0
     assert preference(model, tokenizer, MinimalPair("ba.", "ab.")) == -one
@@ -172,7 +172,7 @@ def test_the_language_is_that_of_the_most_frequent_words() -> None:
 
 @pytest.mark.parametrize("name", ["en", "pt"])
 def test_every_language_has_words_sentences_and_pairs(name: str) -> None:
-    language, letters = word_lists()[name], BPETokenizer(())
+    language, letters = word_lists()[name], bpe_tokenizer(())
     for sense in language.senses:
         for sentence in (*sense.first_sentences, *sense.second_sentences):
             tokens, place = place_of(letters, sentence, sense.word)
@@ -255,7 +255,7 @@ def test_scores_of_pairs_count_a_tie_as_a_half_and_leave_out_what_was_not_scored
 
 
 def test_the_passage_before_a_sentence_ends_a_line() -> None:
-    tokenizer = BPETokenizer(())
+    tokenizer = bpe_tokenizer(())
     tokens = np.frombuffer(b"a\nbcd\nef\n\ngh", dtype=np.uint8).astype(np.uint16)
     part = Split(tokens, np.array([[0, 2], [2, 12]]))
     assert bytes(passage(tokenizer, part, 4).tolist()) == b"bcd\n"

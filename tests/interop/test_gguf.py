@@ -17,8 +17,8 @@ from foreign import of_form, run_of
 from variants import VARIANTS, made
 
 from vitral.core.errors import UsageError
-from vitral.data import BPETokenizer, ByteTokenizer, CharTokenizer, DeclaringTokenizer, Tokenizer
-from vitral.data.file_tokenizer import FileTokenizer
+from vitral.data import Tokenizer, bpe_tokenizer, byte_tokenizer, char_tokenizer, declaring
+from vitral.data.tokenizers import file_tokenizer
 from vitral.interop import export_run
 from vitral.interop.rewrites import Weighted
 from vitral.interop.rules import exported, imported
@@ -71,14 +71,14 @@ GGUF: dict[str, dict[str, Any]] = {
 """Models that a GGUF file expresses exactly; its activation is GELU by tanh."""
 
 TEXT = "Don't: “é” 日本, ß; it's 1 234 a  b ?\n\n .x <PAD> <|end|> ção"
-CHARACTERS = CharTokenizer("".join(sorted(set(TEXT))))
-PAIRS = BPETokenizer(((116, 104), (256, 101), (32, 97), (195, 169), (228, 189), (97, 32)))
+CHARACTERS = char_tokenizer("".join(sorted(set(TEXT))))
+PAIRS = bpe_tokenizer(((116, 104), (256, 101), (32, 97), (195, 169), (228, 189), (97, 32)))
 TOKENIZERS: dict[str, Tokenizer] = {
     "characters": CHARACTERS,
-    "bytes": ByteTokenizer(),
+    "bytes": byte_tokenizer(),
     "byte pairs": PAIRS,
-    "special tokens among characters": DeclaringTokenizer(CHARACTERS, (("<|end|>", 3), ("<s>", 7))),
-    "special tokens after byte pairs": DeclaringTokenizer(PAIRS, (("<|endoftext|>", 262),)),
+    "special tokens among characters": declaring(CHARACTERS, {"<|end|>": 3, "<s>": 7}),
+    "special tokens after byte pairs": declaring(PAIRS, {"<|endoftext|>": 262}),
 }
 
 
@@ -130,7 +130,7 @@ def test_the_file_gives_the_same_ids_and_texts(name: str, tmp_path: Path) -> Non
 
 
 def test_a_character_is_a_chain_of_merges_and_an_unseen_one_is_left_out(tmp_path: Path) -> None:
-    tokenizer = CharTokenizer("aé日本")
+    tokenizer = char_tokenizer("aé日本")
     found = reader_of(file_of(tmp_path, small(tokenizer.vocab_size), tokenizer))
     letters = [text for text in found.texts if not text.startswith("[")]
     assert letters == ["a", "Ã©", "æĹ¥", "æľ¬"]
@@ -145,7 +145,7 @@ def test_an_imported_vocabulary_of_characters_keeps_its_ids(tmp_path: Path) -> N
     engine = Engine(models.WordLevel({character: at for at, character in enumerate("zé\n a日")}))
     engine.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
     engine.decoder = decoders.Fuse()
-    tokenizer = FileTokenizer(engine.to_str(), 8, 0)
+    tokenizer = file_tokenizer(engine.to_str(), 8, 0)
     found = reader_of(file_of(tmp_path, small(8), tokenizer))
     assert found.encode("aé\n日 z") == tokenizer.encode("aé\n日 z").tolist() == [4, 1, 2, 5, 3, 0]
     assert found.decode([4, 1, 2, 5, 3, 0]) == "aé\n日 z"
@@ -159,10 +159,10 @@ def test_nothing_ends_a_text_that_a_text_may_contain(tmp_path: Path) -> None:
         return tuple(data[f"tokenizer.ggml.{key}"] for key in ("bos_token_id", "eos_token_id", "add_bos_token"))
 
     assert ends("characters", CHARACTERS) == (0, 0, False)
-    assert ends("bytes", ByteTokenizer()) == (255, 255, False)
-    assert ends("imported", ByteTokenizer(), eos_token_id=[3, 4]) == (3, 3, False)
-    assert ends("both", ByteTokenizer(), eos_token_id=3, bos_token_id=5) == (5, 3, False)
-    assert ends("no such ids", ByteTokenizer(), eos_token_id=999, bos_token_id=True) == (255, 255, False)
+    assert ends("bytes", byte_tokenizer()) == (255, 255, False)
+    assert ends("imported", byte_tokenizer(), eos_token_id=[3, 4]) == (3, 3, False)
+    assert ends("both", byte_tokenizer(), eos_token_id=3, bos_token_id=5) == (5, 3, False)
+    assert ends("no such ids", byte_tokenizer(), eos_token_id=999, bos_token_id=True) == (255, 255, False)
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -223,7 +223,7 @@ def test_the_proof_compares_ids_text_logits_and_the_continuation(
         used = request.getfixturevalue("binding")
     else:
         used = answered_by(monkeypatch, str(Path(__file__).parents[1] / "helpers" / "gguf_model.py"))
-    run = run_of(of_form(name), tmp_path / "run", ByteTokenizer())
+    run = run_of(of_form(name), tmp_path / "run", byte_tokenizer())
     export = export_run(run, tmp_path / "out", to="gguf")
     assert {path.name for path in export.path.iterdir()} == {"model.gguf", "Modelfile", "PROOF.json", "README.md"}
     proof = json.loads((export.path / "PROOF.json").read_text())
@@ -347,7 +347,7 @@ def engine_of(kind: str) -> Any:
 @pytest.mark.parametrize("kind", ["gpt2", "smollm", "llama"])
 def test_llama_cpp_gives_the_ids_of_imported_tokenizers(kind: str, in_llama_cpp: Callable[[Tokenizer], Any]) -> None:
     engine = engine_of(kind)
-    tokenizer = FileTokenizer(engine.to_str(), engine.get_vocab_size() + 3, 0)
+    tokenizer = file_tokenizer(engine.to_str(), engine.get_vocab_size() + 3, 0)
     found = in_llama_cpp(tokenizer)
     special = "<s>" if kind == "llama" else "<|endoftext|>"
     for text in (*strings(TEXT + "☃\xa0"), f"a{special}b", f"{special} b"):
@@ -366,7 +366,7 @@ def test_a_tokenizer_that_llama_cpp_has_not_is_refused(change: str, tmp_path: Pa
     else:
         document["model"] |= {"merges": [], "vocab": {"a": 0, "b": 1, "<|endoftext|>": 2, "<|im_start|>": 3}}
         document["added_tokens"] = []
-    tokenizer = FileTokenizer(json.dumps(document), 420, 0)
+    tokenizer = file_tokenizer(json.dumps(document), 420, 0)
     with pytest.raises(UsageError, match=r"llama\.cpp has no tokenizer"):
         export_run(run_of(small(420), tmp_path / "run", tokenizer), tmp_path / "out", to="gguf", proof=False)
     assert not (tmp_path / "out").exists()
@@ -401,7 +401,7 @@ def test_pieces_that_llama_cpp_would_join_in_another_way_are_refused(name: str, 
     texts = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *LETTERS, *pieces]
     document["model"]["vocab"] = {text: token for token, text in enumerate(texts)}
     document["model"]["merges"] = [merge.split(" ") for merge in merges]
-    tokenizer = FileTokenizer(json.dumps(document), len(texts), 0)
+    tokenizer = file_tokenizer(json.dumps(document), len(texts), 0)
     if name in ("every split is a merge", "one split alone"):
         found = vocabulary(tokenizer, {})
         for text in map("".join, itertools.product("abc ", repeat=4)):

@@ -12,7 +12,7 @@ from tokenizers import decoders, models, normalizers
 import vitral
 from vitral.cli import run as cli
 from vitral.core.errors import UsageError
-from vitral.data import CharTokenizer, FileTokenizer
+from vitral.data import char_tokenizer, file_tokenizer
 from vitral.interop import import_model
 from vitral.interop.registry import first
 from vitral.interop.rewrites import Weighted
@@ -125,7 +125,7 @@ def test_it_is_fine_tuned_measured_and_compared(imported: Path, text: Path, tmp_
 
 
 def test_a_character_model_travels_back_as_one_and_refuses_replaces_or_learns_new_characters(tmp_path: Path) -> None:
-    tokenizer = CharTokenizer(" .acehmnost")
+    tokenizer = char_tokenizer(" .acehmnost")
     model = Transformer(ModelConfig(context_length=16, d_model=16, d_ff=32), tokenizer.vocab_size)
     write_source(tmp_path / "source", "gpt2", model, tokenizer)
     run = vitral.import_(tmp_path / "source", tmp_path / "run")
@@ -189,7 +189,7 @@ def test_bits_per_byte_are_of_the_text_and_not_of_its_unknown_tokens(tmp_path: P
         models.BPE({letter: index for index, letter in enumerate(["<unk>", *"acst"])}, [], unk_token="<unk>")
     )
     engine.normalizer, engine.decoder = normalizers.Lowercase(), decoders.Fuse()
-    tokenizer = FileTokenizer(engine.to_str(), 5, 0)
+    tokenizer = file_tokenizer(engine.to_str(), 5, 0)
     model = Transformer(ModelConfig(context_length=7, d_model=16, d_ff=32), 5)
     run = vitral.load(run_of(model, tmp_path / "run", tokenizer).folder.path)
     for text, is_changed in (("catsacts" * 9, False), ("Cats: 日本 é, at\n" * 9, True)):

@@ -13,10 +13,9 @@ from torch import Tensor, nn
 
 from tests.interop.conftest import by_hand
 from vitral.core.errors import UsageError
-from vitral.data import ByteTokenizer
+from vitral.data import byte_tokenizer
 from vitral.interop import import_model
 from vitral.interop.rules import packed
-from vitral.interop.tokenizers import written
 from vitral.runs import load_run
 
 SIZE = WIDTH // HEADS
@@ -54,7 +53,7 @@ def write(folder: Path, tensors: dict[str, Tensor], names: str) -> tuple[Path, P
     safetensors.torch.save_file(
         {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}, folder / "model.safetensors"
     )
-    (folder / "tokenizer.json").write_text(written(ByteTokenizer()))
+    (folder / "tokenizer.json").write_text(byte_tokenizer().document)
     (folder / "names.toml").write_text(names)
     return folder / "model.safetensors", folder / "names.toml"
 

@@ -16,7 +16,7 @@ from variants import VARIANTS, enlarged, made
 from vitral import export
 from vitral.core.errors import UsageError
 from vitral.core.parts import register
-from vitral.data import ByteTokenizer
+from vitral.data import byte_tokenizer
 from vitral.interop import export_run
 from vitral.interop.flat_cache import has_cache
 from vitral.model import ModelConfig, Positions, Transformer
@@ -72,7 +72,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Transformer, Pat
     folder = tmp_path_factory.mktemp("onnx")
     config = {"context_length": 12, "d_model": 8, "num_heads": 2, "num_layers": 1, "num_kv_heads": 1}
     model = enlarged(Transformer(ModelConfig.parse(config), 256).eval())
-    run = run_of(model, folder / "run", ByteTokenizer())
+    run = run_of(model, folder / "run", byte_tokenizer())
     export(run.folder.path, folder / "out", to="onnx")
     return model, folder / "out"
 

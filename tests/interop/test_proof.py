@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
-from vitral.data import SOURCES, CharTokenizer
+from vitral.data import SOURCES, char_tokenizer
 from vitral.interop.card import UNKNOWN, licence
 from vitral.interop.proof import Opened, prove
 from vitral.interop.targets import gguf
 from vitral.model import ModelConfig, Transformer
 
-TOKENIZER = CharTokenizer("\n abcdefgh")
+TOKENIZER = char_tokenizer("\n abcdefgh")
 
 
 def model_with(context: int = 13, **attention: Any) -> Transformer:

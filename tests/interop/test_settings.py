@@ -11,10 +11,9 @@ import torch
 from foreign import OF_FORM, needs_transformers, of_form, write_source
 
 from vitral.core.errors import UsageError
-from vitral.data import ByteTokenizer
+from vitral.data import byte_tokenizer
 from vitral.interop import all_forms, import_model
 from vitral.interop.settings import Settings
-from vitral.interop.tokenizers import written
 from vitral.model import ModelConfig
 from vitral.runs import load_run
 
@@ -181,7 +180,7 @@ def test_what_is_read_has_the_logits_of_the_library(change: str, tmp_path: Path)
     said = json.loads((source / "config.json").read_text())
     edit(said)
     (source / "config.json").write_text(json.dumps(said))
-    (source / "tokenizer.json").write_text(written(ByteTokenizer()))
+    (source / "tokenizer.json").write_text(byte_tokenizer().document)
     theirs = library().AutoModelForCausalLM.from_pretrained(source, attn_implementation="eager").eval()
     ours = load_run(import_model(source, tmp_path / "run").path).model
     tokens = torch.randint(0, 256, (1, keys["max_position_embeddings"]))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from vitral.core.errors import UsageError
-from vitral.data import CharTokenizer
+from vitral.data import char_tokenizer
 from vitral.interop.tiktoken import read_ranks
 from vitral.interop.token_files import tokenizer_from
 
@@ -103,7 +103,7 @@ def test_characters_in_an_order_of_their_own(tmp_path: Path) -> None:
     assert tokenizer.encode("Ab a").tolist() == [5, 4, 0, 3]
     assert tokenizer.start == 2
     padded, _ = tokenizer_from(described(tmp_path, characters=r'" _\nabA"', pad="true"), 7)
-    assert padded == CharTokenizer(" _\nabA")
+    assert padded == char_tokenizer(" _\nabA")
 
 
 GOOD = {token: rank for rank, token in enumerate(bytes([byte]) for byte in range(256))}

@@ -10,7 +10,7 @@ from foreign import BASE, run_of
 from variants import enlarged
 
 from vitral.core.errors import UsageError
-from vitral.data import ByteTokenizer
+from vitral.data import byte_tokenizer
 from vitral.interop import export_run, import_model
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import load_run
@@ -37,7 +37,7 @@ def test_an_export_is_proved_in_torch_and_comes_back_bit_for_bit(name: str, tmp_
     back = load_run(import_model(tmp_path / "out", tmp_path / "back").path)
     assert back.model.config == model.config.model_copy(update={"num_kv_heads": 2})
     assert all(back.model.state_dict()[key].equal(tensor) for key, tensor in model.state_dict().items())
-    assert back.tokenizer == ByteTokenizer()
+    assert back.tokenizer == byte_tokenizer()
 
 
 def test_the_lines_of_the_card_build_and_load_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,9 @@ from foreign import OF_FORM, needs_transformers, of_form, run_of
 from variants import TOKENIZER, VARIANTS, made
 
 from vitral.core.errors import UsageError
-from vitral.data import BPETokenizer, ByteTokenizer, CharTokenizer, DeclaringTokenizer, Tokenizer
+from vitral.data import Tokenizer, bpe_tokenizer, byte_tokenizer, char_tokenizer, declaring
 from vitral.interop import all_forms, export_run, import_model
-from vitral.interop.tokenizers import read_tokenizer, settings_of, written
+from vitral.interop.tokenizers import read_tokenizer, settings_of
 from vitral.runs import load_run
 
 pytestmark = [pytest.mark.merge, needs_transformers, pytest.mark.usefixtures("quiet")]
@@ -67,9 +67,9 @@ def test_every_variant_that_a_form_says_has_the_same_logits_in_the_library(varia
 
 TEXT = "  two  spaces , and ' s don't \n\n\n end .\t<PAD> <|endoftext|> x  é"
 TOKENIZERS: dict[str, Tokenizer] = {
-    "char": CharTokenizer("".join(sorted(set(TEXT)))),
-    "byte": ByteTokenizer(),
-    "bpe": BPETokenizer(((116, 104), (256, 101), (32, 32), (101, 110))),
+    "char": char_tokenizer("".join(sorted(set(TEXT)))),
+    "byte": byte_tokenizer(),
+    "bpe": bpe_tokenizer(((116, 104), (256, 101), (32, 32), (101, 110))),
 }
 
 
@@ -80,8 +80,8 @@ def test_a_tokenizer_has_equal_ids_in_the_library(kind: str, declares: bool, alo
 
     tokenizer = base = TOKENIZERS[kind]
     if declares:  # inside and after
-        tokenizer = DeclaringTokenizer(base, (("<|endoftext|>", 3), ("  ", base.vocab_size + 1)))
-    (tmp_path / "tokenizer.json").write_text(written(tokenizer))
+        tokenizer = declaring(base, {"<|endoftext|>": 3, "  ": base.vocab_size + 1})
+    (tmp_path / "tokenizer.json").write_text(tokenizer.document)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings_of(32)))
     if not alone:
         (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "vocab_size": tokenizer.vocab_size}))

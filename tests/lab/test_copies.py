@@ -88,7 +88,7 @@ def test_a_dataset_holds_its_tokens(run: vitral.Run, copied: Copy) -> None:
 
 
 @pytest.mark.parametrize(
-    "tokenizer", [data.CharTokenizer("\nabc"), data.ByteTokenizer(), data.BPETokenizer(((116, 104), (256, 101)))]
+    "tokenizer", [data.char_tokenizer("\nabc"), data.byte_tokenizer(), data.bpe_tokenizer(((116, 104), (256, 101)))]
 )
 def test_a_tokenizer_gives_the_same_ids(tokenizer: data.Tokenizer, copied: Copy) -> None:
     for _ in ("new", "with what it keeps after its first use"):

@@ -1,18 +1,18 @@
 """Forecasts against published runs, against each other, and their refusals."""
 
 import math
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from vitral.core.errors import UsageError
-from vitral.lab import forecasting
 from vitral.lab.forecasting import accelerators, forecast
 from vitral.model import ModelConfig, count_parameters
 from vitral.runs import RunConfig
+from vitral.training.memory import training_bytes
 from vitral.training.optimizer_cost import step_flops
-from vitral.training.sharded_memory import rank_bytes
 
 GPT2_XL = {"context_length": 1024, "d_model": 1600, "num_layers": 48, "num_heads": 25, "tie_head": True}
 LLAMA_8B = {
@@ -59,11 +59,6 @@ PUBLISHED = (
     (f"{FOUNDRY}, MPT 13B", "a100-40", MPT_13B, 50368, 8, 1668),
 )
 """Source, kind, model, vocabulary, accelerators and tokens a second on each."""
-
-
-@pytest.fixture(autouse=True)
-def _no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forecasting, "rank_bytes", lambda *_: {"Total": 1})
 
 
 def written(folder: Path, model: dict, **training: object) -> Path:
@@ -121,9 +116,9 @@ def test_operations_are_those_of_the_usual_formula(model: dict, vocabulary: int)
     assert step_flops(config, vocabulary) / config.tokens_per_step == pytest.approx(per_token, rel=0.03)
 
 
-def test_hours_price_network_and_checkpoints_by_hand(tmp_path: Path) -> None:
+def test_hours_and_memory_by_hand(tmp_path: Path) -> None:
     config = written(tmp_path, WIDE, steps=50, accumulation=8, batch_size=2**14, dtype="bfloat16")
-    told = forecast(config, gpus=4, kind="a100", price=2.0, vocabulary=7)
+    told = forecast(config, gpus=4, kind="a100", vocabulary=7)
     assert told.tokens_per_step == 8 * 2**14 * 16
     assert told.tokens == 50 * told.tokens_per_step
     assert told.hours is not None
@@ -131,39 +126,9 @@ def test_hours_price_network_and_checkpoints_by_hand(tmp_path: Path) -> None:
     low, high = told.hours
     assert low == pytest.approx(told.tokens / told.tokens_per_second[1] / 3600)
     assert high == pytest.approx(told.flops_per_token * told.tokens / (0.45 * 4 * 312e12) / 3600)
-    assert told.price == pytest.approx((2 * 4 * low, 2 * 4 * high))
-    assert told.network_bytes == pytest.approx(2 * 8 * told.parameters * 3 / 4)
-    assert told.network_seconds == pytest.approx(told.network_bytes / 300e9)
-    assert told.checkpoint_bytes == 12 * told.parameters
+    assert told.memory == training_bytes(RunConfig.parse(tomllib.loads(config.read_text())), 7, 4, device="cuda")
     assert told.fits
     assert told.plain()["notes"]
-
-
-def test_a_slow_network_bounds_the_speed(tmp_path: Path) -> None:
-    config = written(tmp_path, WIDE, accumulation=64, batch_size=1)
-    told = forecast(config, gpus=64, vocabulary=7)
-    assert told.network_seconds > told.flops_per_token * told.tokens_per_step / (0.5 * 64 * 989.4e12)
-    assert told.step_seconds == (told.network_seconds, told.network_seconds)
-
-
-@pytest.mark.full
-def test_memory_of_one_of_several(tmp_path: Path) -> None:
-    model = {
-        "context_length": 23,
-        "d_model": 40,
-        "num_layers": 1,
-        "num_heads": 5,
-        "positions": "rotary",
-        "tie_head": True,
-    }
-    config = RunConfig.parse({"model": model, "training": {"batch_size": 3}})
-    one, four = rank_bytes(config, 31, 1), rank_bytes(config, 31, 4)
-    weights = 4 * count_parameters(config.model, 31)
-    assert one["SHARDED_PARAM"] == weights
-    assert weights / 4 <= four["SHARDED_PARAM"] <= weights / 4 * 1.1  # rows are padded to whole ones
-    assert 2 * weights <= one["OPT"]
-    assert four["Total"] < one["Total"]
-    assert sum(size for kind, size in one.items() if kind != "Total") == one["Total"]
 
 
 def test_a_forecast_from_this_machine(tmp_path: Path) -> None:
@@ -173,19 +138,13 @@ def test_a_forecast_from_this_machine(tmp_path: Path) -> None:
     low, high = told.tokens_per_second
     assert low == pytest.approx(0.85 * high)
     assert told.accelerator.kind == "here"
-    assert all(math.isfinite(each) for each in (*told.hours, told.network_seconds))
+    assert all(math.isfinite(each) for each in told.hours)
 
 
 def test_the_speed_of_a_narrow_model_is_unknown(tmp_path: Path) -> None:
-    told = forecast(written(tmp_path, NARROW, accumulation=3, batch_size=5), gpus=3, vocabulary=11, price=2.0)
-    assert (told.tokens_per_second, told.hours, told.price, told.step_seconds) == (None, None, None, None)
-    assert told.network_bytes == pytest.approx(8 * told.parameters * 2 / 3)
-    assert {row["quantity"] for row in told.records()} == {
-        "memory of one",
-        "operations per token",
-        "network",
-        "a checkpoint",
-    }
+    told = forecast(written(tmp_path, NARROW, accumulation=3, batch_size=5), gpus=3, vocabulary=11)
+    assert (told.tokens_per_second, told.hours) == (None, None)
+    assert {row["quantity"] for row in told.records()} == {"memory of one", "operations per token"}
     assert "1,600" in str(told)
 
 
@@ -194,8 +153,6 @@ def test_refusals(tmp_path: Path) -> None:
     cases: tuple[tuple[str, dict[str, Any]], ...] = (
         ("cannot be shared out evenly among 2; set training.accumulation = 4", {"gpus": 2}),
         ("kind 'h10' is unknown", {"gpus": 3, "kind": "h10"}),
-        ("price -1", {"gpus": 3, "price": -1.0}),
-        ("price nan", {"gpus": 3, "price": math.nan}),
     )
     for complaint, given in cases:
         with pytest.raises(UsageError, match=complaint):

@@ -1,26 +1,17 @@
 """Stored notes are told in Portuguese; no byte of a run depends on the language."""
 
 import re
-import string
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sentences import marked
 
 from vitral import lab
-from vitral.core.language import LANGUAGES, _, in_language, retold
+from vitral.core.language import LANGUAGES, _, in_language
 from vitral.lab.configuration import plan_run
 from vitral.training import Event
 
 OTHERS = [code for code in LANGUAGES if code != "en"]
-STORED = (
-    *(f"data/{name}.py" for name in ("corpora", "dataset", "growth", "report", "texts")),
-    *(f"training/{name}.py" for name in ("continuation", "deadline", "loop", "plans", "run")),
-    "lab/text_plan.py",
-)
-"""Files whose marked sentences are stored in English."""
 SPOKEN = re.findall(r"\w+", "o gato preto dorme e a lua clara sobe sobre o rio manso enquanto ninguém olha")
 """Words of the text, none of them English."""
 
@@ -83,33 +74,11 @@ def _untimed(event: Event) -> Event:
 
 
 @pytest.mark.parametrize("code", OTHERS)
-def test_every_stored_sentence_is_told_again(code: str) -> None:
-    """As if it had been said in that language, its numbers included."""
-    stored = [
-        each
-        for each in marked()
-        if each.places is None and isinstance(each.text, str) and each.where.rpartition(":")[0] in STORED
-    ]
-    assert len(stored) > 60
-    for sentence in stored:
-        assert isinstance(sentence.text, str)
-        values = dict(_values(sentence.text))
-        english = sentence.text.format(**values) if values else sentence.text
-        with in_language(code):
-            assert retold(english) == _(sentence.text, **values), sentence.where
-
-
-def _values(sentence: str) -> Iterator[tuple[str, Any]]:
-    """A value for each place; numbers where only a number fits."""
-    for _before, name, spec, _conversion in string.Formatter().parse(sentence):
-        if name is not None:
-            yield name, 0.25 if "%" in (spec or "") else 1234 if spec else "abc"
-
-
-@pytest.mark.parametrize("code", OTHERS)
-def test_a_sentence_inside_a_stored_sentence_is_told_too(code: str) -> None:
+def test_the_notes_of_a_run_are_told_in_the_readers_language(trained: dict[str, lab.Run], code: str) -> None:
+    """From what was said while it was trained, and from its files; the text's own words and numbers stay."""
+    record = trained[code].sealed.document("corpus")
+    notes = [event["text"] for event in SAID[code] if event["event"] == "note"] + record["notes"] + record["problems"]
     with in_language(code):
-        told = retold("plan: context 128: the usual one for 2.5 minutes")
-    assert "2,5 minutos" in told
-    assert "usual" in told
-    assert "the" not in told.split()
+        told = [_(note) for note in notes]
+    assert len(told) >= 5
+    assert [one for one, note in zip(told, notes, strict=True) if one == note] == []

@@ -5,12 +5,11 @@ import pytest
 from vitral.lab import study_cost
 from vitral.lab.configuration import configure
 from vitral.lab.study_cost import CHARACTERS, Paces, study_costs
-from vitral.model import Transformer
 from vitral.studies import Study, study_names
 from vitral.training import RunConfig
 from vitral.training.optimizer_cost import step_flops
 from vitral.training.plans import ResolvedPlan
-from vitral.training.trials import Pace, time_pace
+from vitral.training.trials import StepTime
 
 MINE = Study.parse(
     {
@@ -34,14 +33,14 @@ MINE = Study.parse(
 
 @pytest.fixture
 def timed(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
-    """The configurations that are timed; a step takes 2 s, the evaluation of a token 0.001 s."""
+    """The configurations that are timed; a step takes 2 s."""
     configs: list[RunConfig] = []
 
-    def fake(config: RunConfig, build: object) -> Pace:
+    def fake(config: RunConfig, build: object, plan: object) -> StepTime:
         configs.append(config)
-        return Pace(2.0, 0.001)
+        return StepTime(2.0, 2.0)
 
-    monkeypatch.setattr(study_cost, "time_pace", fake)
+    monkeypatch.setattr(study_cost, "time_steps", fake)
     monkeypatch.setattr(Paces, "threads", lambda paces, base: 1)
     return configs
 
@@ -53,7 +52,8 @@ def test_the_time_of_a_study_by_hand(timed: list[RunConfig], monkeypatch: pytest
     monkeypatch.setattr(study_cost, "study_named", lambda name: MINE)
     monkeypatch.setattr(study_cost, "configure", lambda name, overrides=(): configure(name, overrides=[short]))
     tuned, plain = study_costs()
-    once, finally_ = 0.5 + 5 * 2.0 + 3 * 2 * 100 * 0.001, 555_000 * 0.001
+    a_token = 2.0 / 3 / configure("study").tokens_per_step
+    once, finally_ = 0.5 + 5 * 2.0 + 3 * 2 * 100 * a_token, 555_000 * a_token
     assert 60 * tuned.minutes == pytest.approx(10 + 3 * (6 + 3.3) * once + 3 * 6 * finally_)
     assert 60 * plain.minutes == pytest.approx(10 + 3 * 2 * (once + finally_))
     assert (tuned.runs, plain.runs) == (28, 6)
@@ -95,10 +95,5 @@ def test_a_model_too_large_to_be_timed_is_scaled(timed: list[RunConfig]) -> None
     large = configure("study", overrides=[{"model": {"d_model": 2048}}])
     paces.of(small, 1)
     times = step_flops(large, CHARACTERS) / step_flops(small, CHARACTERS)
-    assert paces.of(large, 1).step == pytest.approx(2.0 * times)
+    assert paces.of(large, 1) == pytest.approx(2.0 * times)
     assert timed == [small]
-
-
-def test_a_pace_is_measured() -> None:
-    pace = time_pace(configure("demo"), lambda config: Transformer(config.model, 60))
-    assert 0 < pace.token < pace.step

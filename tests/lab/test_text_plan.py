@@ -18,8 +18,9 @@ from vitral.lab.text_plan import LEAST_BLOCKS, LEAST_CHARACTERS, TextPlan, plan_
 from vitral.model import ModelConfig, Transformer, next_token_loss
 from vitral.model.config import DropoutConfig
 from vitral.runs import RunConfig
+from vitral.training.deadline import most_steps
 from vitral.training.optimizers import build_optimizer, optimizer_tensors
-from vitral.training.plans import FIT, most_steps
+from vitral.training.plans import FIT
 from vitral.training.regularisation import TABLE
 
 TINY: dict[str, Any] = {

@@ -42,14 +42,6 @@ def test_cached_is_uncached(mask: Any, positions: str, kv_heads: int) -> None:
         torch.testing.assert_close(in_pieces(model, ids, pieces), expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("positions", [kind for kind in POSITIONS if kind != "learned"])
-def test_a_cache_may_be_longer_than_the_context(positions: str) -> None:
-    model, ids = lively(positions=positions), tokens(2, 11)
-    with torch.inference_mode():
-        expected = model(ids)
-    torch.testing.assert_close(in_pieces(model, ids, [5, 1, 1, 4], 11), expected, rtol=0, atol=1e-12)
-
-
 def test_traced_through_the_cache() -> None:
     model, ids = lively(positions="rotary"), tokens(2, 7)
     cache, recorder = model.new_cache(2), Recorder()
@@ -61,16 +53,6 @@ def test_traced_through_the_cache() -> None:
     weights = recorder.kept["blocks.1.attn.weights"]
     assert weights.shape == (2, 3, 2, 7)
     torch.testing.assert_close(weights, whole.kept["blocks.1.attn.weights"][:, :, 5:], rtol=0, atol=1e-12)
-
-
-def test_clear_forgets() -> None:
-    model, ids = lively(), tokens(2, 7)
-    cache = model.new_cache(2)
-    with torch.inference_mode():
-        model(tokens(2, 5), cache=cache)
-        cache.clear()
-        assert cache.length == 0
-        torch.testing.assert_close(model(ids, cache=cache), model(ids), rtol=0, atol=1e-12)
 
 
 def test_select_reorders_repeats_and_drops() -> None:

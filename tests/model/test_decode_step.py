@@ -7,7 +7,7 @@ import torch
 from variants import GENERATED, made
 
 from vitral.model import Transformer, decode_step
-from vitral.model.decode_step import DecodeStep, can_decode_step, linear
+from vitral.model.decode_step import DecodeStep, can_decode_step
 
 UNKNOWN = ("lstm", "lstm alone", "lstm without biases", "adaptive")
 UNCACHED = ("bidirectional", "alibi, both ways", "relative, both ways")
@@ -57,21 +57,6 @@ def test_it_leaves_alone_what_it_does_not_know() -> None:
             return super().forward(*tokens, **options)
 
     assert not can_decode_step(Other(made("pre").config, 11), 1)
-
-
-@pytest.mark.parametrize("threads", [1, 2, 3])
-@pytest.mark.parametrize("shape", [(12, 5), (5, 12), (6, 6)])
-@pytest.mark.parametrize("has_bias", [True, False])
-@pytest.mark.parametrize("rows", [1, 3])
-def test_a_matrix_in_pieces_is_the_matrix(
-    threads: int, shape: tuple[int, int], has_bias: bool, rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(decode_step, "SPLIT_FROM", 1)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    weight = torch.arange(shape[0] * shape[1], dtype=torch.float64).view(shape)
-    bias = torch.arange(shape[0], dtype=torch.float64) if has_bias else None
-    x = torch.arange(rows * shape[1], dtype=torch.float64).view(rows, -1) - 2
-    assert linear(weight, bias)(x).tolist() == torch.nn.functional.linear(x, weight, bias).tolist()
 
 
 def test_a_table_in_float64_beside_weights_in_float32() -> None:

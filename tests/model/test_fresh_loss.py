@@ -9,7 +9,6 @@ from configs import configs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vitral.core import parts
 from vitral.model import ModelConfig, Transformer, next_token_loss
 from vitral.model.initialisation import MOST_EXCESS
 from vitral.model.selfcheck import fresh_excess
@@ -58,38 +57,3 @@ def test_without_a_norm_the_embedding_begins_smaller() -> None:
     chosen = {"d_model": 128, "norm": "none", "initialisation": "wide", "positions": "rotary", "tie_head": True}
     weight = Transformer(ModelConfig.parse(chosen), 300, seed=1).token_embedding.weight
     assert weight.square().sum(1).mean().item() == pytest.approx(math.log(11), rel=0.02)
-
-
-class Plain(torch.nn.Module):
-    """x / √mean(x²), without a gain."""
-
-    def __init__(self, d_model: int) -> None:
-        super().__init__()
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x / (x.square().mean(-1, keepdim=True) + 1e-9).sqrt()
-
-
-class Gained(Plain):
-    """The same with a gain."""
-
-    def __init__(self, d_model: int) -> None:
-        super().__init__(d_model)
-        self.weight = torch.nn.Parameter(torch.ones(d_model))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.weight * super().forward(x)
-
-
-@pytest.mark.parametrize("norm", [Plain, Gained])
-def test_norms_of_users_have_it_too(norm: type[Plain]) -> None:
-    parts.register("norm", "mine", norm)
-    config = ModelConfig.parse({"norm_type": "mine", "initialisation": "wide", "tie_head": True})
-    assert fresh_excess(Transformer(config, 300, seed=1)) < 0.1
-
-
-def test_a_post_norm_lstm_with_a_tied_head_has_it_too() -> None:
-    """Its last norm is that of the LSTM: there is no feed-forward after it."""
-    parts_of_it = {"norm": "post", "recurrence": "lstm", "attention": "none", "feed_forward": "none", "tie_head": True}
-    config = ModelConfig.parse({**parts_of_it, "positions": "none", "d_model": 128, "initialisation": "wide"})
-    assert fresh_excess(Transformer(config, 300, seed=1)) < 0.1

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from vitral.attention import Bidirectional, Causal, Prefix
-from vitral.core.errors import UsageError
 from vitral.model import ModelConfig, Transformer, next_token_loss
 
 SIZES: dict[str, Any] = {"context_length": 11, "d_model": 30, "num_heads": 3, "num_layers": 2}
@@ -79,13 +78,6 @@ def test_pytorch_numbers() -> None:
             assert float(value.std()) == pytest.approx(bound / math.sqrt(3), rel=0.05)
 
 
-def test_learned_scales_and_relative_positions_begin_as_the_usual() -> None:
-    model = made(positions="relative", attention={"scale": "learned-per-head"})
-    numbers = dict(model.named_parameters())
-    assert numbers["positions.by_distance"].eq(0).all()
-    torch.testing.assert_close(numbers["blocks.1.attn.scale.factor"].flatten(), torch.full((3,), 1 / math.sqrt(10)))
-
-
 def test_the_loss_by_hand() -> None:
     # Probabilities of the two tokens: 3/4 and 1/4, then 1/2 and 1/2.
     logits = torch.tensor([[[math.log(3), 0.0], [7.0, 7.0]]], dtype=torch.float64)
@@ -105,37 +97,3 @@ def test_a_prefix_counts_only_what_comes_after_it() -> None:
     targets = torch.tensor([[2, 2, 1, 0, 0]])
     loss = float(next_token_loss(logits, targets, Prefix(length=3)))
     assert loss == pytest.approx((math.log(2) + 2 * math.log(3)) / 3, rel=1e-15)
-
-
-@pytest.mark.parametrize(
-    ("chosen", "complaint"),
-    [
-        ({"d_modl": 3}, "model: unknown key 'd_modl', did you mean 'd_model'?"),
-        ({"d_model": 0}, "model: d_model: input should be greater than or equal to 1, not 0"),
-        ({"d_model": 7, "num_heads": 2}, "model: num_heads: 2 heads do not divide d_model = 7 into equal widths"),
-        ({"num_heads": 4, "num_kv_heads": 3}, "model: num_kv_heads: 3 do not divide num_heads = 4 into equal groups"),
-        ({"norm": "per"}, "model: norm: 'per' is not one of pre, post, none; did you mean 'pre'?"),
-        ({"positions": "rotery"}, "did you mean 'rotary'?"),
-        ({"positions": "rotary", "d_model": 6}, "rotary rotates pairs, so d_model / num_heads = 3 must be even"),
-        ({"attention": 3}, "model: attention: expected a table, not 3"),
-        ({"attention": {"mask": "casual"}}, "model: attention.mask: 'casual' is not one of causal, bidirectional"),
-        ({"attention": {"mask": "prefix"}}, "model: attention.mask.length: is required here"),
-        ({"attention": {"mask": {"size": 3}}}, "model: attention.mask: the table needs a name"),
-        ({"attention": {"mask": 3}}, "model: attention.mask: expected a name or a table, not 3"),
-        ({"attention": {"scale": math.inf}}, "model: attention.scale: input should be a finite number, not inf"),
-        ({"dropout": {"weight": 0.1}}, "model: dropout: unknown key 'weight', did you mean 'weights'?"),
-    ],
-)
-def test_a_mistake_is_one_line_that_names_its_key(chosen: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        ModelConfig.parse(chosen, "model")
-    assert complaint in str(refused.value)
-    assert "\n" not in str(refused.value)
-
-
-def test_a_config_comes_back_from_plain_data() -> None:
-    chosen = {"attention": {"mask": {"name": "window", "size": 3}, "scale": 0.5}, "dropout": {"weights": 0.1}}
-    for config in (ModelConfig(), ModelConfig.parse(chosen), ModelConfig.parse({"attention": "none", "dropout": 0.2})):
-        assert ModelConfig.parse(config.plain()) == config
-    assert ModelConfig.parse({"dropout": 0.2}).dropout.feed_forward == 0.2
-    assert ModelConfig.parse({"attention": {"mask": "causal"}}) == ModelConfig()

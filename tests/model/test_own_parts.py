@@ -14,7 +14,7 @@ from vitral.core import parts
 from vitral.core.errors import UsageError
 from vitral.core.parts import register
 from vitral.model import ModelConfig, Positions, Transformer, cost, count_parameters, parameter_table
-from vitral.model.decode_step import DecodeStep, can_decode_step
+from vitral.model.decode_step import can_decode_step
 
 VOCAB = 11
 SIZES: dict[str, Any] = {"context_length": 9, "d_model": 12, "num_heads": 3, "num_layers": 2, "d_ff": 10}
@@ -135,26 +135,6 @@ def test_parameters_are_counted_on_the_module(everything: dict[str, Any]) -> Non
     assert same[0] == same[1]
 
 
-def test_initial_numbers_depend_on_the_seed_alone(everything: dict[str, Any]) -> None:
-    torch.manual_seed(1)
-    one = model_of(3, **everything)
-    torch.manual_seed(2)
-    before = torch.get_rng_state()
-    again, other = model_of(3, **everything), model_of(4, **everything)
-    assert torch.equal(torch.get_rng_state(), before)
-    assert all(torch.equal(p, q) for p, q in zip(one.parameters(), again.parameters(), strict=True))
-    assert not torch.equal(one.final_norm.shift, other.final_norm.shift)  # pyright: ignore
-    assert torch.equal(one.final_norm.gain, torch.ones(12))  # pyright: ignore
-
-
-def test_a_trace_has_every_name(everything: dict[str, Any]) -> None:
-    model = model_of(**everything)
-    assert list(model.trace(tokens())) == model.activation_names
-    assert "blocks.1.mlp.out" in model.activation_names
-    assert "blocks.1.mlp.hidden" not in model.activation_names
-    assert "blocks.0.attn.q_pre" in model.activation_names
-
-
 @pytest.mark.parametrize("left_out", [(), ("positions",), ("attention",), ("norm_type", "feed_forward")])
 def test_cached_logits_are_those_of_the_whole(everything: dict[str, Any], left_out: tuple[str, ...]) -> None:
     model = model_of(**{key: value for key, value in everything.items() if key not in left_out})
@@ -162,19 +142,6 @@ def test_cached_logits_are_those_of_the_whole(everything: dict[str, Any], left_o
     whole, cache = model(tokens()), model.new_cache(2)
     pieces = [model(tokens()[:, :4], cache=cache), *(model(tokens()[:, i : i + 1], cache=cache) for i in range(4, 7))]
     torch.testing.assert_close(torch.cat(pieces, dim=1), whole, rtol=1e-4, atol=1e-5)
-
-
-def test_the_one_token_decoder_takes_the_own_parts_that_it_knows() -> None:
-    register("norm", "usual", lambda d_model: nn.LayerNorm(d_model))
-    register("activation", "mish", lambda: functional.mish)
-    register("feed_forward", "one-matrix", lambda config: nn.Linear(config.d_model, config.d_model))
-    assert not can_decode_step(model_of(feed_forward="one-matrix"), 1)
-    model = model_of(norm_type="usual", feed_forward="mish")
-    assert can_decode_step(model, 2)
-    cache = model.new_cache(2)
-    model(tokens()[:, :6], cache=cache)
-    step = DecodeStep(model)(tokens()[:, 6], cache)
-    torch.testing.assert_close(step, model(tokens())[:, -1], rtol=1e-4, atol=1e-5)
 
 
 def test_a_mask_says_by_trial_what_it_shows() -> None:
@@ -276,14 +243,3 @@ def test_a_wrong_factory_is_one_line_with_its_name(
         model_of(**changes)
     assert "'wrong'" in str(refused.value)
     assert "test_own_parts.py" in str(refused.value)
-
-
-def test_what_is_right_is_not_refused() -> None:
-    register("feed_forward", "doing", Doing)
-    register("norm", "constant", Buffered)
-    register("norm", "nothing", lambda d_model: nn.Identity())
-    model_of(feed_forward={"name": "doing", "kind": "right"})
-    moved = model_of(norm_type={"name": "constant", "kind": "constant"}).double()
-    assert moved.final_norm.mean.dtype == torch.float64  # pyright: ignore
-    model_of(norm_type="nothing")
-    model_of(norm_type="nothing", num_layers=0)

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch.nn import functional
 
-from vitral.core.errors import UsageError
 from vitral.core.streams import torch_stream
 from vitral.model import ModelConfig, Transformer
 from vitral.training import RunConfig
@@ -82,15 +81,3 @@ def test_coordinates_keep_their_size_under_mup_and_grow_under_the_standard_one()
     for name in narrow["mup"]:
         assert wide["mup"][name] / narrow["mup"][name] < 1.5, name
         assert wide["standard"][name] / narrow["standard"][name] > 2.5, name
-
-
-def test_mistakes_are_refused_in_one_line() -> None:
-    with pytest.raises(UsageError, match="mup gives the head another size than the embedding; set tie_head = false"):
-        ModelConfig.parse({**MUP, "tie_head": True})
-    with pytest.raises(UsageError, match="the learning rates of mup are those of AdamW, not of muon"):
-        RunConfig.parse({"model": MUP, "training": {"optimizer": {"name": "muon"}}})
-    with pytest.raises(UsageError, match=r"parametrisation\.base_width: is required here"):
-        ModelConfig.parse({"parametrisation": {"name": "mup"}})
-    with pytest.raises(UsageError, match="'nup' is not one of mup"):
-        ModelConfig.parse({"parametrisation": {"name": "nup", "base_width": 3}})
-    assert "parametrisation" not in ModelConfig().plain()

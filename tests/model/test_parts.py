@@ -151,19 +151,6 @@ def test_without_residual_the_output_takes_the_streams_place() -> None:
         assert torch.equal(kept[f"blocks.{layer}.resid_post"], kept[f"blocks.{layer}.mlp.out"])
 
 
-def test_without_a_part_the_stream_passes_it_by() -> None:
-    bare = lively(attention="none", feed_forward="none", residual=False)
-    kept = bare.trace(tokens())
-    assert torch.equal(kept["embed"], kept["blocks.1.resid_post"])
-    assert not [name for name, _ in bare.named_parameters() if name.startswith("blocks.")]
-
-
-def test_a_tied_head_is_the_embedding() -> None:
-    tied, free = lively(tie_head=True), lively()
-    free.load_state_dict({**tied.state_dict(), "head.weight": tied.token_embedding.weight})
-    torch.testing.assert_close(tied(tokens()), free(tokens()), rtol=0, atol=1e-12)
-
-
 def test_dropout_place_by_place() -> None:
     plain = lively().trace(tokens())
     first = {

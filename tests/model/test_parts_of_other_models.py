@@ -178,31 +178,6 @@ def test_heads_have_a_width_of_their_own() -> None:
     torch.testing.assert_close(q["blocks.0.attn.scaled"], q["blocks.0.attn.scores"] / math.sqrt(5))
 
 
-@pytest.mark.parametrize("present", ["qkv", "output", "feed_forward", "norm"])
-def test_biases_are_where_they_are_asked_for(present: str) -> None:
-    places = {place: place == present for place in ("qkv", "output", "feed_forward", "norm")}
-    of = {
-        "qkv": ("attn.in_proj",),
-        "output": ("attn.out_proj",),
-        "feed_forward": ("mlp.gate", "mlp.up", "mlp.down"),
-        "norm": ("attn_norm", "mlp_norm"),
-    }
-    model = Transformer(config(bias={**places, "head": True}, feed_forward="swiglu"), VOCAB)
-    names = {name for name, _ in model.named_parameters()}
-    for place, is_there in places.items():
-        assert all((f"blocks.2.{name}.bias" in names) is is_there for name in of[place])
-    assert "head.bias" in names
-    assert ("final_norm.bias" in names) is places["norm"]
-
-
-def test_the_heads_bias_is_added_to_the_logits() -> None:
-    with_bias, without = made(config(bias={"head": True})), made(config())
-    bias = drawn(VOCAB)
-    with_bias.load_state_dict({**without.state_dict(), "head.bias": bias})
-    with torch.inference_mode():
-        torch.testing.assert_close(with_bias(tokens()), without(tokens()) + bias)
-
-
 @pytest.mark.parametrize(("norm", "final"), [("pre", False), ("post", True)])
 def test_a_final_norm_is_there_or_not(norm: str, final: bool) -> None:
     model = made(config(norm=norm, final_norm=final))
@@ -214,36 +189,10 @@ def test_a_final_norm_is_there_or_not(norm: str, final: bool) -> None:
     torch.testing.assert_close(kept["final_norm"], expected)
 
 
-DEFAULTS: dict[str, list[Any]] = {
-    "norm_epsilon": [1e-5],
-    "positions": [{"name": "rotary"}, {"name": "rotary", "base": 10_000.0, "fraction": 1.0, "pairing": "halves"}],
-    "parallel": [False],
-    "attention": [{"mask": ["causal"]}, {"mask": ["causal"] * 3}, {"mask": {"name": "by-layer", "masks": ["causal"]}}],
-    "d_head": [4],
-    "bias": [{}, {"qkv": True, "output": True, "feed_forward": True, "norm": True, "head": False}],
-    "final_norm": [True],
-}
-
-
-@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in DEFAULTS.items() for value in values])
-def test_a_default_that_is_written_out_changes_nothing_that_is_recorded(key: str, value: Any) -> None:
-    base = {**SIZES, "d_model": 12, "positions": "rotary"}
-    plain, told = ModelConfig.parse(base), ModelConfig.parse({**base, key: value})
-    assert told == plain
-    assert told.plain() == plain.plain()
-    assert not {"d_head", "norm_epsilon", "parallel", "final_norm"} & told.plain().keys()
-
-
 def test_repeated_masks_are_their_shortest_list() -> None:
     twice = config(num_layers=4, attention={"mask": ["causal", WINDOW, "causal", WINDOW]})
     assert twice == config(num_layers=4, attention={"mask": ["causal", WINDOW]})
     assert twice.plain()["attention"]["mask"]["name"] == "by-layer"
-
-
-def test_a_copy_with_other_sizes_has_their_heads() -> None:
-    assert config(d_head=7).model_copy(update={"d_model": 30}).d_head == 7
-    assert config().model_copy(update={"d_model": 30}).d_head == 10
-    assert config().model_copy(update={"num_heads": 5}).plain() == config(num_heads=5).plain()
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from small_models import lively, tokens
-from torch import Tensor, nn
+from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.model import ModelConfig, Transformer, cost, count_parameters
@@ -135,22 +135,3 @@ def test_muon_moves_the_eight_matrices_of_a_layer_one_by_one() -> None:
     for name in names:
         moved = (model.get_parameter(name).detach() - before[name]).chunk(4)
         assert all(torch.linalg.svdvals(one).sub(1).abs().max() < 0.35 for one in moved)
-
-
-def test_dropout_is_that_of_the_place_of_attention() -> None:
-    config = LSTM | {"d_model": 12, "num_heads": 1, "context_length": 7, "dropout": {"attention": 0.5}}
-    model = Transformer(ModelConfig.parse(config), 13)
-    assert isinstance(model.train(), nn.Module)
-    assert not torch.equal(model(tokens()), model(tokens()))
-    model.eval()
-    assert torch.equal(model(tokens()), model(tokens()))
-
-
-def test_configurations_without_it_are_written_as_before() -> None:
-    for config in (ModelConfig(), ModelConfig(attention="none")):
-        assert "recurrence" not in config.plain()
-    assert ModelConfig.parse(ModelConfig.parse(LSTM).plain()).recurrence == "lstm"
-    with pytest.raises(UsageError, match='recurrence: the lstm takes the place of attention; set attention = "none"'):
-        ModelConfig.parse({"recurrence": "lstm"}, "model")
-    with pytest.raises(UsageError, match="'lst' is not one of lstm; did you mean 'lstm'"):
-        ModelConfig.parse({"recurrence": "lst", "attention": "none"}, "model")

@@ -101,14 +101,6 @@ def test_names_mean_what_they_say() -> None:
         torch.testing.assert_close(kept["blocks.0.attn.weights"].sum(-1), torch.ones(2, 3, 5).double())
 
 
-def test_a_few_names_are_kept_alone() -> None:
-    model = lively()
-    assert list(model.trace(tokens(), ["logits", "blocks.0.attn.weights"])) == ["blocks.0.attn.weights", "logits"]
-    assert model.trace(tokens(), []) == {}
-    with torch.inference_mode():
-        assert torch.equal(model.trace(tokens(), ["logits"])["logits"], model(tokens()))
-
-
 @pytest.mark.parametrize("config", [{}, {"norm": "post", "positions": "rotary", "d_model": 24}])
 def test_every_activation_may_be_replaced(config: dict[str, Any]) -> None:
     model = lively(feed_forward="swiglu", **config)

@@ -11,9 +11,9 @@ from browser import as_tensor, in_node, needs_node, needs_web, plain
 from pages import Carried, in_page, weights_of
 from variants import TEXT, TOKENIZER
 
-from vitral.core.edits import Edit, edits_of, existing
 from vitral.core.errors import UsageError
 from vitral.inspection import edited_trace
+from vitral.inspection.edit_data import Edit, edits_of, existing
 from vitral.inspection.edits import heads_by_name
 from vitral.model import Transformer
 from vitral.page.document import parts_of

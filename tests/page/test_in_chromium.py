@@ -16,9 +16,9 @@ from browser import as_tensor, needs_chromium
 from pages import Carried, chromium, content_of, differing, expected, opened
 from variants import BASE, TEXT, TOKENIZER, enlarged
 
-from vitral.core.edits import edits_of
-from vitral.data import CharTokenizer
+from vitral.data import char_tokenizer
 from vitral.inspection import edited_trace
+from vitral.inspection.edit_data import edits_of
 from vitral.model import ModelConfig, Transformer
 from vitral.page.content import PageContent
 from vitral.page.document import page_document
@@ -81,7 +81,7 @@ HOSTILE = '</script><img src=x onerror=document.title="taken">\u2028\u2029<!--<s
 
 def test_names_vocabularies_and_sentences_are_data(tmp_path: Path, window: Any) -> None:
     alphabet = "".join(sorted(set(HOSTILE)))
-    tokenizer = CharTokenizer(alphabet)
+    tokenizer = char_tokenizer(alphabet)
     model = enlarged(
         Transformer(
             ModelConfig.parse(BASE | {"context_length": 80, "num_layers": 1}), tokenizer.vocab_size, seed=1

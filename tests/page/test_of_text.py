@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from vitral.core.errors import UsageError
-from vitral.data import CharTokenizer, Split
+from vitral.data import Split, char_tokenizer
 from vitral.lab import Run, bundle, train
 from vitral.model import ModelConfig, Transformer
 from vitral.page import content, of_text
@@ -87,7 +87,7 @@ def test_a_run_whose_text_is_gone_opens_all_the_same(run: Path, monkeypatch: pyt
 )
 @pytest.mark.parametrize("alphabet", ["\n abcdehmnorstuvx,.TB", "\u4e00\u4e8c", "\n", " "], ids=ascii)
 def test_a_page_is_never_empty(changes: dict[str, object], alphabet: str) -> None:
-    tokenizer = CharTokenizer(alphabet)
+    tokenizer = char_tokenizer(alphabet)
     base = {"context_length": 12, "d_model": 8, "num_layers": 1, "num_heads": 2, "d_ff": 8}
     model = Transformer(ModelConfig.parse(base | changes), tokenizer.vocab_size).eval()
     text = Split(np.arange(1, 1 + 60, dtype=np.uint8) % len(alphabet) + 1, np.array([[0, 60]]))

@@ -23,7 +23,7 @@ from variants import TOKENIZER, made
 import vitral
 from vitral import cli
 from vitral.core.errors import UsageError
-from vitral.data import FileTokenizer
+from vitral.data import file_tokenizer
 
 TEXT = "abc ha b"
 SECRET = "a-secret-token"
@@ -78,7 +78,7 @@ def several(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
     engine = Engine(models.WordLevel({letter: at for at, letter in enumerate(LETTERS)}))
     engine.normalizer, engine.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.Split("", "isolated")
     model = made("post", seed=9)
-    tokenizer = FileTokenizer(engine.to_str(), model.vocab_size, 0)
+    tokenizer = file_tokenizer(engine.to_str(), model.vocab_size, 0)
     run_of(model, folder / "words", tokenizer)
     with serving(run, folder / "mine", folder / "words") as told:
         yield told, folder / "mine", folder / "words"
@@ -226,7 +226,10 @@ def test_any_number_opens_down_to_a_parameter_and_its_python_line_gives_it(run: 
     page.wait_for_function("(shown) => document.querySelector('#opened .trail')?.textContent === shown", arg=shown)
 
 
-@pytest.mark.parametrize("cell", ["lens.blocks.0.resid_mid:0.1.4", "norm.blocks.0.resid_mid:0.1.4"])
+@pytest.mark.parametrize(
+    "cell",
+    ["lens.blocks.0.resid_mid:0.1.4", pytest.param("norm.blocks.0.resid_mid:0.1.4", marks=pytest.mark.full)],
+)
 def test_a_cell_of_the_lens_opens_and_its_line_gives_the_number(cell: str, run: Path, address: str, windows) -> None:
     page = windows()
     page.goto(f"{address}&text={quote(TEXT[:3])}&o={cell}")
@@ -248,7 +251,7 @@ def test_a_cell_of_the_lens_opens_and_its_line_gives_the_number(cell: str, run: 
     assert found["value"] == pytest.approx(eval(found["python"], {"run": vitral.load(run)}).item(), rel=1e-5, abs=1e-5)
 
 
-@pytest.mark.parametrize("cell", ["logits:0.2.5", "blocks.0.attn.z:0.1.2.0"])
+@pytest.mark.parametrize("cell", ["logits:0.2.5", pytest.param("blocks.0.attn.z:0.1.2.0", marks=pytest.mark.full)])
 def test_the_printed_lines_give_the_number_that_is_shown(
     cell: str, run: Path, address: str, windows, capsys: pytest.CaptureFixture[str]
 ) -> None:

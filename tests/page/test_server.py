@@ -27,9 +27,9 @@ from variants import TEXT, TOKENIZER, made
 
 import vitral
 from vitral.cli import run as command
-from vitral.core.edits import edits_of, existing
 from vitral.decoding import Sampling, choose, distribution
 from vitral.inspection import edited_trace
+from vitral.inspection.edit_data import edits_of, existing
 from vitral.inspection.lens import lens_logits
 from vitral.model import Transformer
 from vitral.page.server.app import MOST_BODY, Server

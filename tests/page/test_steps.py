@@ -9,8 +9,8 @@ from pages import Carried, of_variants, weights_of
 from torch import Tensor
 from variants import BASE, made
 
-from vitral.core.edits import editor, edits_of, existing
 from vitral.decoding import Reader
+from vitral.inspection.edit_data import editor, edits_of, existing
 from vitral.interop.step_graph import step_graph
 from vitral.model import Transformer
 from vitral.page.content import PageContent

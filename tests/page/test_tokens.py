@@ -13,15 +13,15 @@ from tokenizers import Tokenizer as Engine
 
 from vitral.core.errors import UsageError
 from vitral.data import (
-    BPETokenizer,
-    ByteTokenizer,
-    CharTokenizer,
-    DeclaringTokenizer,
-    FileTokenizer,
     Tokenizer,
     UnseenCharacter,
+    bpe_tokenizer,
+    byte_tokenizer,
+    char_tokenizer,
+    declaring,
+    file_tokenizer,
 )
-from vitral.data.byte_pairs import byte_letters, learn_merges
+from vitral.data.engines import byte_letters, learn_merges
 from vitral.page.patterns import GPT2
 from vitral.page.tokens import carried_tokenizer, encoded, served_tokenizer
 
@@ -92,7 +92,7 @@ def expected(tokenizer: Tokenizer, text: str) -> dict[str, Any]:
         return {"ids": before["ids"] + after["ids"], "unseen": list(unseen)}
 
 
-def byte_level(cut: Any, *, normalizer: Any = None, size: int = 400, seed: int = 1, **options: Any) -> FileTokenizer:
+def byte_level(cut: Any, *, normalizer: Any = None, size: int = 400, seed: int = 1, **options: Any) -> Tokenizer:
     engine = Engine(models.BPE(**options))
     engine.pre_tokenizer, engine.decoder = cut, decoders.ByteLevel()
     if normalizer is not None:
@@ -102,7 +102,7 @@ def byte_level(cut: Any, *, normalizer: Any = None, size: int = 400, seed: int =
     )
     engine.add_special_tokens([SPECIAL])
     engine.add_tokens(["thé", " the"])
-    return FileTokenizer(engine.to_str(), engine.get_vocab_size(), 0)
+    return file_tokenizer(engine.to_str(), engine.get_vocab_size(), 0)
 
 
 def split(pattern: str, behavior: str = "isolated", *, invert: bool = False) -> Any:
@@ -111,7 +111,7 @@ def split(pattern: str, behavior: str = "isolated", *, invert: bool = False) -> 
 
 
 GPT2_WORDS = pre_tokenizers.ByteLevel(add_prefix_space=False)
-FILES: dict[str, Callable[[], FileTokenizer]] = {
+FILES: dict[str, Callable[[], Tokenizer]] = {
     "gpt-2": lambda: byte_level(GPT2_WORDS),
     "space before": lambda: byte_level(pre_tokenizers.ByteLevel(add_prefix_space=True)),
     "nfc": lambda: byte_level(GPT2_WORDS, normalizer=normalizers.NFC()),
@@ -123,13 +123,13 @@ FILES: dict[str, Callable[[], FileTokenizer]] = {
     "runs of digits": lambda: byte_level(pre_tokenizers.Sequence([pre_tokenizers.Digits(), GPT2_WORDS])),
     "spaces": lambda: byte_level(pre_tokenizers.Sequence([pre_tokenizers.Split(" ", "isolated"), GPT2_WORDS])),
 }
-LETTERS = CharTokenizer("".join(sorted({*TEXT, "😀", "\u0301"})))
+LETTERS = char_tokenizer("".join(sorted({*TEXT, "😀", "\u0301"})))
 OWN: dict[str, Callable[[], Tokenizer]] = {
     "characters": lambda: LETTERS,
-    "bytes": ByteTokenizer,
-    "pairs": lambda: BPETokenizer(learn_merges([TEXT], 400)),
+    "bytes": byte_tokenizer,
+    "pairs": lambda: bpe_tokenizer(learn_merges([TEXT], 400)),
 }
-DECLARED = ((SPECIAL, 3), ("<|e", 5), ("é", 7), ("\n", 11))
+DECLARED = {SPECIAL: 3, "<|e": 5, "é": 7, "\n": 11}
 
 
 @pytest.mark.merge
@@ -138,7 +138,7 @@ DECLARED = ((SPECIAL, 3), ("<|e", 5), ("é", 7), ("\n", 11))
 @pytest.mark.parametrize("kind", OWN)
 def test_own_tokenizers_give_equal_ids(kind: str, special: bool) -> None:
     base = OWN[kind]()
-    tokenizer = DeclaringTokenizer(base, DECLARED) if special else base
+    tokenizer = declaring(base, DECLARED) if special else base
     texts = strings(1, alphabet=TEXT)
     told = in_page(ENCODE, [[carried_tokenizer(tokenizer), texts]])[0]
     for text, each in zip(texts, told, strict=True):
@@ -179,7 +179,7 @@ def test_what_no_page_computes_is_refused_by_a_file_and_encoded_by_a_server(kind
     engine.pre_tokenizer = changes.get("pre_tokenizer", pre_tokenizers.ByteLevel())
     if "normalizer" in changes:
         engine.normalizer = changes["normalizer"]
-    tokenizer = FileTokenizer(engine.to_str(), engine.get_vocab_size(), 0)
+    tokenizer = file_tokenizer(engine.to_str(), engine.get_vocab_size(), 0)
     with pytest.raises(UsageError, match="vitral open"):
         carried_tokenizer(tokenizer)
     assert served_tokenizer(tokenizer).keys() >= {"kind", "texts"}

@@ -15,7 +15,7 @@ EVALUATE = "evaluate RUN --no-copying"
 FAULTS = {
     "vitral.model.transformer.Transformer.forward": (EVALUATE, INSPECT, EXPLAIN, TRAIN, "compare RUN RUN2"),
     "vitral.attention.multihead.MultiHeadAttention.project": (EVALUATE, INSPECT, EXPLAIN, TRAIN),
-    "vitral.data.tokenizers.CharTokenizer.encode": ("generate RUN --prompt the", INSPECT, EXPLAIN),
+    "vitral.data.tokenizers.Tokenizer.encode": ("generate RUN --prompt the", INSPECT, EXPLAIN),
     "vitral.decoding.sampling.keep_top_k": ("generate RUN --top-k 2 --no-cache",),
     "vitral.decoding.generation.uniforms": ("generate RUN", "generate RUN --samples 2", "evaluate RUN"),
     "vitral.decoding.beam.distribution": ("generate RUN --beams 2",),

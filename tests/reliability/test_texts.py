@@ -14,7 +14,7 @@ from tests.reliability.conftest import Tally, scaled
 from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, corpora, load_corpus, prepare, prepare_recorded, sources, texts
 from vitral.data.long_texts import pieces
-from vitral.data.texts import Document, Reading, read_file
+from vitral.data.texts import Document, read_file
 
 TOKENIZERS = ("char", "byte", {"name": "bpe", "vocab_size": 300})
 MILLION = 10**6
@@ -106,14 +106,14 @@ def test_a_file_that_grows_while_it_is_read(tmp_path: Path, monkeypatch: pytest.
     path.write_text("a line\n" * 1000)
     monkeypatch.setattr("vitral.data.texts.LONG", 0)
     monkeypatch.setattr("vitral.data.texts.PIECE", 1000)
-    original = texts._counted
+    original = texts._decoded
 
-    def growing(newlines: str, raw: bytes) -> Any:
+    def growing(raw: bytes, *where: Any) -> str:
         with path.open("a") as file:
             file.write("more\n")
-        return original(newlines, raw)
+        return original(raw, *where)
 
-    monkeypatch.setattr(texts, "_counted", growing)
+    monkeypatch.setattr(texts, "_decoded", growing)
     assert "has changed while it was read" in (outcome(path, "char") or "")
 
 
@@ -183,9 +183,9 @@ def test_a_strangers_source_is_harmless(
     monkeypatch.chdir(tmp_path)
     read: list[int] = []
 
-    def watched(file: BinaryIO, path: Path, reading: Reading) -> Document:
+    def watched(file: BinaryIO, path: Path, config: CorpusConfig) -> Document:
         read.append(os.fstat(file.fileno()).st_size)
-        return read_file(file, path, reading)
+        return read_file(file, path, config)
 
     def never(*_: object) -> None:
         raise AssertionError("a download was started, or a folder was read")

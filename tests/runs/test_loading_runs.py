@@ -68,16 +68,6 @@ def test_weights_keep_their_precision_and_so_do_positions(dtype: torch.dtype, tm
     assert torch.equal(logits(run.model), logits(model))
 
 
-def test_a_damaged_best_is_said_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = saved(tmp_path / "run", made(1), made(2))
-    (path / "steps" / "step-00000001" / "state.json").write_bytes(b"{}")
-    assert load_run(path).step == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("vitral: ")
-    assert said.err.count("\n") == 1
-
-
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [

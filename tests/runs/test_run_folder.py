@@ -74,11 +74,6 @@ class TestMaking:
         below = tmp_path / "file" / "run"
         assert "cannot be written" in one_line(StorageError, lambda: RunFolder.create(below, {}, {}))
 
-    def test_an_empty_folder_may_be_used(self, tmp_path: Path) -> None:
-        (tmp_path / "empty").mkdir()
-        assert RunFolder.create(tmp_path / "empty", {"a": 1}, {}).config == {"a": 1}
-        assert RunFolder.create(tmp_path / "deep" / "er", {"a": 1}, {}).config == {"a": 1}
-
     def test_what_is_no_run_is_refused(self, folder: RunFolder, tmp_path: Path) -> None:
         assert "not a run" in one_line(UsageError, lambda: RunFolder.open(tmp_path / "nowhere"))
         assert "not a run" in one_line(UsageError, lambda: RunFolder.open(folder.path / "steps"))
@@ -86,11 +81,6 @@ class TestMaking:
         RunFolder.open(folder.path)  # its configuration is lost, and sealed
         (folder.path / "run.json").unlink()
         assert "not a run" in one_line(UsageError, lambda: RunFolder.open(folder.path))
-
-    def test_a_document_that_cannot_be_read_is_one_line(self, folder: RunFolder) -> None:
-        assert "environment.json: cannot be read" in one_line(UsageError, lambda: folder.document("environment"))
-        (folder.path / "corpus.json").write_text("{", encoding="utf-8")
-        assert "corpus.json: cannot be read" in one_line(UsageError, lambda: folder.document("corpus"))
 
 
 class TestMetrics:
@@ -115,11 +105,6 @@ class TestMetrics:
         assert measured.metrics() == list(self.EVENTS)
         assert measured.metrics("step") == [event for event in self.EVENTS if event["event"] == "step"]
 
-    def test_there_are_none_at_first(self, folder: RunFolder) -> None:
-        assert folder.metrics() == []
-        (folder.path / "metrics.jsonl").write_bytes(b"")
-        assert folder.metrics() == []
-
     def test_a_torn_last_line_is_left_out_wherever_it_was_torn(self, folder: RunFolder) -> None:
         for event in self.EVENTS[:2]:
             folder.append_metric(event)
@@ -131,13 +116,6 @@ class TestMetrics:
             assert folder.metrics() == [self.EVENTS[0]], end
         path.write_bytes(whole[:-1])
         assert folder.metrics() == list(self.EVENTS[:2])
-
-    def test_a_damaged_line_among_others_is_named(self, measured: RunFolder) -> None:
-        path = measured.path / "metrics.jsonl"
-        lines = path.read_bytes().split(b"\n")
-        lines[2] = lines[2][:-3]
-        path.write_bytes(b"\n".join(lines))
-        assert "metrics.jsonl: line 3 is not an event in JSON" in one_line(UsageError, measured.metrics)
 
     @pytest.mark.parametrize("kept", range(len(EVENTS) + 1))
     def test_rewinding_drops_what_came_later(self, kept: int, folder: RunFolder, checkpoint: Made) -> None:
@@ -181,12 +159,6 @@ class TestMetrics:
         path.write_bytes(whole + b"{")
         assert measured.metrics() == list(self.EVENTS)
 
-    def test_a_line_the_disk_does_not_take_is_a_storage_error(self, folder: RunFolder) -> None:
-        (folder.path / "metrics.jsonl").mkdir()
-        assert "metrics.jsonl: cannot be written" in one_line(
-            StorageError, lambda: folder.append_metric({"event": "x"})
-        )
-
 
 class TestCheckpoints:
     """Which are kept, which is the best, and what happens to damaged ones."""
@@ -207,10 +179,6 @@ class TestCheckpoints:
         assert steps_in(saved) == [4, 5]
         assert load_silently(saved, "best") == 5
 
-    def test_without_a_best_the_last_is_taken(self, folder: RunFolder, checkpoint: Made) -> None:
-        folder.save(checkpoint(3), keep=2)
-        assert load_silently(folder, "best") == 3
-
     @pytest.mark.parametrize(
         ("which", "damaged", "used", "said"),
         [("last", 4, 3, "using the one before"), ("best", 2, 4, "using the last one instead")],
@@ -225,16 +193,6 @@ class TestCheckpoints:
         assert f"step-{damaged:08d}: model.safetensors does not match" in warning
         assert warning.endswith(said)
         assert "\n" not in warning
-
-    def test_nothing_whole_is_refused(self, saved: RunFolder, folder: RunFolder) -> None:
-        for step in steps_in(saved):
-            damage(saved, step)
-        warnings: list[str] = []
-        assert "no intact checkpoint" in one_line(UsageError, lambda: saved.load("last", warn=warnings.append))
-        assert len(warnings) == 3
-
-    def test_a_run_without_checkpoints_is_refused(self, folder: RunFolder) -> None:
-        assert "no intact checkpoint" in one_line(UsageError, lambda: folder.load("best", warn=pytest.fail))
 
     def test_after_a_fallback_the_step_can_be_saved_again(self, saved: RunFolder, checkpoint: Made) -> None:
         damage(saved, 4)

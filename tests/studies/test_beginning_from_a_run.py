@@ -6,19 +6,15 @@ from typing import Any
 
 import pytest
 
-from vitral.core.config import merge
 from vitral.core.errors import UsageError
-from vitral.data import ByteTokenizer, CharTokenizer, Tokenizer
-from vitral.data.file_tokenizer import FileTokenizer
+from vitral.data import Tokenizer, byte_tokenizer
+from vitral.data.tokenizers import file_tokenizer
 from vitral.interop.imported import Imported
 from vitral.interop.importing import write_run
-from vitral.interop.tokenizers import written
 from vitral.lab.study_health import examine_study
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import enter, load_run
 from vitral.studies import Study, run_study
-from vitral.studies.outside import tokenizers_of
-from vitral.studies.resolution import resolve
 from vitral.studies.results import run_path
 from vitral.training import RunConfig
 
@@ -31,9 +27,9 @@ def imported(folder: Path, tokenizer: Tokenizer) -> Path:
     return write_run(Imported(MODEL, weights, tokenizer, origin), folder).path
 
 
-def bytes_of_a_file() -> FileTokenizer:
+def bytes_of_a_file() -> Tokenizer:
     """A tokenizer.json of another library: bytes, and rows that have no token."""
-    return FileTokenizer(written(ByteTokenizer()), 260, 10)
+    return file_tokenizer(byte_tokenizer().document, 260, 10)
 
 
 def study(run: Path, **keys: Any) -> Study:
@@ -65,7 +61,7 @@ def test_its_runs_have_its_model_its_tokens_and_its_weights(result: Any, outside
         assert parent is not None
         assert (parent.run, parent.step) == (before.identity.run, 0)
     assert load_run(run_path(result.folder, "ours", 1)).sealed.identity.parent is None
-    assert isinstance(load_run(run_path(result.folder, "ours", 1)).tokenizer, CharTokenizer)
+    assert load_run(run_path(result.folder, "ours", 1)).tokenizer.name == "char"
     losses = {arm.arm.name: arm.losses for arm in result.arms}
     assert all(len(losses[name]) == 2 for name in ("ours", "theirs"))
 
@@ -84,23 +80,12 @@ def test_the_same_call_finds_the_runs_and_another_run_in_its_place_is_refused(
         assert whole(result.folder)  # the study is whole without it
         with pytest.raises(UsageError):
             run_study(study(outside), tiny, result.folder, seeds=[1, 2])
-        imported(outside, FileTokenizer(written(ByteTokenizer()), 261, 10))
+        imported(outside, file_tokenizer(byte_tokenizer().document, 261, 10))
         with pytest.raises(UsageError):
             run_study(study(outside), tiny, tmp_path / "copy", seeds=[1, 2])
     finally:
         shutil.rmtree(outside, ignore_errors=True)
         shutil.move(moved, outside)
-
-
-def test_arms_of_the_same_tokens_share_the_tokenizer_of_the_run(tiny: RunConfig, tmp_path: Path) -> None:
-    run = imported(tmp_path / "run", ByteTokenizer())
-    base = RunConfig.parse(merge(tiny.plain(), {"corpus": {"tokenizer": {"name": "byte"}}}))
-    per_token = study(run, unit="nats per token")
-    assert list(tokenizers_of(per_token).values()) == [ByteTokenizer()]
-    arms = resolve(per_token, base, 256)
-    assert arms[1].config.corpus == arms[0].config.corpus
-    assert arms[1].config.model == enter(run, print).config.model
-    assert arms[1].inherited_flops == 0
 
 
 def test_what_cannot_be_compared_or_begun_is_refused(tiny: RunConfig, outside: Path, tmp_path: Path) -> None:
@@ -119,7 +104,7 @@ def test_what_cannot_be_compared_or_begun_is_refused(tiny: RunConfig, outside: P
             run_study(study(outside, arms=arms), tiny, tmp_path / "study", seeds=[1])
     with pytest.raises(UsageError, match="unit"):
         run_study(study(outside, unit="nats per token"), tiny, tmp_path / "study", seeds=[1])
-    other = imported(tmp_path / "other", FileTokenizer(written(ByteTokenizer()), 270, 10))
+    other = imported(tmp_path / "other", file_tokenizer(byte_tokenizer().document, 270, 10))
     with pytest.raises(UsageError, match="two studies"):
         run_study(study(outside, arms=[ours, theirs, theirs | {"name": "b", "run": str(other)}]), tiny, tmp_path / "s")
     assert not (tmp_path / "study" / "arms").exists()

@@ -3,7 +3,6 @@
 import shutil
 
 import pytest
-import torch
 
 from vitral.core.config import merge
 from vitral.core.errors import UsageError
@@ -52,36 +51,12 @@ def test_a_run_begins_from_the_last_weights_of_the_same_seed_and_records_them(re
     assert result.arm("only").losses != result.arm("base").losses
 
 
-def test_training_no_step_further_keeps_the_parents_weights(base, tmp_path) -> None:
-    """With a learning rate of nothing, the run ends where its parent ended."""
-    still = {"training": {"optimizer": {"learning_rate": 1e-30, "weight_decay": 0.0}}}
-    arms = [*ARMS[:2], {"name": "still", "title": "still", "init_from": "first", "changes": still}]
-    out = run_study(Study.parse(PLAIN | {"arms": arms}), base, tmp_path / "still", seeds=[1])
-    one, other = (load_run(run_path(out.folder, arm, 1), "last").model.state_dict() for arm in ("first", "still"))
-    assert all(torch.equal(one[name], other[name]) for name in one)
-    assert out.arm("still").losses == pytest.approx(out.arm("first").losses)
-
-
 def test_operations_contain_those_of_every_training_before(base, result) -> None:
     arms = {arm.arm.name: arm for arm in resolve(STUDY, base, 256)}
     own = {name: arm.flops for name, arm in arms.items()}
     assert arms["then"].all_flops == own["then"] + own["first"]
     assert arms["last"].all_flops == own["last"] + own["then"] + own["first"]
     assert {arm.arm.name: arm.flops for arm in result.arms} == {name: arm.all_flops for name, arm in arms.items()}
-
-
-@pytest.mark.parametrize("steps", [6, 7])
-def test_a_match_that_leaves_hardly_a_step_is_refused(base, steps) -> None:
-    """All of the base's operations, or all but a step's, are spent by the first training."""
-    first = {"name": "first", "title": "f", "changes": {"training": {"steps": 6, "log_every": 2}}}
-    matched = {"name": "matched", "title": "m", "init_from": "first", "match": "flops"}
-    short = RunConfig.parse(merge(base.plain(), {"training": {"steps": steps}}))
-    study = Study.parse(PLAIN | {"arms": [{"name": "base", "title": "b"}, first, matched]})
-    with pytest.raises(UsageError, match="arm matched: match") as refused:
-        resolve(study, short, 256)
-    assert "\n" not in str(refused.value)
-    enough = RunConfig.parse(merge(base.plain(), {"training": {"steps": 8}}))
-    assert resolve(study, enough, 256)[-1].config.training.steps == 2
 
 
 def test_operations_before_a_tuned_arm_are_those_of_its_tuned_parent(base, tmp_path) -> None:

@@ -1,13 +1,12 @@
 """Study files: the named studies, the format's example, grids and shared changes, and one-line refusals."""
 
 import re
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from vitral.core.errors import UsageError
-from vitral.studies import read_study, study_named, study_names
+from vitral.studies import read_study
 from vitral.studies.study_file import parse_study
 
 MANUAL = Path(__file__).parents[2] / "docs" / "study-files.md"
@@ -18,17 +17,6 @@ BASE = '[[arms]]\nname = "base"\ntitle = "the base"\n'
 def arm(text: str) -> str:
     """A file with a base and one more table of arms."""
     return f'{HEAD}{BASE}[[arms]]\nname = "other"\ntitle = "other"\n{text}'
-
-
-def test_names_are_those_of_the_files_and_begin_in_the_order_of_the_lists() -> None:
-    names = list(study_names())
-    assert names[:4] == ["no-attention", "scale", "mask", "norm"]
-    assert sorted(names) == sorted(
-        path.name.removesuffix(".toml")
-        for path in files("vitral.studies.catalogue").iterdir()
-        if path.name.endswith(".toml")
-    )
-    assert all(study_named(name).name == name for name in names)
 
 
 def test_the_manuals_example_is_read(tmp_path: Path) -> None:
@@ -78,13 +66,6 @@ def test_a_mistake_is_refused_in_one_line_with_file_and_key(text: str, complaint
     with pytest.raises(UsageError, match=rf"^mine\.toml: {re.escape(complaint)}") as refused:
         parse_study(text, "mine.toml")
     assert "\n" not in str(refused.value)
-
-
-def test_an_error_after_a_grid_counts_tables_as_written() -> None:
-    grid = "grid = [[{ a = 1 }, { a = 2 }]]\nchanges.model.d_ff = '{a}'\n".replace("other", "other-{a}")
-    text = arm(grid).replace('name = "other"', 'name = "other-{a}"') + '[[arms]]\nname = "third"\n'
-    with pytest.raises(UsageError, match=r"arms\.2: title: is required"):
-        parse_study(text, "mine.toml")
 
 
 def test_changes_of_a_budget_win_over_those_of_the_study() -> None:

@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from text_studies import made, resolved, shown
 
@@ -12,13 +11,11 @@ from vitral.core.streams import numpy_stream
 from vitral.data import prepare
 from vitral.evaluation import evaluate_split
 from vitral.figures.sections import Table
-from vitral.model import cost
 from vitral.runs import load_run
 from vitral.studies import StudyResult, study_named
 from vitral.studies.judging import judge
 from vitral.studies.probe import Trained, View
-from vitral.studies.probes.data_scaling import AMOUNTS
-from vitral.studies.probes.scaling_fit import SCALING_FIT
+from vitral.studies.probes import probe_named
 from vitral.training import RunConfig, train
 
 DATA = study_named("data")
@@ -92,7 +89,7 @@ def run(tmp_path_factory) -> Trained:
 
 
 def test_what_is_measured_of_the_amount(run):
-    measured = AMOUNTS.measure(run)
+    measured = probe_named("amounts").measure(run)
     train_part, tokenizer = run.dataset.splits["train"], run.dataset.tokenizer
     text, test = (tokenizer.decode(run.dataset.splits[part].tokens) for part in ("train", "test"))
     assert measured["tokens"] == measured["bytes"] == len(text.encode()) == len(train_part.tokens)
@@ -106,22 +103,12 @@ def test_what_is_measured_of_the_amount(run):
     words = test.split()
     # A word cut at the part's border is not among the training words either.
     assert measured["words_seen"] == pytest.approx(1 - words.count("zebra") / len(words), abs=2 / len(words))
-    assert AMOUNTS.measure(run) == measured
-
-
-def test_where_a_run_stands_on_the_scaling_laws(run):
-    measured = SCALING_FIT.measure(run)
-    model = run.run.model
-    # All but the token table, the table of positions (7 places) and the head.
-    assert measured["size"] == sum(p.numel() for p in model.parameters()) - (256 + 7 + 256) * 8
-    assert measured["amount"] == 5 * 3 * 2 * 7
-    passes, parameters = 210 * 3 * cost(model.config, 256).forward_flops, sum(p.numel() for p in model.parameters())
-    assert measured["compute"] == passes + 5 * 14 * parameters  # AdamW's five steps
+    assert probe_named("amounts").measure(run) == measured
 
 
 def test_less_text_leaves_a_larger_gap_where_it_does(tmp_path):
     result = made(tmp_path, DATA, "standard", LESS_IS_WORSE, spread=0.0004)
-    view = shown(AMOUNTS, result, contents(result, lambda parts: 0.01 * parts))
+    view = shown(probe_named("amounts"), result, contents(result, lambda parts: 0.01 * parts))
     assert plots(view) == ["data-amount"]
     assert [row[0] for row in table(view).rows] == [arm.arm.title for arm in result.arms]
     assert table(view, 1).rows[0][4] == "yes"
@@ -141,22 +128,8 @@ def test_the_gap_is_a_claim_only_where_seeds_agree(tmp_path):
             for seed, run in runs.items():
                 wobble = 1e-3 * (-1) ** seed * (name == "all")
                 run["train_loss"] = losses[seed] - scale * 0.01 * (name == "forty-eighth") + wobble
-        (claim,) = judge(shown(AMOUNTS, result, measured).comparisons)
+        (claim,) = judge(shown(probe_named("amounts"), result, measured).comparisons)
         assert claim.verdict == verdict
-
-
-def test_both_losses_are_in_the_studys_unit(tmp_path):
-    result = made(tmp_path, DATA, "quick", LESS_IS_WORSE)
-    measured = contents(result, lambda parts: 0.0)
-    bits = replace(
-        result,
-        study=result.study.model_copy(update={"unit": "bits per character"}),
-        arms=tuple(replace(arm, factor=1.5) for arm in result.arms),
-    )
-    rows = table(shown(AMOUNTS, bits, measured)).rows
-    assert {row[6] for row in rows} == {"0.000"}
-    losses = result.arm("all").losses.values()
-    assert rows[0][4] == rows[0][5] == f"{1.5 * np.mean(list(losses)):.3f}"
 
 
 def test_a_further_text_is_compared_with_the_same_own_text_alone(tmp_path):
@@ -169,7 +142,7 @@ def test_a_further_text_is_compared_with_the_same_own_text_alone(tmp_path):
         return replace(arm, config=dict(arm.config) | {"corpus": arm.config["corpus"] | {"share": 0.25}})
 
     result = replace(result, arms=tuple(map(more, result.arms)))
-    view = shown(AMOUNTS, result, contents(result, lambda parts: 0.0))
+    view = shown(probe_named("amounts"), result, contents(result, lambda parts: 0.0))
     assert pairs(view)[1:] == [("english-portuguese", "1/4 of the text", "test loss")]
     _, further = judge(view.comparisons)
     assert further.difference == pytest.approx(1.67 - LESS_IS_WORSE["quarter"], abs=0.01)

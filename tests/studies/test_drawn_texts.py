@@ -1,6 +1,5 @@
 """A study whose seeds draw the text: each run has its own, its own n-grams, and the test text of all others."""
 
-from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
@@ -11,7 +10,6 @@ from vitral.core.errors import UsageError
 from vitral.data import prepare
 from vitral.evaluation import ngram_baselines
 from vitral.reports.study import write_report
-from vitral.reports.study_method import how_it_was_run
 from vitral.runs import RunFolder
 from vitral.studies import Study, run_study
 from vitral.studies.losses import bigram_baseline, loss_claims
@@ -116,16 +114,3 @@ def test_seeds_with_their_own_test_texts_make_a_page_and_are_judged_by_them(long
         found.append(counted)
     assert len(set(found)) == 3
     assert by_work.curve_baselines.orders[2] == pytest.approx(fmean(found), abs=1e-4)
-
-
-def test_an_arm_whose_first_run_never_began_has_the_text_of_the_next(result, tmp_path) -> None:
-    """A run that begins from an arm without a result has no folder."""
-    base, one = result.arms
-    gone = replace(one.runs[0], path=tmp_path / "nothing", test_loss=None, stopped="its parent has no result")
-
-    def told(arm) -> str:
-        return str(how_it_was_run(replace(result, arms=(base, arm)), ""))
-
-    fingerprint = RunFolder(one.runs[1].path).document("corpus")["sha256"]
-    assert told(replace(one, runs=(gone, *one.runs[1:]))).count(fingerprint) >= told(one).count(fingerprint)
-    assert "Texts of the arms" not in told(replace(one, runs=(gone,)))

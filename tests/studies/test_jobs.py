@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,10 +14,9 @@ import pytest
 
 from tests.studies.conftest import PAIR, Log
 from vitral.core.errors import UsageError
-from vitral.core.language import in_language
 from vitral.runs import RunFolder
 from vitral.runs.lock import only_writer
-from vitral.studies import Study, StudyResult, executors, run_study
+from vitral.studies import Study, StudyResult, executors, jobs, run_study
 from vitral.studies.executors import JobFailed, opened
 from vitral.studies.jobs import Job, JobStopped, attempt, do, jobs_of, left_of
 from vitral.studies.resolution import resolve
@@ -109,7 +109,7 @@ def test_what_crashes_every_time_is_named_when_the_others_are_done(tiny: RunConf
             self.losses = int(given[0].arm == "pre")
             return super().submit(call, *given)
 
-    with pytest.raises(JobFailed, match=r"seed-2: crashed 4 times \(lost\)") as refused:
+    with pytest.raises(JobFailed, match=r"seed-2: crashed 4 times \(OSError: lost\)") as refused:
         run_study(PAIR, tiny, tmp_path, seeds=[2], executor=First(0))
     assert refused.value.exit_code == 70
     assert not (tmp_path / "arms/pre/seed-2").exists()
@@ -138,17 +138,19 @@ def test_a_worker_that_is_asked_to_stop_says_so(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("vitral.studies.jobs.train", twice)
-    assert isinstance(attempt(job, (), (), "en"), JobStopped)
+    assert isinstance(attempt(job, False, (), (), "en"), JobStopped)
     with ThreadPoolExecutor(1) as threads, pytest.raises(KeyboardInterrupt, match="the same command goes on"):
         run_study(PAIR, tiny, tmp_path / "study", seeds=[2], executor=threads)
 
 
-def test_errors_of_a_worker_are_in_the_language_of_who_asked(job: Job) -> None:
-    def said(language: str) -> str:
-        return str(attempt(replace(job, parent=job.study / "none"), (), (), language))
-
-    with in_language("pt"):
-        assert said("en") != said("pt")
+def test_a_job_that_nobody_leads_any_more_is_stopped(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(attempt(job, True, (), (), "en"), JobStopped)
+    assert left_of(job.out) == []  # not even begun
+    monkeypatch.setattr(jobs, "PATIENCE", -1)
+    led = chain([True, True, True], repeat(False))  # the leader dies in the middle
+    monkeypatch.setattr(jobs, "is_held", lambda path: path == job.study and next(led))
+    assert isinstance(attempt(job, True, (), (), "en"), JobStopped)
+    assert (len(left_of(job.out)), job.out.exists()) == (1, False)
 
 
 def test_a_training_of_another_process_is_left_to_it(job: Job, tmp_path: Path) -> None:
@@ -225,15 +227,3 @@ def test_submitit_is_asked_for_what_a_training_needs(tmp_path: Path, monkeypatch
     assert (there.asked, there.folder, there.cluster) == (asked, tmp_path / "slurm", None)
     with opened("slurm:cluster=debug", tmp_path, 1):
         assert there.cluster == "debug"
-
-
-@pytest.mark.parametrize("refusal", [ValueError("x\ny"), NameError("no such option"), RuntimeError("no cluster"), None])
-def test_what_submitit_refuses_is_one_line(
-    refusal: Exception | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Submitit(monkeypatch, refusal)
-    if refusal is None:
-        monkeypatch.setitem(sys.modules, "submitit", None)
-    with pytest.raises(UsageError, match="--executor slurm") as refused, opened("slurm:a=1", tmp_path, 1):
-        pass
-    assert "\n" not in str(refused.value)

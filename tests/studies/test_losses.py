@@ -1,6 +1,5 @@
 """The claims about a study's losses follow from the numbers: other numbers, other claims."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -9,8 +8,7 @@ from vitral.evaluation import neighbours, rank_among_baselines
 from vitral.studies import StudyResult, against_counts, loss_claims
 from vitral.studies.beside_counts import mean_loss
 from vitral.studies.claims import Check, Claim, Note
-from vitral.studies.losses import baseline_arm, difference_text, failed_seeds, headline
-from vitral.studies.results import RunResult
+from vitral.studies.losses import baseline_arm, failed_seeds, headline
 
 FULL = [1.76, 1.77, 1.75]
 WITHOUT = [2.531, 2.528, 2.533]
@@ -99,13 +97,6 @@ def test_an_arm_that_fails_from_every_seed_is_said_to_fail(made, dead: list[floa
     assert "6 of 6" in failing.text
 
 
-def test_one_failure_is_counted_and_shows_no_difference(made) -> None:
-    claim = contrast(made({"full": FULL, "no-feed-forward": [1.80, 2.6, 1.81]}), "no-feed-forward")
-    assert (claim.verdict, claim.shown) == ("fails", False)
-    assert claim.failures is not None
-    assert (claim.failures.failed, claim.failures.seeds, claim.failures.others_failed) == (1, 3, 0)
-
-
 def test_an_arm_that_fails_from_every_seed_is_always_in_the_headline(made) -> None:
     """Beside a floor, and with three seeds, of which Fisher's test shows nothing (p = 0.1)."""
     result = with_floor(made({"full": FULL, "no-attention": WITHOUT, "no-feed-forward": [3.2, 3.3, None]}))
@@ -116,13 +107,6 @@ def test_an_arm_that_fails_from_every_seed_is_always_in_the_headline(made) -> No
     assert headline(claims) == (claims.rank, dead, *claims.floors)
     once = loss_claims(with_floor(made({"full": FULL, "no-attention": WITHOUT, "no-feed-forward": [3.2, 1.8, 1.8]})))
     assert headline(once) == (once.rank, *once.floors)
-
-
-def test_arms_that_fail_as_their_base_does_are_not_in_the_headline(made) -> None:
-    claims = loss_claims(made({"full": [3.0, 3.1, 3.2], "no-feed-forward": [3.2, 3.3, None]}))
-    assert headline(claims) == (claims.rank,)
-    some = loss_claims(made({"full": [1.7, 1.8, None], "no-feed-forward": [3.2, 3.3, None]}))
-    assert headline(some) == (some.rank, some.contrasts[0])
 
 
 def test_failures_do_not_make_a_family_small_enough_for_a_test(made) -> None:
@@ -161,38 +145,6 @@ def test_different_test_texts_are_not_mixed_block_by_block(made) -> None:
     assert "+0.100" in loss_claims(drawing(alone, split="one-work")).rank.text
 
 
-def with_longer(result: StudyResult, **losses: list[float | None]) -> list[str]:
-    """What is noted of longer runs with these losses, by arm with underscores."""
-    longer = {
-        name.replace("_", "-"): tuple(
-            RunResult(seed, result.folder, () if loss is None else ((20, loss),), None, None, loss, 1.0, why)
-            for seed, loss in enumerate(found, start=1)
-            for why in ("the test loss is nan" if loss is None else None,)
-        )
-        for name, found in losses.items()
-    }
-    before, claims = loss_claims(result), loss_claims(replace(result, longer=longer))
-    return [note.text for note in claims.notes if note not in before.notes]
-
-
-def test_a_second_budget_that_does_not_finish_either_is_told(made) -> None:
-    result = made({"full": FULL, "no-feed-forward": [None, None, None]})
-    (told,) = with_longer(result, full=[1.7, 1.7], no_feed_forward=[None, None])
-    assert "20 steps" in told
-    (told,) = with_longer(result, full=[1.7, 1.7], no_feed_forward=[None, 1.9])
-    assert "+0.200" in told
-    assert "1 seed" in told
-
-
-def test_the_base_beside_the_counts_has_both_intervals(made) -> None:
-    """Worked by hand: two seeds, three blocks whose means over seeds are 0.1, 0.2 and 0.3."""
-    result = made({"full": [1.70, 1.90]})
-    blocks = {5: [0.0, 0.2, 0.4], 7: [0.2, 0.2, 0.2]}
-    rank = loss_claims(replace(result, beside_ngrams={3: blocks, 4: blocks})).rank.text
-    assert rank.count("+0.200") == 6  # twice: the mean, and both ends over seeds, whose means are equal
-    assert "+0.100 to +0.300" in rank
-
-
 def test_a_rank_and_its_interval_do_not_contradict_each_other(made) -> None:
     """A base whose distance from a baseline may be 0 is said to be neither above nor below it."""
     result = made({"full": [1.70, 1.90, 1.80]})
@@ -216,22 +168,6 @@ def test_arms_within_the_margin_are_equivalent(made) -> None:
     assert (shifted.verdict, shifted.within_margin) == ("worse", True)
 
 
-def test_fewer_than_three_seeds_have_no_verdict_and_are_noted(made) -> None:
-    for losses in ({"full": [1.76], "no-attention": [2.53]}, {"full": [1.76, 1.77], "no-attention": [2.53, 2.54]}):
-        claims = loss_claims(made(losses))
-        assert claims.contrasts[0].shown is None
-        assert len(claims.notes) == 1
-
-
-def test_a_run_that_stopped_is_noted_and_its_seed_left_out(made) -> None:
-    result = made({"full": FULL, "no-attention": [2.531, None, 2.533]})
-    assert [note.arm for note in loss_claims(result).notes] == ["no-attention"]
-    claim = contrast(result)
-    assert (claim.seeds, claim.verdict) == (2, "fails")
-    assert math.isnan(claim.difference)
-    assert mean_loss(result.arms[1]) is not None
-
-
 def test_an_arm_or_a_base_that_never_finished_leaves_nothing_to_compare(made) -> None:
     nothing = [None, None, None]
     arm = made({"full": FULL, "no-attention": nothing})
@@ -242,11 +178,6 @@ def test_an_arm_or_a_base_that_never_finished_leaves_nothing_to_compare(made) ->
     assert base.contrasts[0].seeds == 0
     assert isinstance(base.rank, Note)
     assert all(one.text for one in base.all)
-
-
-def test_seeds_added_after_a_look_at_the_results_are_noted(made) -> None:
-    added = loss_claims(made({"full": FULL, "no-attention": WITHOUT}, first_seeds=[1, 2]))
-    assert any("Seed 3 " in note.text for note in added.notes)
 
 
 def rearranged(result: StudyResult, arm: str, **changes) -> StudyResult:
@@ -266,19 +197,6 @@ def test_an_arm_is_compared_with_the_arm_it_names(made) -> None:
     assert claim.verdict == "better"
 
 
-def test_an_arm_of_another_task_is_not_in_the_family(made) -> None:
-    result = made({"full": FULL, "no-attention": WITHOUT, "no-feed-forward": LINEAR})
-    claims = loss_claims(rearranged(result, "no-feed-forward", compared=False))
-    assert [claim.comparison.arm for claim in claims.contrasts] == ["no-attention"]
-    assert claims.contrasts[0].family == 1
-
-
-def test_a_difference_in_a_table(made) -> None:
-    result = made({"full": [1.76], "no-attention": [2.64]})
-    assert difference_text(None) == "\N{EN DASH}"
-    assert difference_text(contrast(result)) == "+0.880, +50.0%"
-
-
 @pytest.mark.parametrize(
     ("losses", "order", "beats", "rank"),
     [
@@ -296,29 +214,3 @@ def test_counts_are_beaten_by_a_lower_mean_over_the_finished_seeds(
     assert verdict.seeds == sum(loss is not None for loss in losses)
     assert (verdict.beats, verdict.rank) == (beats, rank)
     assert verdict.counted == made({"full": losses}).baselines.orders[order]
-
-
-def test_a_run_that_was_still_learning_is_told_from_one_that_had_stopped(made) -> None:
-    result = made({"full": FULL})
-    verdict = against_counts(result, 4)
-    assert (verdict.lowest, verdict.last) == (10, 10)
-    assert verdict.passes == pytest.approx(10 * 64 * 7 / 2240)  # steps · batch · context / training tokens
-    runs = tuple(
-        replace(run, curve=((5, 1.7), (10, loss))) for run, loss in zip(result.arms[0].runs, FULL, strict=True)
-    )
-    risen = replace(result, arms=(replace(result.arms[0], runs=runs),))
-    assert against_counts(risen, 4).lowest == 5
-    assert against_counts(risen, 4).text != verdict.text
-
-
-def test_a_base_that_finished_from_no_seed_beats_nothing(made) -> None:
-    verdict = against_counts(made({"full": [None, None]}), 4)
-    assert (verdict.loss, verdict.seeds, verdict.beats) == (None, 0, False)
-    assert verdict.text
-
-
-def test_a_headline_is_a_difference_that_was_shown(made) -> None:
-    """A probe's first claim is undecided, its second is not: only the second is for a hurried reader."""
-    claims = loss_claims(made({"full": FULL, "no-feed-forward": LINEAR}))
-    probed = Note("A probe.", shown=True)
-    assert headline(claims, (Note("undecided"), probed)) == (claims.rank, claims.contrasts[0], probed)

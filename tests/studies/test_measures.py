@@ -12,7 +12,7 @@ from vitral.reports import study_views
 from vitral.reports.study import write_report
 from vitral.studies import StudyResult, execution, measures, run_study
 from vitral.studies.claims import Note
-from vitral.studies.probe import Arms, Plot, RunProbe, Setting, StudyProbe, Trained, View
+from vitral.studies.probe import Arms, Plot, Probe, Setting, Trained, View
 from vitral.training import RunConfig
 
 
@@ -23,8 +23,8 @@ class Counting:
         """Nobody has asked."""
         self.asked: list[object] = []
         self.probes = {
-            "size": RunProbe("size", self.of_run, self.show),
-            "seeds": StudyProbe("seeds", self.of_study, lambda _, found: View((Paragraph(f"{found['sum']} in all"),))),
+            "size": Probe("size", self.of_run, self.show),
+            "seeds": Probe("seeds", self.of_study, self.in_all, of_runs=False),
         }
 
     def of_run(self, trained: Trained) -> dict:
@@ -38,6 +38,10 @@ class Counting:
         """A number of the study."""
         self.asked.append(setting.seed)
         return {"sum": 7 * setting.seed}
+
+    def in_all(self, result: StudyResult, found: dict) -> View:
+        """A paragraph."""
+        return View((Paragraph(f"{found['sum']} in all"),))
 
     def show(self, result: StudyResult, arms: Arms) -> View:
         """A figure and a note."""
@@ -90,12 +94,3 @@ def test_views_of_probes_are_in_the_report_and_their_claims_in_the_verdict(
     figure.unlink()
     write_report(result)
     assert figure.read_bytes() == before
-
-
-def test_a_run_that_stopped_is_not_measured(tiny: RunConfig, tmp_path: Path, counting: Counting) -> None:
-    wild = {"training": {"optimizer": {"name": "adamw", "learning_rate": 1e30}}}
-    study = STUDY.model_copy(update={"arms": (STUDY.arms[0], STUDY.arms[1].model_copy(update={"changes": wild}))})
-    result = run_study(study, tiny, tmp_path, seeds=[5], budget="quick")
-    assert result.arms[1].runs[0].stopped
-    assert counting.asked == [("pre", 5), 5]
-    assert result.measured["size"]["post"] == {}

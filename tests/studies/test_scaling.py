@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
-from uncertainties import covariance_matrix, ufloat
+from uncertainties import ufloat
 
 from tests.studies.conftest import plots, tables
 from vitral.core.config import merge
@@ -17,16 +17,13 @@ from vitral.evaluation import NgramBaselines
 from vitral.model.counts import parameter_table
 from vitral.studies import ArmResult, RunResult, StudyResult, study_named
 from vitral.studies.probe import ArmMeasures, View
-from vitral.studies.probes.scaling_fit import SCALING_FIT
+from vitral.studies.probes import probe_named
 from vitral.studies.resolution import resolve
-from vitral.studies.scaling import Estimate, contrast, cost_law, fit_law, optimal_exponents, optimum
+from vitral.studies.scaling import contrast, cost_law, fit_law, optimal_exponents, optimum
 from vitral.studies.scaling_grid import (
     PRODUCT,
     SUM,
     Point,
-    constants,
-    front,
-    joint_laws,
     lack_of_fit,
     single_law,
 )
@@ -90,28 +87,6 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
     assert min(held.values()) >= 34
 
 
-def test_a_floor_that_is_not_there_is_not_claimed():
-    fit = fit_law(GRID, [30 * n**-0.2 * 1.0 + 40 * d**-0.3 for n, d in zip(GRID["N"], GRID["D"], strict=True)])
-    assert fit.irreducible is None
-    assert fit.freedom == 16 - 4
-
-
-def test_what_is_too_noisy_is_not_determined():
-    assert not fit_law(GRID, noisy(added, 0.1)).exponent("N").determined
-    assert fit_law(GRID, noisy(added, 0.002)).exponent("N").determined
-    assert Estimate(0.4, 0.2, 0.6).determined
-    assert not Estimate(0.4, 0.19, 0.6).determined
-
-
-def test_an_exponent_at_the_edge_of_the_search_is_not_determined():
-    """Runs that do not depend on D at all: whatever its exponent came out as, it means nothing."""
-    losses = [1 + 30 * n**-0.3 * math.exp(1e-3 * z) for n, z in zip(GRID["N"], np.sin(range(16)), strict=True)]
-    fit = fit_law(GRID, losses)
-    assert not fit.exponent("D").determined
-    flat = fit_law({"D": GRID["D"]}, [1.7 + 1e-3 * z for z in np.sin(range(16)).tolist()])
-    assert not flat.exponent("D").determined
-
-
 def test_the_optimum_is_the_least_loss_along_a_line_of_equal_compute():
     fit = fit_law(GRID, noisy(added, 0.0))
     assert cost_law([10.0, 100.0, 1000.0], [60.0, 600.0, 6000.0]) == pytest.approx((6.0, 1.0))
@@ -144,32 +119,6 @@ def test_what_cannot_be_fitted_is_said(quantities, losses, message):
         fit_law(quantities, losses)
     with pytest.raises(UsageError, match="two sizes or more"):
         cost_law([5.0, 5.0], [1.0, 1.0])
-
-
-def test_a_line_in_logarithms_has_the_errors_of_the_textbook():
-    """The covariance of intercept and slope is s² (XᵀX)⁻¹."""
-    places, losses = np.array([3.0, 7.0, 19.0, 53.0, 101.0]), np.array([3.1, 2.6, 2.2, 1.9, 1.7])
-    fit = fit_law({"N": places.tolist()}, losses.tolist(), floor=False)
-    design = np.column_stack([np.ones(5), -np.log(places)])
-    theta, squares, *_ = np.linalg.lstsq(design, np.log(losses), rcond=None)
-    expected = float(squares[0]) / 3 * np.linalg.inv(design.T @ design)
-    assert [fit.log_coefficients["N"].n, fit.exponents["N"].n] == pytest.approx(theta.tolist())
-    found = covariance_matrix([fit.log_coefficients["N"], fit.exponents["N"]])
-    assert np.array(found) == pytest.approx(expected, rel=1e-6)
-    assert fit.residuals == pytest.approx(np.log(losses) - design @ theta)
-    exponent, half = fit.exponent("N"), stats.t.ppf(0.975, 3) * math.sqrt(expected[1, 1])
-    assert (exponent.low, exponent.high) == pytest.approx((theta[1] - half, theta[1] + half))
-    constant = fit.constant("N")
-    assert constant.value == pytest.approx(math.exp(theta[0] / theta[1]))
-    assert constant.low < constant.value < constant.high
-
-
-def test_what_doubling_the_size_is_worth():
-    fit = fit_law(GRID, [40 * n**-0.2 * d**-0.1 for n, d in zip(GRID["N"], GRID["D"], strict=True)], product=True)
-    assert fit.worth("N", "D").value == pytest.approx(4.0, rel=1e-3)
-    # An exponent at the edge of the search: a number all the same, not an overflow.
-    flat = fit_law(GRID, [2 + n**-0.3 for n in GRID["N"]], product=True)
-    assert math.isfinite(flat.worth("N", "D").value)
 
 
 def test_a_contrast_by_hand():
@@ -226,7 +175,7 @@ def shown(result: StudyResult, measured: dict) -> View:
         for arm in result.arms
         if measured.get(arm.arm.name)
     ]
-    return SCALING_FIT.view(result, arms)
+    return probe_named("scaling-fit").view(result, arms)
 
 
 def predictions(view: View, formula: str, arm: str = "ten-times") -> list[bool | None]:
@@ -292,62 +241,8 @@ def test_a_study_that_obeys_the_sum(obeying):
     assert f"{optimal_exponents(fit, price)[0].value:.3f}" in line.caption
 
 
-def test_larger_models_that_do_not_obey_and_runs_that_disagree(obeying):
-    result, measured = obeying
-    off = with_losses(result, lambda arm, seed: 1.4 if arm.startswith("ten") and (seed == 2 or arm[9:]) else 1.0)
-    view = shown(off, measured)
-    assert predictions(view, SUM) == [None]
-    assert predictions(view, SUM, "ten-times-longer") == [False]
-
-
-@pytest.mark.full
-def test_the_exponents_of_one_seed_are_those_of_its_runs():
-    """Two seeds that follow laws of other exponents: the mean of the two, and their range."""
-    result, measured = made(lambda n, d: 40 * n**-0.10 * d**-0.13, "full", 0.0, seeds=(1, 2))
-    mixed = with_losses(result, lambda arm, seed: measured[arm][1]["size"] ** (-0.02 * (seed - 1)))
-    view = shown(mixed, measured)
-    rows = {(row[0], row[1]): row[2:] for row in tables(view)[1].rows}
-    assert any("doubling N" in note.text for note in view.notes)
-    assert rows["L(N)", "α_N"][:2] == ("2", "0.110")
-    assert rows["L(N)", "α_N"][3] == "0.100 to 0.120"
-    assert rows["L(D)", "α_D"][3] == "0.130 to 0.130"
-
-
-@pytest.mark.full
-def test_the_wrong_law_leaves_more_than_the_seeds():
-    view = shown(*made(lambda n, d: 40 * n**-0.11 * d**-0.13, "quick", 0.0005, seeds=(1, 2)))
-    assert {check.subject: check.shown for check in view.checks if not check.arm} == {SUM: False, PRODUCT: True}
-
-
-def test_noise_that_drowns_the_law_leaves_no_claims():
-    view = shown(*made(added, "quick", 0.15))
-    assert [predictions(view, formula) for formula in (SUM, PRODUCT)] == [[None], [None]]
-    laws = tables(view)[0]
-    assert [row[4] for row in laws.rows if row[0] == SUM] == ["no", "no"]
-    assert not any("Compute-optimal" in table.caption for table in tables(view))
-
-
-def test_a_grid_of_one_size_shows_nothing():
-    result, measured = made(added, "quick", 0.01)
-    few = {name: found for name, found in measured.items() if name.startswith("d64")}
-    assert shown(result, few) == View()
-    assert constants([], []) == []
-    assert shown(result, {"ten-times": measured["ten-times"]}) == View()
-
-
 def point(arm: str, loss: float, tokens: str = "characters", **place: float) -> Point:
     return Point(arm, arm, tokens, {"N": 1.0, "D": 1.0, "C": 1.0} | place, loss)
-
-
-def test_as_many_arms_as_numbers_leave_no_misfit_to_test():
-    """Four arms and two seeds: the sum of four numbers goes through the means, the product of three need not."""
-    grid = [
-        point(f"{n} {d}", added(n, d) * scale, N=n, D=d)
-        for n in (7e3, 1.3e5)
-        for d in (1.1e5, 1.1e6)
-        for scale in (0.99, 1.01)
-    ]
-    assert [lack_of_fit(law) is None for law in joint_laws(grid)] == [True, False]
 
 
 def test_the_lack_of_fit_by_hand():
@@ -363,12 +258,6 @@ def test_the_lack_of_fit_by_hand():
     assert found.scatter == pytest.approx(math.sqrt(0.02))
     assert found.p == pytest.approx(stats.f.sf(6.0, 1, 3))
     assert found.critical == pytest.approx(stats.f.isf(0.05, 1, 3))
-
-
-def test_a_lucky_run_does_not_stand_for_its_arm():
-    """One seed of the second arm beats the third: by single runs the third would never be on the front."""
-    grid = [point("one", 3.0), point("two", 2.8, C=2.0), point("two", 2.0, C=2.0), point("three", 2.2, C=3.0)]
-    assert [(each.arm, each.loss) for each in front(grid)] == [("one", 3.0), ("two", 2.4), ("three", 2.2)]
 
 
 def test_tokens_that_move_an_exponent_are_seen_to(obeying):
@@ -395,9 +284,3 @@ def test_tokens_that_move_an_exponent_are_seen_to(obeying):
             inside = row[3].split("(")[1].rstrip(")").replace("10^", "").replace("\N{MINUS SIGN}", "-").split(" to ")
             excluded = float(inside[0]) > 0 or float(inside[1]) < 0
             assert excluded == (row[4].startswith("<") or float(row[4]) < 0.05), row
-
-
-def test_runs_of_which_one_quantity_says_nothing_have_no_worth():
-    view = shown(*made(lambda n, d: 1 + 30 * n**-0.3, "quick", 0.002))
-    assert not any("Compute-optimal" in table.caption for table in tables(view))
-    assert not any("doubling" in note.text for note in view.notes)

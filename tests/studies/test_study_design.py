@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
 from vitral.model import ModelConfig, count_parameters
-from vitral.studies import Study, read_study, study_named
+from vitral.studies import Study, read_study
 from vitral.studies.resolution import matched_width, resolve
 from vitral.training import RunConfig
 
@@ -90,11 +90,6 @@ def test_a_study_of_ones_own_is_read_from_toml(tmp_path: Path) -> None:
         read_study(path)
 
 
-def test_an_unknown_study_offers_the_nearest() -> None:
-    with pytest.raises(UsageError, match="did you mean 'no-attention'"):
-        study_named("noattention")
-
-
 @settings(max_examples=25, deadline=None)
 @given(
     st.sampled_from(["gelu", "swiglu"]),
@@ -112,16 +107,3 @@ def test_no_width_is_nearer_than_the_matched_one(feed_forward: str, layers: int,
 
     width = matched_width(model, target, VOCAB)
     assert all(miss(width) <= miss(other) for other in range(max(1, width - 3), width + 4))
-
-
-@pytest.mark.parametrize("heads", [1, 4])
-def test_an_lstm_without_a_feed_forward_is_matched_by_its_width(heads: int) -> None:
-    lstm = {"attention": "none", "recurrence": "lstm", "positions": "none", "feed_forward": "none", "norm": "none"}
-    changed = {**arm(**lstm, residual=False, num_heads=heads), "match": "parameters"}
-    base, other = resolve(Study.parse(study(changed)), BASE, VOCAB)
-    model = other.config.model
-    assert model.d_model % heads == 0
-    # 16 d² + 16 d in two LSTM layers, 2 V d in embedding and head: one step of the width is more than twice the miss.
-    assert other.num_parameters == 2 * (8 * model.d_model**2 + 8 * model.d_model) + 2 * VOCAB * model.d_model
-    step = 32 * heads * model.d_model + 16 * heads**2 + (16 + 2 * VOCAB) * heads
-    assert 2 * abs(other.num_parameters - base.num_parameters) <= step

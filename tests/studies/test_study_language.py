@@ -1,8 +1,6 @@
 """A study in Portuguese: the page has no English word, the numbers and the data are the same."""
 
-import json
 import re
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -12,7 +10,6 @@ from vitral.reports.study import StudyPage, write_report
 from vitral.studies import StudyResult, run_study, study_named, study_names
 from vitral.studies.catalogue import TEXTS, told
 from vitral.studies.claims import Check, Claim
-from vitral.studies.study_file import parse_study
 from vitral.training import RunConfig
 
 ENGLISH = set(
@@ -23,7 +20,6 @@ ENGLISH = set(
 """Words that no Portuguese sentence of a study has."""
 TERMS = ("attention sinks",)
 PROBES = ("attention-sinks", "by-position", "gradients", "head-patterns", "saturation", "text-units", "uses", "meaning")
-TIMES = ("tokens_per_second", "seconds", "stepped")
 
 
 def english_words(markdown: str) -> set[str]:
@@ -119,46 +115,3 @@ def test_every_text_of_the_catalogue_is_translated_where_it_is_shown(name: str) 
     assert shown.question == questions[name] != study.question
     assert [arm.name for arm in shown.arms] == [arm.name for arm in study.arms]
     assert [arm.changes for arm in shown.arms] == [arm.changes for arm in study.arms]
-
-
-def test_a_text_of_ones_own_stays_as_it_is() -> None:
-    own = parse_study(
-        'name = "mine"\ntitle = "Attention masks"\nquestion = "How much?"\n[[arms]]\nname = "full"\n'
-        'title = "the full model"\n[[arms]]\nname = "b"\ntitle = "causal"\nchanges.model.norm = "post"\n',
-        "mine.toml",
-    )
-    named = study_named("no-attention")
-    changed = named.model_copy(update={"title": "Mine", "arms": (named.arms[0], *own.arms[1:])})
-    with in_language("pt"):
-        assert told(own) == own
-        shown = told(changed)
-        assert (shown.title, shown.arms[1].title) == ("Mine", "causal")
-        assert shown.arms[0].title != named.arms[0].title
-
-
-def contents(folder: Path) -> dict[str, object]:
-    """What a study wrote, by path, without its times and what is hashed over them."""
-    found: dict[str, object] = {}
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if not path.is_file() or path.name in ("MANIFEST.json", "history.json", "environment.json", "study.csv"):
-            continue
-        if path.name == "metrics.jsonl":
-            events = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-            found[name] = [{key: value for key, value in one.items() if key not in TIMES} for one in events]
-        else:
-            found[name] = path.read_bytes()
-    return found
-
-
-def test_a_study_writes_the_same_data_in_both_languages(tiny: RunConfig, tmp_path: Path) -> None:
-    study = study_named("no-attention")
-    study = study.model_copy(update={"arms": study.arms[:2], "probes": ("meaning",)})
-    for code in ("en", "pt"):
-        with in_language(code):
-            run_study(study, tiny, tmp_path / code, seeds=[3])
-    one, other = contents(tmp_path / "en"), contents(tmp_path / "pt")
-    assert one.keys() == other.keys()
-    assert any(name.startswith("measures/meaning/") for name in one)
-    for name, content in one.items():
-        assert content == other[name], name

@@ -7,9 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vitral.core.errors import VitralError
 from vitral.core.seals import unsealed_json
-from vitral.figures.text import p_clause, p_text
 from vitral.reports import study as study_page
 from vitral.reports.study import StudyPage, write_report
 from vitral.studies import StudyResult, loss_claims
@@ -65,47 +63,12 @@ def test_page_and_markdown_say_the_verdict_and_every_arm(
     assert str(trained.corpus["sha256"]) in html
 
 
-def test_markdown_links_figures_that_are_there(files: dict[str, bytes]) -> None:
-    links = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", files["study.md"].decode())
-    assert len(links) == 3
-    assert set(links) <= set(files)
-
-
-def test_the_table_holds_every_run_at_full_precision(trained: StudyResult, files: dict[str, bytes]) -> None:
-    rows = list(csv.DictReader(files["study.csv"].decode().splitlines()))
-    read = {(row["arm"], int(row["seed"])): float(row["test_loss"]) for row in rows}
-    assert read == {(arm.arm.name, seed): loss for arm in trained.arms for seed, loss in arm.losses.items()}
-    assert b"\r" not in files["study.csv"]
-
-
-def test_samples_stand_side_by_side_and_are_as_long_as_said(files: dict[str, bytes]) -> None:
-    html = files["study.html"].decode()
-    columns = html[html.index('class="columns"') :]
-    samples = re.findall(r'<pre tabindex="0">\n(.*?)</pre>', columns[: columns.index("How it was run")], re.DOTALL)
-    assert [len(sample) for sample in samples] == [300] * 4
-
-
-def test_the_same_result_gives_the_same_files(trained: StudyResult, files: dict[str, bytes]) -> None:
-    assert read(write_report(trained, command="vitral study no-attention --out <here>").html.parent) == files
-
-
 def test_runs_that_all_stopped_still_make_a_report(made) -> None:
     report = write_report(made({"full": [None], "no-attention": [None]}))
     assert "the test loss is nan" in report.html.read_text(encoding="utf-8")
     assert not (report.html.parent / "figures" / "gaps.svg").exists()
     rows = list(csv.DictReader(report.table.read_text(encoding="utf-8").splitlines()))
     assert [row["test_loss"] for row in rows] == ["", ""]
-
-
-def test_a_report_that_cannot_be_written_says_so(made, tmp_path: Path) -> None:
-    (tmp_path / "report").write_text("in the way", encoding="utf-8")
-    with pytest.raises(VitralError):
-        write_report(made({"full": [None], "no-attention": [None]}))
-
-
-def test_p_values_as_text() -> None:
-    assert (p_text(None), p_text(0.00312), p_text(0.2)) == ("\N{EN DASH}", "0.0031", "0.200")
-    assert (p_clause(1e-9), p_clause(0.03)) == ("p < 0.0001", "p = 0.030")
 
 
 def test_no_page_of_a_random_study_contradicts_itself(made, monkeypatch: pytest.MonkeyPatch) -> None:

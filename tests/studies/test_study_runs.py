@@ -2,7 +2,6 @@
 
 import hashlib
 import itertools
-import json
 import math
 import pickle
 import shutil
@@ -22,7 +21,6 @@ from vitral.lab.run_health import examine_run
 from vitral.runs import RunFolder
 from vitral.runs.lock import only_writer
 from vitral.studies import Study, StudyResult, run_study
-from vitral.studies.record import read_record, seeds_of
 from vitral.studies.results import run_path
 from vitral.training import RunConfig
 
@@ -73,19 +71,6 @@ def test_all_arms_of_a_seed_see_the_same_batches(tiny: RunConfig, tmp_path: Path
     assert seen[1] == seen[2]
     assert seen[3] == seen[4]
     assert not set(seen[1]) & set(seen[3])
-
-
-def test_what_is_finished_is_not_run_again(tiny: RunConfig, trained: StudyResult) -> None:
-    log = Log()
-    assert run_study(FOUR, tiny, trained.folder, seeds=[5, 7], callback=log) == trained
-    assert log.states == {"found"}
-    assert len(log.runs) == 8
-
-
-def test_another_wording_and_seed_of_the_base_make_no_other_study(tiny: RunConfig, trained: StudyResult) -> None:
-    reworded = Study.parse(FOUR.plain() | {"title": "Otherwise", "question": "Otherwise?"})
-    other = RunConfig.parse(tiny.plain() | {"seed": 11})
-    assert run_study(reworded, other, trained.folder, seeds=[5, 7]).arms == trained.arms
 
 
 def test_seeds_can_be_added_and_never_left_out(tiny: RunConfig, out: Path) -> None:
@@ -165,14 +150,6 @@ def test_a_study_goes_on_with_the_threads_it_began_with(tiny: RunConfig, tmp_pat
         run_study(PAIR, RunConfig.parse(merge(short.plain(), {"training": {"threads": 3}})), tmp_path, seeds=[5])
 
 
-def test_a_study_recorded_without_threads_is_the_same_study(tiny: RunConfig, pair: StudyResult, out: Path) -> None:
-    """As by versions that did not record them."""
-    record = json.loads((out / "study.json").read_text(encoding="utf-8"))
-    del record["base"]["training"]["threads"], record["sha256"]
-    (out / "study.json").write_text(json.dumps(record), encoding="utf-8")
-    assert [arm.losses for arm in run_study(PAIR, tiny, out, seeds=[2]).arms] == [arm.losses for arm in pair.arms]
-
-
 def test_a_folder_that_is_no_study_is_refused_and_left_alone(tiny: RunConfig, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
     with pytest.raises(UsageError, match="not a study's folder"):
@@ -239,15 +216,3 @@ def test_a_run_killed_after_its_last_checkpoint_is_tidied_and_published(
     (run / "best").unlink()
     run_study(trained.study, tiny, out, seeds=trained.seeds)
     assert examine_run(place, replay=False).healthy
-
-
-def test_a_study_of_another_default_keeps_the_seeds_of_its_record(tiny: RunConfig, pair: StudyResult) -> None:
-    """A study of one seed by an earlier Vitral does not grow; one whose file names its seeds follows the file."""
-    assert run_study(PAIR, tiny, pair.folder).seeds == (2,)
-    found = read_record(pair.folder, lambda line: None)
-    assert seeds_of(PAIR, None, found) == (2,)
-    assert seeds_of(PAIR, None, None) == (1, 2, 3, 4, 5, 6)
-    assert seeds_of(PAIR, [3, 1, 2], found) == (3, 1, 2)
-    assert seeds_of(Study.parse(PAIR.plain() | {"seeds": [1, 2, 3]}), None, found) == (1, 2, 3)
-    budget = Study.parse(PAIR.plain() | {"budgets": {"quick": {"seeds": [1, 2, 4]}}}).at("quick")
-    assert seeds_of(budget, None, found) == (1, 2, 4)

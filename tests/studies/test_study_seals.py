@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.studies.conftest import PAIR, Log
-from vitral.core.config import merge
 from vitral.core.errors import UsageError
 from vitral.core.files import as_json
 from vitral.core.seals import unsealed_json
@@ -61,16 +60,6 @@ def test_a_measure_that_is_not_the_runs_is_told_and_made_again(
     assert str(file) in log.told["note"][0]
 
 
-def test_a_measure_of_another_study_is_made_again(tiny: RunConfig, whole: StudyResult, out: Path) -> None:
-    shorter = RunConfig.parse(merge(tiny.plain(), {"training": {"steps": 3}}))
-    other = run_study(STUDY, shorter, out.parent / "other", seeds=[5])
-    assert other.measured != whole.measured
-    shutil.copy(out.parent / "other/measures/gradients/pre-seed-5.json", out / "measures/gradients/pre-seed-5.json")
-    found, log = again(tiny, out)
-    assert found.measured == whole.measured
-    assert log.told["probe"] == ["pre, seed 5"]
-
-
 def test_a_damaged_checkpoint_is_not_measured_in_place_of_the_last(tiny: RunConfig, out: Path) -> None:
     (out / "measures" / "gradients" / "pre-seed-5.json").unlink()
     last = sorted(RunFolder.open(run_path(out, "pre", 5)).steps.iterdir())[-1] / "model.safetensors"
@@ -103,16 +92,6 @@ def test_a_damaged_record_is_refused_and_a_lost_one_written_again(
     assert record.read_bytes() == raw
 
 
-def test_a_record_without_a_hash_is_read_with_a_note(tiny: RunConfig, whole: StudyResult, out: Path) -> None:
-    record = out / "study.json"
-    raw = record.read_bytes()
-    record.write_bytes(of_old(record))
-    found, log = again(tiny, out)
-    assert [arm.losses for arm in found.arms] == [arm.losses for arm in whole.arms]
-    assert len(log.told["note"]) == 1
-    assert record.read_bytes() == raw
-
-
 def test_a_run_under_the_name_of_another_is_refused(tiny: RunConfig, out: Path) -> None:
     shutil.move(run_path(out, "pre", 5), out / "kept")
     shutil.copytree(run_path(out, "post", 5), run_path(out, "pre", 5))
@@ -139,19 +118,6 @@ def test_a_begun_run_without_a_checkpoint_is_resumed_and_never_removed(
     assert [state for _, _, state in log.runs] == ["found", "found", "found", "resume"]
     assert [arm.losses for arm in found.arms] == [arm.losses for arm in whole.arms]
     assert (run / "mine.txt").is_file()
-
-
-def test_a_checkpoint_that_was_being_replaced_is_found(tiny: RunConfig, whole: StudyResult, out: Path) -> None:
-    run = RunFolder.open(run_path(out, "post", 7))
-    first, last = sorted(path for path in run.steps.iterdir())
-    shutil.rmtree(last)
-    first.rename(first.with_name(f".old-{first.name}"))
-    lines = (run.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    kept = [line for line in lines if json.loads(line)["event"] != "end"]
-    (run.path / "metrics.jsonl").write_text("".join(kept), encoding="utf-8")
-    found, log = again(tiny, out)
-    assert log.told["step"] == [4, 5, 6]
-    assert [arm.losses for arm in found.arms] == [arm.losses for arm in whole.arms]
 
 
 def test_what_ended_processes_left_is_removed_and_other_files_are_not(tiny: RunConfig, out: Path) -> None:

@@ -9,7 +9,7 @@ from tests.studies.conftest import plots, tables
 from vitral.data import CorpusConfig
 from vitral.studies import StudyResult, study_named
 from vitral.studies.judging import judge
-from vitral.studies.probes.text_units import TEXT_UNITS
+from vitral.studies.probes import probe_named
 
 TOKENS = study_named("tokens")
 LONGER_IS_BETTER = {
@@ -66,7 +66,7 @@ def test_what_is_equal_in_each_arm():
 
 def test_longer_tokens_are_better_where_they_are(tmp_path):
     result = made(tmp_path, TOKENS, "standard", LONGER_IS_BETTER)
-    view = shown(TEXT_UNITS, result, units(result))
+    view = shown(probe_named("text-units"), result, units(result))
     assert plots(view) == ["tokens-vocabulary"]
     assert [row[1] for row in tables(view)[0].rows] == ["109", "512", "1,024", "4,096", "1,024", "1,024", "109"]
     *contrasts, slope = judge(view.comparisons)
@@ -78,25 +78,14 @@ def test_longer_tokens_are_better_where_they_are(tmp_path):
     assert [check.shown for check in view.checks] == [True] * 5
 
 
-def test_and_are_not_where_they_are_not(tmp_path):
-    turned = {name: 3.4 - loss for name, loss in LONGER_IS_BETTER.items()}
-    result = made(tmp_path, TOKENS, "standard", turned)
-    claims = judge(shown(TEXT_UNITS, result, units(result)).comparisons)
-    assert {claim.verdict for claim in claims} == {"worse"}
-    assert {claim.family for claim in claims} == {4}
-
-
-def test_one_vocabulary_of_byte_pairs_has_no_slope(tmp_path):
-    result = made(tmp_path, TOKENS, "quick", LONGER_IS_BETTER)
-    assert {one.against for one in shown(TEXT_UNITS, result, units(result)).comparisons} == {"characters"}
-
-
 def test_unequal_compute_is_noticed(tmp_path):
     result = made(tmp_path, TOKENS, "standard", LONGER_IS_BETTER)
     arms = tuple(
         replace(arm, flops_per_token=arm.flops_per_token * (1 + (arm.arm.name == "bpe-1024"))) for arm in result.arms
     )
-    checks = {check.arm: check for check in shown(TEXT_UNITS, replace(result, arms=arms), units(result)).checks}
+    checks = {
+        check.arm: check for check in shown(probe_named("text-units"), replace(result, arms=arms), units(result)).checks
+    }
     assert checks["bpe-1024"].shown is False
     assert checks["bpe-1024"].value == pytest.approx(100, abs=4)
     assert checks["bpe-512"].shown is True
@@ -105,7 +94,7 @@ def test_unequal_compute_is_noticed(tmp_path):
 def test_losses_per_token_of_different_tokens_are_not_compared(tmp_path):
     result = made(tmp_path, TOKENS, "standard", LONGER_IS_BETTER)
     nats = replace(result, study=result.study.model_copy(update={"unit": "nats per token"}))
-    view = shown(TEXT_UNITS, nats, units(nats))
+    view = shown(probe_named("text-units"), nats, units(nats))
     assert "nats" in tables(view)[0].columns[-1]
     assert plots(view) == []
     assert view.comparisons == ()

@@ -12,15 +12,15 @@ import pytest
 from tests.studies.conftest import Log
 from vitral.core.config import merge
 from vitral.core.errors import UsageError
-from vitral.studies import StudyResult, run_study, texts
-from vitral.studies.design import TUNING_SEED, Arm, Study
+from vitral.studies import StudyResult, run_study
+from vitral.studies.design import Arm, Study
 from vitral.studies.execution import _wanted_longer
 from vitral.studies.jobs import Job
 from vitral.studies.losses import loss_claims
 from vitral.studies.resolution import ResolvedArm, resolve
 from vitral.studies.results import RunResult
 from vitral.studies.texts import Texts
-from vitral.studies.tuning import Trial, can_be_tried, rows, scaled, trial_name, tuned, tuned_as_recorded
+from vitral.studies.tuning import Trial, can_be_tried, rows, scaled, tuned
 from vitral.training import RunConfig, train
 
 RATE = "training.optimizer.learning_rate"
@@ -80,7 +80,8 @@ def test_whole_numbers_that_come_out_equal_are_tried_once() -> None:
     assert rows({key: (0.5, 1.0, 1.2, 2.0)}, an_arm(batch_size=2).config) == ({key: 0.5}, {key: 1.0}, {key: 2.0})
     seen: list[float] = []
     losses = {0.5: 1.0, 1.0: 1.1, 2.0: 1.2}
-    found = tuned(an_arm(batch_size=2), {key: (0.5, 1.0, 2.0)}, read_with_losses(losses, seen))
+    arm = an_arm(batch_size=2)
+    found = tuned(arm, rows({key: (0.5, 1.0, 2.0)}, arm.config), read_with_losses(losses, seen))
     assert seen == [0.5, 1.0, 2.0]  # 0.25 times 2 would be 1 again
     assert found is not None
     assert (found[1].chosen, found[1].at_edge) == (0.5, True)
@@ -100,38 +101,11 @@ def test_no_trial_beyond_the_edge_where_it_makes_no_configuration_or_may_not_be_
         return can_be_tried(STUDY, arm.with_config(config), row, [arm.with_config(config)], prepared)
 
     seen: list[float] = []
-    found = tuned(arm, {key: (1.0, 2.0)}, read_with_losses(losses, seen), may)
+    found = tuned(arm, rows({key: (1.0, 2.0)}, arm.config), read_with_losses(losses, seen), may)
     assert (seen, asked) == ([1.0, 2.0], [4.0])
     assert found is not None
     assert (found[1].chosen, found[1].at_edge) == (2.0, True)
     assert found[0].config.plain()["training"]["optimizer"]["momentum"] == pytest.approx(0.8)
-
-
-@pytest.fixture
-def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine on which batches of more than six do not fit."""
-
-    def refuse(config: RunConfig, vocab_size: int, where: str) -> None:
-        if config.training.batch_size > 6:
-            raise UsageError("{where}: not enough memory", where=where)
-
-    monkeypatch.setattr(texts, "require_training_memory", refuse)
-
-
-@pytest.mark.usefixtures("little_memory")
-def test_a_trial_beyond_the_edge_that_does_not_fit_into_memory_is_not_made(tiny: RunConfig) -> None:
-    key, arm = "training.batch_size", resolve(STUDY, tiny, 31)[0]
-    assert can_be_tried(STUDY, arm, {key: 2.0}, [arm], Texts())
-    assert not can_be_tried(STUDY, arm, {key: 4.0}, [arm], Texts())
-
-
-def test_factors_that_differ_have_folders_that_differ() -> None:
-    names = [trial_name("a", {RATE: factor}) for factor in (1.0000001, 1.0000002, 123456.7, 123457.0)]
-    assert len(set(names)) == 4
-    assert trial_name("a", {RATE: 0.2**2 / 0.5}) == "tuning/a/x0.08"  # as runs are called that are there already
-    assert [trial_name("a", {RATE: factor}) for factor in (0.25, 1.0)] == ["tuning/a/x0.25", "tuning/a/x1"]
-    with pytest.raises(UsageError, match="increase"):
-        Study.parse(STUDY.plain() | {"tune": {RATE: [1.0, math.nextafter(1.0, 2)]}}, "test")
 
 
 @pytest.mark.parametrize("match", ["parameters", "flops"])
@@ -173,7 +147,7 @@ def test_the_lowest_finite_loss_is_chosen_and_an_edge_extended_once_at_the_same_
 ) -> None:
     seen: list[float] = []
     arm = an_arm(optimizer={"name": "adamw", "learning_rate": 0.01})
-    found = tuned(arm, {RATE: (0.5, 1.0, 3.0)}, read_with_losses(losses, seen))
+    found = tuned(arm, rows({RATE: (0.5, 1.0, 3.0)}, arm.config), read_with_losses(losses, seen))
     assert found is not None
     assert sorted(seen) == sorted(losses)
     assert (found[1].chosen, found[1].at_edge) == (best, at_edge)
@@ -195,14 +169,6 @@ def test_the_seed_of_the_trials_is_no_seed_of_the_study(tiny: RunConfig, tmp_pat
         Study.parse(STUDY.plain() | {"seeds": [0, 1, 2]}, "test")
     with pytest.raises(UsageError, match="tuned"):
         run_study(STUDY, tiny, tmp_path / "study", seeds=[0])
-
-
-def test_only_arms_in_a_contrast_of_losses_are_tuned_by_the_study() -> None:
-    base, post, fixed = STUDY.arms
-    assert STUDY.tuned(base) == STUDY.tuned(post) == {RATE: (0.5, 1.0, 2.0)}
-    assert STUDY.tuned(fixed) == {}
-    alone = STUDY.model_copy(update={"arms": (base, post.model_copy(update={"contrast": False}))})
-    assert not alone.tunes
 
 
 @pytest.fixture(scope="module")
@@ -232,14 +198,6 @@ def test_arms_run_with_the_values_their_trials_chose(studied: StudyResult, tiny:
     assert studied.arm("fixed").config["training"]["optimizer"]["learning_rate"] == base
 
 
-def test_the_same_call_trains_nothing_again(studied: StudyResult, tiny: RunConfig) -> None:
-    log = Log()
-    again = run_study(STUDY, tiny, studied.folder, seeds=[5], callback=log)
-    assert log.states == {"found"}
-    assert again.tuning == studied.tuning
-    assert [arm.losses for arm in again.arms] == [arm.losses for arm in studied.arms]
-
-
 @pytest.mark.usefixtures("studied")
 def test_runs_are_numbered_in_the_order_in_which_they_are_made(events: list[Mapping]) -> None:
     """A trial beyond an edge was not foreseen; it comes before the runs that follow."""
@@ -248,20 +206,6 @@ def test_runs_are_numbered_in_the_order_in_which_they_are_made(events: list[Mapp
     for one, later in pairwise(seen):
         assert later["before"] == one["before"] + one["during"]
     assert seen[-1]["before"] + seen[-1]["during"] == seen[-1]["in_all"]
-
-
-def test_the_folder_alone_tells_the_chosen_values(studied: StudyResult, tiny: RunConfig, tmp_path: Path) -> None:
-    arm = resolve(STUDY, tiny, 31)[0]
-    found = tuned_as_recorded(arm, STUDY.tuned(arm.arm), studied.folder)
-    assert found is not None
-    assert found.config.training.optimizer.plain() == studied.arms[0].config["training"]["optimizer"]
-    assert tuned_as_recorded(arm, STUDY.tuned(arm.arm), tmp_path) is None
-
-
-def test_a_margin_or_a_contrast_changed_afterwards_is_another_study(studied: StudyResult, tiny: RunConfig) -> None:
-    for change in ({"margin": 0.02}, {"tune": {RATE: [0.5, 1, 2, 4]}}):
-        with pytest.raises(UsageError, match="another study"):
-            run_study(Study.parse(STUDY.plain() | change, "test"), tiny, studied.folder, seeds=[5])
 
 
 def test_an_arm_that_fails_gets_a_second_budget(made, tiny: RunConfig) -> None:
@@ -295,16 +239,6 @@ def with_second_budget(result: StudyResult, arms, run) -> StudyResult:
     return replace(result, longer={arm: tuple(one for other, one in ended if other == arm) for arm, _run in ended})
 
 
-def test_a_study_killed_while_it_tunes_may_have_other_seeds(tiny: RunConfig, tmp_path: Path) -> None:
-    study = STUDY.model_copy(update={"arms": STUDY.arms[::2]})
-    with pytest.raises(KeyboardInterrupt):
-        run_study(study, tiny, tmp_path / "study", seeds=[5, 7], callback=Log(("step", 2, 1)))
-    found = run_study(study, tiny, tmp_path / "study", seeds=[11])
-    assert (found.seeds, found.first_seeds) == ((11,), (11,))
-    with pytest.raises(UsageError, match="seeds not asked for here"):
-        run_study(study, tiny, tmp_path / "study", seeds=[5])
-
-
 def test_a_run_of_another_design_is_refused_before_a_trial_is_made(
     studied: StudyResult, tiny: RunConfig, tmp_path: Path
 ) -> None:
@@ -334,10 +268,3 @@ def test_a_run_with_other_values_than_the_trials_chose_is_refused(
     train(RunConfig.parse(merge(tiny.plain(), other)), out / "arms/post/seed-5")
     with pytest.raises(UsageError, match=r"is not the run of this arm: training\.optimizer\.learning_rate"):
         run_study(STUDY, tiny, out, seeds=[5])
-
-
-def test_trials_have_a_seed_of_their_own(studied: StudyResult) -> None:
-    folders = sorted(path.name for path in (studied.folder / "tuning" / "base").iterdir())
-    assert {"x0.5", "x1", "x2"} <= set(folders)
-    config = (studied.folder / "tuning" / "base" / "x1" / "config.toml").read_text(encoding="utf-8")
-    assert f"seed = {TUNING_SEED}" in config

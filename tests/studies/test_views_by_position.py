@@ -10,7 +10,7 @@ import pytest
 from tests.studies.conftest import fresh, tables
 from vitral.studies.claims import Claim
 from vitral.studies.judging import judge
-from vitral.studies.probe import ArmMeasures, Plot, View
+from vitral.studies.probe import ArmMeasures, View
 from vitral.studies.probes import by_position
 from vitral.training import RunConfig
 
@@ -76,14 +76,6 @@ def test_reading_on_is_compared_with_alibi_first() -> None:
     assert first.difference == pytest.approx(0.51)
 
 
-def test_the_margin_is_checked_for_all_arms_together() -> None:
-    """Rises of 0.3, 0.4 and 0.5 nats are p = 0.027 against the margin; with two arms 0.053."""
-    alone = by_position.view(RESULT, [arm("base", flat(2.3, 2.4, 2.5))])
-    both = by_position.view(RESULT, [arm("base", flat(2.3, 2.4, 2.5)), arm("other", flat(2.3, 2.4, 2.5))])
-    assert [check.shown for check in alone.checks] == [False]
-    assert [check.shown for check in both.checks] == [None, None]
-
-
 def test_an_arm_that_cannot_read_on_is_named_and_not_judged() -> None:
     base = arm("base", flat(0.0, 0.0, 0.0, why="learned positions end at 8"))
     view = by_position.view(RESULT, [base, arm("other", flat(2.01, 2.0, 1.99))])
@@ -109,13 +101,6 @@ def test_tables_have_means_by_groups_of_positions_and_of_lengths() -> None:
     # positions 1, 2-4, 5-8, then the first and the last quarter
     assert [cell for row in inside.rows for cell in row[1:]] == ["3.000", "2.000", "2.000", "2.500", "2.000"]
     assert [cell for row in beyond.rows for cell in row[1:]] == ["2.000", "2.600"]
-
-
-def test_arms_beyond_the_number_of_distinct_lines_are_left_out_of_figures_by_name() -> None:
-    view = by_position.view(RESULT, [arm(f"a{k}", flat(2.1)) for k in range(10)])
-    drawn = {section.name: section.caption for section in view.sections if isinstance(section, Plot)}
-    assert set(drawn) == {"loss-by-position", "loss-beyond-the-trained-length"}
-    assert all("title of a8, title of a9" in caption for caption in drawn.values())
 
 
 def test_the_measure_is_plain_and_can_be_viewed(tiny: RunConfig) -> None:

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.studies.conftest import plots, tables
+from tests.studies.conftest import tables
 from vitral.inspection.cost import WAYS, counted, slope
 from vitral.inspection.retrieval import MASKS
 from vitral.studies import StudyResult
@@ -45,19 +45,6 @@ class TestCopying:
         ]
         assert [check.value for check in found["window"]] == [0.95, 0.125]
         assert found["prefix"][0].value == 0.5
-
-    def test_every_accuracy_is_in_the_table_with_its_interval(self) -> None:
-        measured = {
-            "distances": [8, 64],
-            "steps": 1,
-            "seed": 1,
-            "answers": 100,
-            "reach": 30,
-            "accuracy": {"causal": [0.5, 1.0]},
-        }
-        found = copying.view(NO_STUDY, measured)
-        assert tables(found)[0].rows == (("causal", "0.500 (0.404 to 0.596)", "1.000 (0.963 to 1.000)"),)
-        assert plots(found) == ["copying-by-distance"]
 
 
 class TestCost:
@@ -107,14 +94,3 @@ class TestCost:
         )
         # Operations a second at the first and the last of the fitted lengths, three doublings apart.
         assert {row[7:] for row in rows} == {("10.00", f"{10 / factor**3:.2f}", "1.00")}
-
-    def test_bytes_are_checked_and_shown_for_each_token(self) -> None:
-        measured = self.measured()
-        found = cost.view(NO_STUDY, measured)
-        assert [(check.value, check.shown) for check in found.checks[-2:]] == [
-            (0.0, True),
-            (pytest.approx(1 - 3000 / 3010), True),
-        ]
-        assert [row[1] for row in tables(found)[2].rows[:-1]] == ["512", "512", "3,000", "3,010"]
-        measured["memory"]["cache"][0] += 1
-        assert cost.view(NO_STUDY, measured).checks[-2].shown is False

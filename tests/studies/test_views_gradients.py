@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.studies.conftest import plots, tables
 from vitral.core.config import merge
 from vitral.data import Batches, prepare
 from vitral.inspection import gradients_by_block
 from vitral.model import Transformer
 from vitral.runs import load_run
 from vitral.studies.probe import ArmMeasures, Plot, Trained, View
-from vitral.studies.probes.gradients import GRADIENTS
+from vitral.studies.probes import probe_named
 from vitral.training import RunConfig, train
 
 CONTEXT = 8
@@ -23,7 +22,7 @@ def test_the_fresh_model_is_the_run_before_its_first_step(tiny: RunConfig, tmp_p
     config = RunConfig.parse(merge(tiny.plain(), {"model": {"context_length": CONTEXT, "num_layers": 2}}))
     train(config, tmp_path / "run")
     run, dataset = load_run(tmp_path / "run", "last"), prepare(config.corpus)
-    measured = GRADIENTS.measure(Trained("full", config.seed, run, dataset, "quick"))
+    measured = probe_named("gradients").measure(Trained("full", config.seed, run, dataset, "quick"))
     fresh = Transformer(run.model.config, run.model.vocab_size, seed=config.seed).eval()
     batches = Batches(dataset.splits["train"], context_length=CONTEXT, batch_size=16, seed=0)
     assert measured["fresh"] == gradients_by_block(fresh, *batches.batch(0))
@@ -48,7 +47,7 @@ def viewed(measured: Mapping[str, Mapping[int, tuple[dict[str, Any], dict[str, A
         )
         for name, runs in measured.items()
     ]
-    return GRADIENTS.view(None, arms)  # type: ignore[arg-type]
+    return probe_named("gradients").view(None, arms)  # type: ignore[arg-type]
 
 
 def figures(view: View) -> dict[str, Plot]:
@@ -77,29 +76,3 @@ def test_a_gradient_that_is_not_finite_is_noted_and_has_no_check() -> None:
     view = viewed({"full": {1: (state([None, 1.0]), state([1.0, 1.0]))}})
     assert [(note.arm, note.shown) for note in view.notes] == [("full", False)]
     assert [check.shown for check in view.checks] == [True]
-
-
-def test_the_seed_furthest_from_one_decides() -> None:
-    rows = {1: (state([1.0, 1.0]), state([1.0, 1.0])), 2: (state([1.0, 1.0]), state([0.01, 1.0]))}
-    assert [(check.value, check.shown) for check in viewed({"full": rows}).checks] == [(1.0, True), (0.01, False)]
-
-
-def test_the_table_has_geometric_means_and_a_single_block_no_check() -> None:
-    rows = {1: (state([1.0, 1.0]), state([4.0, 1.0])), 2: (state([1.0, 1.0]), state([1.0, 1.0]))}
-    view = viewed({"full": rows, "single": {1: (state([1.0]), state([2.0]))}})
-    (table,) = tables(view)
-    cells = dict(zip(table.columns, table.rows[0], strict=True))
-    assert (cells["blocks"], cells["stream, trained"], cells["parameters, fresh"]) == ("2", "2", "1")
-    assert {check.subject for check in view.checks} == {"the arm full"}
-
-
-def test_curves_are_drawn_of_deep_arms_and_of_one_of_equal_models_when_fresh() -> None:
-    deep = {1: (state([1.0, 2.0, 3.0]), state([1.0, 2.0, 3.0]))}
-    assert plots(viewed({"deep": deep, "flat": {1: (state([1.0]), state([1.0]))}})) == [
-        f"gradient-of-the-{kind}-3-blocks-{when}" for kind in ("stream", "parameters") for when in ("fresh", "trained")
-    ]
-    run = {"positions": 5, "fresh": deep[1][0], "trained": deep[1][1]}
-    arms = [ArmMeasures(name, name, {"model": {"num_layers": 3}}, {1: run}) for name in ("one", "two")]
-    drawn = figures(GRADIENTS.view(None, arms))  # type: ignore[arg-type]
-    assert len(drawn["gradient-of-the-stream-3-blocks-fresh"].figure.axes) == 1
-    assert len(drawn["gradient-of-the-stream-3-blocks-trained"].figure.axes) == 2

@@ -16,7 +16,7 @@ from vitral.inspection.head_overlap import STEPS
 from vitral.studies.claims import Claim
 from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures, Plot, View
-from vitral.studies.probes.head_patterns import HEAD_PATTERNS
+from vitral.studies.probes import probe_named
 from vitral.training import RunConfig
 
 SEEDS = (1, 2, 3)
@@ -44,7 +44,7 @@ def viewed(measured: Mapping[str, Mapping[int, Any]]) -> View:
         for name, runs in measured.items()
     ]
     result = SimpleNamespace(arms=[SimpleNamespace(arm=SimpleNamespace(name=next(iter(measured))))])
-    return HEAD_PATTERNS.view(result, arms)  # type: ignore[arg-type]
+    return probe_named("head-patterns").view(result, arms)  # type: ignore[arg-type]
 
 
 def two_arms(names: list[str], *, few: float, many: float, together: float) -> View:
@@ -75,22 +75,15 @@ WITHOUT_HEAD, WITHOUT_LAYER = "loss increase without one head (zeros)", "loss in
 
 def test_every_head_is_measured_and_measuring_again_gives_the_same(tiny: RunConfig) -> None:
     run = fresh(tiny, context_length=24, num_layers=2)
-    data = HEAD_PATTERNS.measure(run)
+    data = probe_named("head-patterns").measure(run)
     assert json.loads(json.dumps(data, allow_nan=False)) == data
-    assert data == HEAD_PATTERNS.measure(run)
+    assert data == probe_named("head-patterns").measure(run)
     assert [len(layer["heads"]) for layer in data["layers"]] == [2, 2]
     head = data["layers"][0]["heads"][0]
     assert list(head) == ["name", "share", "distance", "entropy", "zero", "mean"]
     assert head["name"] == BROAD
     assert list(data["layers"][0]["all"]) == ["zero", "mean"]
     assert viewed({"base": {1: data}}).sections
-
-
-def test_without_attention_there_is_nothing_to_show(tiny: RunConfig) -> None:
-    data = HEAD_PATTERNS.measure(fresh(tiny, attention="none"))
-    assert data["layers"] == []
-    arm = ArmMeasures("base", "the base", {"model": {"num_heads": 2}}, {1: data})
-    assert HEAD_PATTERNS.view(SimpleNamespace(arms=[]), [arm]) == View()  # type: ignore[arg-type]
 
 
 def test_claims_about_heads_follow_the_numbers() -> None:
@@ -125,19 +118,6 @@ def test_an_overlap_like_that_of_other_seeds_is_said_and_one_beyond_is_not() -> 
     (note,) = view.notes
     assert note.arm == "many"
     assert claim.span in note.text
-
-
-def test_tables_contain_every_number() -> None:
-    found = cells(two_arms(["previous", BROAD], few=0.4, many=0.1, together=0.5))
-    heads, attention, worth = (found[key]["the arm many"] for key in ("Heads", "Attention", "Ablation,"))
-    assert (heads["different kinds in a layer"], heads["previous"], heads["near"], heads[BROAD]) == (
-        *("1.0", "1.0", "0.0"),
-        "1.0",
-    )
-    # All heads have entropy 0, so the first head of the other run takes the place of either.
-    assert list(attention.values())[1:] == ["2.0", "9.0", "0.50", "0.520", "0.000", "0.500", "0.000"]
-    assert list(worth.values())[1:] == ["0.102", "0.051", "0.102", "0.204", "0.500"]
-    assert list(found["Ablation,"]) == ["the arm one", "the arm many"]
 
 
 def test_the_map_shows_every_head_and_as_many_as_can_be_read() -> None:

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.studies.conftest import measures, plots, tables
+from tests.studies.conftest import measures
 from vitral.studies import StudyResult
 from vitral.studies.claims import Claim
 from vitral.studies.judging import judge
@@ -118,29 +118,6 @@ def test_claims_follow_the_numbers() -> None:
     assert cancelled.p is not None
 
 
-def test_a_tie_is_half_right_and_a_pair_that_was_not_scored_is_left_out() -> None:
-    tie = reading(0.4, 0.1, [1e-6] * 20)
-    assert RIGHT.read(tie) == 0.5
-    assert RIGHT.read(reading(0.4, 0.1, [1.0, -1.0, None, 1.0])) == pytest.approx(2 / 3)
-    assert RIGHT.read(reading(0.4, 0.1, [None, None])) is None
-    rows = {row[0]: row for row in tables(shown({"base": {1: reading(0.4, 0.1, [1.0, 1.0, None, 1.0])}}))[-1].rows}
-    assert rows["agreement"][2:] == ("3", "100% (44% to 100%)")
-    assert rows["the subject matters"][2:] == ("1", "100% (21% to 100%)")
-    half = tables(shown({"base": {1: reading(0.4, 0.1, [1.0, None])}}))[-1].rows
-    assert half[-1][2:] == ("0", DASH)
-
-
-def test_tables_have_examples_and_every_mean() -> None:
-    measured = {"base": {1: reading(0.4, 0.1, [1.0, 1.0])}}
-    words, agreement, places, senses, pairs = tables(shown(measured))
-    assert words.rows == (("king", "queen 0.50", "queen 0.50"),)
-    assert agreement.rows == (("the arm base", "0.400", "0.030"),)
-    assert [row[1:] for row in places.rows] == [("1.000", "0.900"), ("1.000", "0.797"), ("0.000", "0.103")]
-    assert senses.rows[0] == ("bank", "one / two", "0.900", "0.800", "+0.100")
-    assert pairs.rows[0][:3] == ("agreement", "Dogs run. / Dogs runs.", "2")
-    assert plots(shown(measured)) == ["neighbours", "senses-apart"]
-
-
 def test_arms_are_compared_seed_by_seed() -> None:
     def arm(apart: float, right: int, seeds: int = 3, every: int = 2) -> dict[int, Any]:
         return {
@@ -158,13 +135,3 @@ def test_arms_are_compared_seed_by_seed() -> None:
     assert [(one.comparison.arm, one.comparison.quantity) for one in less] == [("without", RIGHT), ("without", GAIN)]
     assert less[0].difference == pytest.approx(-0.4167, abs=1e-4)
     assert less[1].verdict == "lower"
-
-
-def test_languages_are_apart_and_not_compared() -> None:
-    english = {seed: reading(0.4, 0.1, [1.0, -1.0]) for seed in (1, 2, 3)}
-    concord = {"kind": "concord", "good": "Eu sou.", "bad": "Eu és.", "preference": 1.0}
-    portuguese = {seed: run | {"language": "pt", "pairs": [concord] * 2} for seed, run in english.items()}
-    measured = {"base": english, "other": portuguese}
-    assert not [one for one in shown(measured).comparisons if one.against.startswith("the arm")]
-    assert [table.rows[0][0] for table in tables(shown(measured))[4::5]] == ["agreement", "concord"]
-    assert plots(shown(measured)) == ["neighbours", "senses-apart", "neighbours-pt", "senses-apart-pt"]

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from text_studies import made, resolved, shown
+from text_studies import made, shown
 
 from tests.studies.conftest import fresh, plots, tables
 from vitral.data import prepare
@@ -14,9 +14,7 @@ from vitral.figures.sections import Table
 from vitral.studies import study_named
 from vitral.studies.judging import judge
 from vitral.studies.probe import Trained, View
-from vitral.studies.probes.forgetting import FORGETTING
-from vitral.studies.probes.passes import PASSES
-from vitral.studies.probes.written_words import WRITTEN_WORDS
+from vitral.studies.probes import probe_named
 from vitral.training import RunConfig
 
 REPETITION, FINE_TUNING, TOKENS = map(study_named, ("repetition", "fine-tuning", "tokens"))
@@ -32,22 +30,12 @@ def test_the_lowest_loss_is_chosen_by_validation_and_passes_are_counted(tiny: Ru
     losses = [(2, 1.9, 2.0), (4, 1.5, 1.7), (6, 1.6, 1.4)]
     events = [{"step": step, "validation_loss": one, "test_loss": two} for step, one, two in losses]
     run: Any = SimpleNamespace(config=tiny.plain(), folder=SimpleNamespace(metrics=lambda event: events))
-    found = PASSES.measure(Trained("a", 1, run, dataset, "quick"))
+    found = probe_named("passes").measure(Trained("a", 1, run, dataset, "quick"))
     tokens = len(dataset.splits["train"].tokens)
     assert found["passes"] == pytest.approx(6 * 3 * 11 / tokens)
     assert (found["lowest"], found["last"]) == (1.7, 1.4)
     assert found["after"] == pytest.approx(found["passes"] * 4 / 6)
     assert [loss for _, loss in found["curve"]] == [2.0, 1.7, 1.4]
-
-
-def test_arms_read_equally_much_so_often_as_they_say() -> None:
-    arms = {arm.arm.name: arm for arm in resolved(REPETITION, "standard", training={"batch_size": 32})}
-    assert len({arm.num_tokens for arm in arms.values()}) == 1
-    whole = 4_911_163
-    for name, times in {"once": 1, "four": 4, "sixteen": 16, "sixty-four": 64, "sixty-four-dropout": 64}.items():
-        share = arms[name].config.corpus.share
-        assert share is not None
-        assert arms[name].num_tokens / (share * whole) == pytest.approx(times, rel=0.01)
 
 
 def test_the_lowest_losses_are_compared_with_the_baseline_arm(tmp_path) -> None:
@@ -60,7 +48,7 @@ def test_the_lowest_losses_are_compared_with_the_baseline_arm(tmp_path) -> None:
         }
         for arm in result.arms
     }
-    view = shown(PASSES, result, measured)
+    view = shown(probe_named("passes"), result, measured)
     assert plots(view) == ["passes"]
     assert [row[0] for row in table(view).rows] == [arm.arm.title for arm in result.arms]
     claims = {claim.comparison.arm: claim for claim in judge(view.comparisons)}
@@ -71,7 +59,7 @@ def test_the_lowest_losses_are_compared_with_the_baseline_arm(tmp_path) -> None:
 
 def test_forgetting_is_measured_on_the_text_of_the_arm_before(tiny: RunConfig) -> None:
     run, half = fresh(tiny), prepare(tiny.corpus.model_copy(update={"share": 0.3, "draw": 1}))
-    own, before = (FORGETTING.measure(replace(run, first=first)) for first in (None, half))
+    own, before = (probe_named("forgetting").measure(replace(run, first=first)) for first in (None, half))
     for found, text in ((own, run.dataset), (before, half)):
         assert found["first_loss"] == evaluate_split(run.run.model, text.splits["train"], run.dataset.tokenizer).loss
     assert own["first_loss"] != before["first_loss"]
@@ -82,7 +70,7 @@ def test_every_arm_that_begins_from_another_is_compared_with_it(tmp_path) -> Non
     result = made(tmp_path, FINE_TUNING, "full", dict.fromkeys(names, 1.8))
     loss = {"works-play": 2.0, "machado-play": 3.0, "machado-works": 3.5}
     measured = {name: {seed: {"first_loss": loss.get(name, 1.5) + seed / 100} for seed in (1, 2, 3)} for name in names}
-    view = shown(FORGETTING, result, measured)
+    view = shown(probe_named("forgetting"), result, measured)
     assert [row[2:5] for row in table(view).rows] == [
         ("1.520", "2.020", "0.500"),
         ("1.520", "3.020", "1.500"),
@@ -93,37 +81,4 @@ def test_every_arm_that_begins_from_another_is_compared_with_it(tmp_path) -> Non
         ("machado-play", "novels in Portuguese"),
         ("machado-works", "novels in Portuguese"),
     ]
-    assert not shown(FORGETTING, result, {"play": measured["play"]}).sections
-
-
-def test_fine_tuned_arms_have_the_operations_of_those_from_scratch_beside_them() -> None:
-    arms = {arm.arm.name: arm for arm in resolved(FINE_TUNING, "full")}
-    for one, other in (("works-play", "play-longer"), ("machado-works", "works-longer")):
-        assert arms[one].all_flops == arms[other].all_flops
-        assert arms[other].arm.against == one
-    for one, other in (("works-play", "play"), ("machado-play", "play"), ("machado-works", "works-short")):
-        assert arms[one].config.training.steps == arms[other].config.training.steps
-        assert arms[one].config.corpus == arms[other].config.corpus
-
-
-def test_words_of_every_arm_are_shown_and_compared(tmp_path) -> None:
-    result = made(tmp_path, TOKENS, "quick", {"char": 1.7, "bpe-1024": 1.6})
-    share = {"char": 0.8, "bpe-1024": 0.9}
-    measured = {
-        name: {
-            seed: {
-                "real": share[name] + seed / 1000,
-                "distinct": 0.6 + seed / (1000 if name == "char" else 900),
-                "words": 200,
-                "test_real": 0.97,
-                "test_distinct": 0.7,
-                "text": "to be",
-            }
-            for seed in (1, 2, 3)
-        }
-        for name in share
-    }
-    view = shown(WRITTEN_WORDS, result, measured)
-    assert table(view).rows[0][2:4] == ("80.2", "97.0")
-    claims = {claim.comparison.quantity.name: claim for claim in judge(view.comparisons)}
-    assert claims["real words"].difference == pytest.approx(10.0)
+    assert not shown(probe_named("forgetting"), result, {"play": measured["play"]}).sections

@@ -8,10 +8,10 @@ import pytest
 
 from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures
-from vitral.studies.probes.coordinate_check import COORDINATE_CHECK, configured, exponent
-from vitral.studies.probes.rates import RATES, best_rate
+from vitral.studies.probes import probe_named
+from vitral.studies.probes.coordinate_check import exponent
+from vitral.studies.probes.rates import best_rate
 from vitral.studies.results import StudyResult
-from vitral.training import RunConfig
 
 RATES_TRIED = [0.001 * 2**power for power in range(6)]
 SEEDS = range(1, 7)
@@ -46,7 +46,7 @@ def test_the_best_rate_is_the_bottom_of_a_parabola() -> None:
 
 
 def test_shifts_of_the_best_rate_are_found_and_none_where_there_is_none() -> None:
-    view = RATES.view(*measured())
+    view = probe_named("rates").view(*measured())
     claims = {(claim.comparison.subject, claim.comparison.quantity.name): claim for claim in judge(view.comparisons)}
     shift = claims["standard parametrisation, width 128", "best learning rate, in doublings"]
     assert shift.difference == pytest.approx(-2.0)
@@ -58,27 +58,6 @@ def test_shifts_of_the_best_rate_are_found_and_none_where_there_is_none() -> Non
     assert not view.notes
 
 
-def test_failed_runs_and_edges_are_no_trouble() -> None:
-    gone = tuple((f"standard-128-{round(1000 * rate)}", seed) for rate in RATES_TRIED[3:] for seed in SEEDS)
-    gone += tuple((f"standard-128-{round(1000 * rate)}", seed) for rate in RATES_TRIED[:2] for seed in SEEDS)
-    view = RATES.view(*measured(gone))
-    assert view.sections
-    assert not any("standard parametrisation, width 128" in one.subject for one in view.comparisons)
-
-
-def test_under_mup_the_model_has_its_parametrisation_and_scores_that_shrink() -> None:
-    base = RunConfig.parse({"model": {"d_model": 32, "num_heads": 4}})
-    wide = configured(base, "mup", 128).model
-    assert wide.parametrisation is not None
-    assert wide.parametrisation.base_width == 32
-    assert wide.attention != "none"
-    assert wide.attention.scale == pytest.approx(math.sqrt(8) / 32)
-    same = configured(base, "mup", 32).model.attention
-    assert same != "none"
-    assert same.scale == pytest.approx(1 / math.sqrt(8))
-    assert configured(base, "standard", 128).model == base.model.model_copy(update={"d_model": 128})
-
-
 def test_exponents_beside_theory() -> None:
     assert exponent([32, 64, 128], [1.0, 0.5, 0.25]) == pytest.approx(-1.0)
     names = ("blocks.1.attn.out", "blocks.1.mlp.out", "logits")
@@ -88,8 +67,8 @@ def test_exponents_beside_theory() -> None:
         "mup": [dict.fromkeys(names, 3.0) for _ in widths],
     }
     found = {"steps": 4, "rate": 0.008, "widths": widths, "moved": moved}
-    view = COORDINATE_CHECK.view(cast("StudyResult", SimpleNamespace()), found)
+    view = probe_named("coordinate-check").view(cast("StudyResult", SimpleNamespace()), found)
     assert [check.verdict for check in view.checks] == ["as expected"] * 6
     moved["mup"] = moved["standard"]
-    view = COORDINATE_CHECK.view(cast("StudyResult", SimpleNamespace()), found)
+    view = probe_named("coordinate-check").view(cast("StudyResult", SimpleNamespace()), found)
     assert [check.verdict for check in view.checks] == ["as expected"] * 3 + ["not as expected"] * 3

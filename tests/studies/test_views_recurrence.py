@@ -7,8 +7,7 @@ import pytest
 
 from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures
-from vitral.studies.probes.context import CONTEXT
-from vitral.studies.probes.recall import RECALL
+from vitral.studies.probes import probe_named
 from vitral.studies.results import StudyResult
 
 RESULT = cast("StudyResult", SimpleNamespace())
@@ -23,12 +22,12 @@ def told(arm: str, far: float, effective: float) -> ArmMeasures:
 
 
 def test_the_gain_from_far_context_is_compared_with_the_bases() -> None:
-    view = CONTEXT.view(RESULT, [told("attention", 0.2, 30.0), told("lstm", 0.1, 12.0)])
+    view = probe_named("context").view(RESULT, [told("attention", 0.2, 30.0), told("lstm", 0.1, 12.0)])
     gain, reach = judge(view.comparisons)
     assert reach.difference == pytest.approx(-18.0)
     assert gain.difference == pytest.approx(-0.1, abs=0.01)
     assert gain.verdict == "worse"  # it gains less
-    assert CONTEXT.view(RESULT, [told("alone", 0.2, 30.0)]).comparisons == ()
+    assert probe_named("context").view(RESULT, [told("alone", 0.2, 30.0)]).comparisons == ()
 
 
 def recalled(arm: str, pairs: int, far: float) -> ArmMeasures:
@@ -43,7 +42,7 @@ def recalled(arm: str, pairs: int, far: float) -> ArmMeasures:
 
 def test_arms_are_compared_within_their_task_and_with_chance() -> None:
     arms = [recalled("a1", 1, 0.9), recalled("l1", 1, 0.2), recalled("a4", 4, 0.8), recalled("l4", 4, 0.125)]
-    view = RECALL.view(RESULT, arms)
+    view = probe_named("recall").view(RESULT, arms)
     pairs = {(one.subject, one.against) for one in view.comparisons}
     assert {("l1", "a1"), ("l4", "a4")} < pairs
     assert not {("l4", "a1"), ("a4", "a1"), ("l4", "l1")} & pairs

@@ -2,7 +2,6 @@
 
 from typing import Any, cast
 
-from tests.studies.conftest import plots, tables
 from vitral.inspection.mask_recall import BINS
 from vitral.inspection.retrieval import MASKS
 from vitral.studies import StudyResult
@@ -50,10 +49,3 @@ def test_masks_are_compared_with_a_guess_and_with_the_causal_one() -> None:
 def test_with_one_pair_a_guess_is_chance() -> None:
     found = judge(shown(1, 0.5, 0.9).comparisons)
     assert {one.comparison.others[1] for one in found if one.comparison.quantity.name != "accuracy"} == {0.125}
-
-
-def test_every_mask_has_a_row_and_every_task_a_figure() -> None:
-    found = shown(4, 0.1, 0.9)
-    (table,) = tables(found)
-    assert [len(table.rows), len(table.columns)] == [6, 1 + len(BINS)]
-    assert plots(found) == ["retrieval-4"]

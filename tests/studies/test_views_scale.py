@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.studies.conftest import plots, tables
+from tests.studies.conftest import tables
 from vitral.data import prepare
-from vitral.figures.sections import Details, Table
 from vitral.inspection import attention_saturation, head_costs, score_statistics
 from vitral.inspection.windows import scored_windows
 from vitral.model import ModelConfig, Transformer
@@ -19,8 +18,8 @@ from vitral.studies import study_named
 from vitral.studies.claims import Claim, Note
 from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures, Trained, View
-from vitral.studies.probes.saturation import SATURATION, WINDOWS
-from vitral.studies.probes.scores import SCORE_STATISTICS
+from vitral.studies.probes import probe_named
+from vitral.studies.probes.saturation import WINDOWS
 from vitral.studies.resolution import resolve
 from vitral.training import RunConfig
 from vitral.training.run import train
@@ -39,23 +38,16 @@ def measured(tiny: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> dict[
         plain["model"]["attention"] = {"scale": scale}
         folder = train(RunConfig.parse(plain | {"seed": 5}), tmp_path_factory.mktemp("runs") / scale, dataset=dataset)
         run = Trained(scale, 5, load_run(folder.path, "last"), dataset, "quick")
-        found[scale] = {5: json.loads(json.dumps(SATURATION.measure(run), allow_nan=False))}
+        found[scale] = {5: json.loads(json.dumps(probe_named("saturation").measure(run), allow_nan=False))}
     return found
 
 
 def test_fresh_is_the_model_before_its_first_step(measured: Mapping[str, Mapping[int, Plain]], tiny: RunConfig) -> None:
     dataset = prepare(tiny.corpus)
     model = Transformer(tiny.model, dataset.tokenizer.vocab_size, seed=5).eval()
-    pairs = scored_windows(dataset.splits["test"], 11, WINDOWS["quick"])
+    pairs = scored_windows(dataset.splits["test"], 11, WINDOWS[0])
     assert measured["sqrt"][5]["fresh"] == attention_saturation(model, *pairs)
     assert measured["sqrt"][5]["trained"]["loss"] < measured["sqrt"][5]["fresh"]["loss"]
-
-
-def test_learned_scales_begin_at_one(measured: Mapping[str, Mapping[int, Plain]]) -> None:
-    one = measured["learned-per-head"][5]
-    assert one["fresh"]["layers"][0]["factors"] == pytest.approx([1, 1])
-    assert one["trained"]["layers"][0]["factors"] != pytest.approx([1, 1])
-    assert one["gradient_norms"]["num"] == 6
 
 
 def multiplied(run: Plain, by: Mapping[str, float]) -> Plain:
@@ -102,7 +94,7 @@ def viewed(by_run: Mapping[str, Mapping[int, Plain]]) -> View:
     for arm in arms:
         for run in arm.runs.values():
             run["d_head"] = arm.config["model"]["d_model"] // arm.config["model"]["num_heads"]
-    return SATURATION.view(None, arms)  # type: ignore[arg-type]
+    return probe_named("saturation").view(None, arms)  # type: ignore[arg-type]
 
 
 def claims(view: View, quantity: str) -> dict[str, Claim]:
@@ -119,64 +111,6 @@ def test_arms_are_compared_with_the_same_model_under_the_usual_scale(by_run: dic
         "no scale, d_k 64 against 1/√d_k, d_k 64": "undecided",
     }
     assert [claim.shown for claim in found.values()] == [True, False, None]
-
-
-def test_learned_scales_are_compared_with_one(by_run: dict[str, dict[int, Plain]]) -> None:
-    (ended,) = claims(viewed(by_run), "learned scale in units of 1/√d_k").values()
-    assert ended.verdict == "higher"
-    assert ended.family > 1
-
-
-def with_share(run: Plain, share: float, spread: float = 0.001) -> dict[int, Plain]:
-    """Three seeds of the run with this share of saturated rows."""
-    runs = {seed: deepcopy(run) for seed in (1, 2, 3)}
-    for seed, one in runs.items():
-        for layer in one["trained"]["layers"]:
-            layer["saturated"] = [share + seed * spread * share] * 2
-    return runs
-
-
-@pytest.mark.parametrize(
-    ("least", "largest", "spread", "verdict"),
-    [(0.1, 0.3, 0.001, "higher"), (0.3, 0.1, 0.001, "lower"), (0.1, 0.101, 4.0, "undecided")],
-)
-def test_saturation_without_a_scale_is_compared_over_d_k(
-    by_run: dict[str, dict[int, Plain]], least: float, largest: float, spread: float, verdict: str
-) -> None:
-    one = by_run["none"][1]
-    arms = by_run | {"none": with_share(one, least, spread), "d64-none": with_share(one, largest, spread)}
-    view = viewed(arms)
-    assert claims(view, "saturated")["no scale, d_k 64 against no scale"].verdict == verdict
-    single = {name: runs for name, runs in arms.items() if not name.startswith("d64")}
-    assert "no scale, d_k 64 against no scale" not in claims(viewed(single), "saturated")
-
-
-def test_the_variance_of_fresh_scores_is_checked_against_d_k(by_run: dict[str, dict[int, Plain]]) -> None:
-    (small,) = viewed(by_run).checks
-    assert (small.low, small.high, small.shown) == (16, 64, False)
-    for run in by_run["sqrt"].values():
-        for layer in run["fresh"]["layers"]:
-            layer["score_variance"] = [33.0, 35.0]
-    (near,) = viewed(by_run).checks
-    assert (near.value, near.shown) == (34.0, True)
-
-
-def test_figures_and_tables(by_run: dict[str, dict[int, Plain]]) -> None:
-    view = viewed(by_run)
-    assert plots(view) == ["alignment", "trained-entropy", "gradient-norms", "learned-scales"]
-    fresh, trained, aligned, norms, scales = tables(view)
-    assert len(aligned.rows) == 5
-    assert [len(table.rows) for table in (fresh, trained, norms)] == [5, 5, 5]
-    assert [row[:2] for row in fresh.rows] == [
-        ("1/√d_k", "32"),
-        ("no scale", "32"),
-        ("learned, one per head", "32"),
-        ("1/√d_k, d_k 64", "64"),
-        ("no scale, d_k 64", "64"),
-    ]
-    assert len(scales.rows) == 2 * 3
-    (details,) = (section for section in view.sections if isinstance(section, Details))
-    assert [len(table.rows) for table in details.sections if isinstance(table, Table)] == [10, 10]
 
 
 def test_the_exponent_of_alignment_is_the_slope_over_d_k(by_run: dict[str, dict[int, Plain]]) -> None:
@@ -208,7 +142,7 @@ def few() -> Plain:
 
 
 def scores_view(measured: Plain) -> View:
-    return SCORE_STATISTICS.view(None, measured)  # type: ignore[arg-type]
+    return probe_named("score-statistics").view(None, measured)  # type: ignore[arg-type]
 
 
 def test_checks_of_scores_follow_the_numbers(few: Plain) -> None:

@@ -7,7 +7,7 @@ from tests.studies.conftest import fresh, plots, tables
 from vitral.figures.sections import Details, Table
 from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures, View
-from vitral.studies.probes.attention_sinks import ATTENTION_SINKS
+from vitral.studies.probes import probe_named
 from vitral.training import RunConfig
 
 
@@ -19,11 +19,11 @@ def a_run(weights: list[list[float]], rise: float) -> dict[str, Any]:
 
 
 def viewed(**arms: dict[int, dict[str, Any]]) -> View:
-    return ATTENTION_SINKS.view(None, [ArmMeasures(name, name, {}, runs) for name, runs in arms.items()])  # type: ignore[arg-type]
+    return probe_named("attention-sinks").view(None, [ArmMeasures(name, name, {}, runs) for name, runs in arms.items()])  # type: ignore[arg-type]
 
 
 def test_every_head_of_a_run_is_measured_and_shown(tiny: RunConfig) -> None:
-    found = ATTENTION_SINKS.measure(fresh(tiny, num_layers=2))
+    found = probe_named("attention-sinks").measure(fresh(tiny, num_layers=2))
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert [len(layer["heads"]) for layer in found["layers"]] == [2, 2]
     assert viewed(base={1: found}).sections
@@ -48,8 +48,3 @@ def test_claims_and_tables_follow_the_numbers() -> None:
         "lower",
     ]
     assert plots(view) == ["sink-map", "sink-weights"]
-
-
-def test_arms_without_attention_are_left_out() -> None:
-    nothing = {1: {"uniform": None, "loss": 2.0, "layers": [], "without": None}}
-    assert viewed(none=nothing) == View()

@@ -8,16 +8,13 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from tests.studies.conftest import measures, plots, tables
-from vitral.figures.sections import Columns, Details
+from tests.studies.conftest import measures, tables
 from vitral.inspection.texts import TRUTH
 from vitral.studies import probe
 from vitral.studies.claims import Claim
 from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures, Plot, View
 from vitral.studies.probes.strategies import COMPARED, NGRAM, by_prompt, view
-
-DRAWN = probe.interval_plot
 
 
 @pytest.fixture(autouse=True)
@@ -127,74 +124,3 @@ def test_the_nearest_strategy_is_told_from_those_further_off() -> None:
     first, others = nearest(by_strategy | {"two": off(0.5, 3)})
     assert first == "one"
     assert {one.verdict for one in others.values()} == {"worse"}
-
-
-def test_every_number_of_a_continuation_is_in_a_table() -> None:
-    """The perplexity is that of the mean loss."""
-    data = made_up({TRUTH: [(0.0, 2.0)] * 4, "one": [(0.25, 2.0), (0.25, 3.0)] * 2})
-    found = shown({1: data})
-    expected = {
-        REPEATED: "0.250",
-        "loss under the 5-gram model (nats per token)": "2.500",
-        "perplexity under the 5-gram model": f"{math.exp(2.5):.2f}",
-        "share of tokens in the longest loop": "0.000",
-        "longest copy of the training text (characters)": "5.0",
-        "novel 12-grams of characters": "0.500",
-        "4 words": "1.000",
-        "4 characters": "1.000",
-    }
-    assert {column: table(found, column)["one"] for column in expected} == expected
-    samples = next(section for section in found.sections if isinstance(section, Details))
-    assert "a b" in str(samples)
-
-
-def test_every_measured_arm_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "interval_plot", DRAWN)
-    data = made_up({TRUTH: [(0.0, 2.0)] * 4, "one": [(0.1, 2.5)] * 4})
-    found = shown({1: data}, {1: data}, of=3)
-    assert len(plots(found)) == len(set(plots(found))) == 2 * len(COMPARED)
-    assert {one.arm for one in found.comparisons} == {"arm-0", "arm-1"}
-    assert {one.arm for one in shown({1: data}).comparisons} == {""}
-
-
-def test_a_number_missing_on_one_side_is_not_tested() -> None:
-    """Where a strategy has no value for some prompts, the rest is a selection: the mean says of how many it is."""
-    rows = [(0.01 * i, 2.0 + 0.1 * i) for i in range(6)]
-    data = made_up({TRUTH: rows, "one": [(a + 0.5 + 0.01 * (i % 2), b) for i, (a, b) in enumerate(rows)]})
-    for row in data["strategies"]["one"][3:]:
-        row["repeated"] = None
-    claim = claims(data, REPEATED)["one"]
-    assert (claim.seeds, claim.p, claim.why) == (3, None, "3 of 6 values are undefined on one side only")
-    found = shown({1: data})
-    assert table(found, REPEATED)["one"] == "0.515 (n = 3)".replace("0.515", f"{0.5 + 0.01 + 0.01 / 3:.3f}")
-    assert table(found, "prompts") == {TRUTH: "6", "one": "6"}
-    for row in data["strategies"][TRUTH][3:]:
-        row["repeated"] = None  # missing on both sides: the prompts decide, not the strategy
-    assert claims(data, REPEATED)["one"].verdict == "higher"
-
-
-def test_loops_are_counted_and_the_repeated_piece_is_shown() -> None:
-    data = made_up({TRUTH: [(0.0, 2.0)] * 2, "one": [(0.0, 2.0)] * 2})
-    data["strategies"]["one"][1] |= {
-        "text": "x a  a  a ",
-        "loop": 9,
-        "looping": 0.9,
-        "looped": " a \n",
-        "marks": [1, 10],
-    }
-    found = shown({1: data, 2: data})
-    assert table(found, "loops") == {TRUTH: "0", "one": "2"}
-    assert table(found, "texts") == {TRUTH: "4", "one": "4"}
-    assert table(found, "repeated piece") == {TRUTH: "–", "one": "␣a␣↵"}
-    marked = [one for one in found.sections if isinstance(one, Details)][1].sections[0]
-    assert isinstance(marked, Columns)
-    assert [item.marks for item in marked.items] == [(), ((1, 10),)]
-
-
-def test_the_range_over_models_is_of_means_over_prompts() -> None:
-    runs = {
-        1: made_up({TRUTH: [(0.1, 2.0), (0.3, 2.0)], "one": [(0.5, 2.0), (0.9, 2.0)]}),
-        2: made_up({TRUTH: [(0.1, 2.0), (0.3, 2.0)], "one": [(0.2, 2.0), (0.4, 2.0)]}),
-    }
-    (ranges,) = [one for one in tables(shown(runs)) if "models" in one.columns]
-    assert ranges.rows[0][:3] == ("one", "2", "0.100 to 0.500")

@@ -8,17 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.studies.conftest import measures, plots, tables
+from tests.studies.conftest import measures, plots
 from vitral.core.errors import UsageError
-from vitral.data import CorpusConfig, Dataset, prepare
+from vitral.data import Dataset, prepare
 from vitral.model import Transformer
 from vitral.runs import load_run
 from vitral.studies.judging import judge
-from vitral.studies.probe import RunProbe, Trained, View
-from vitral.studies.probes.few_shot import FEW_SHOT
-from vitral.studies.probes.in_context import IN_CONTEXT
-from vitral.studies.probes.induction import INDUCTION
-from vitral.studies.trajectories import along_training, half_way, task_rows
+from vitral.studies.probe import Probe, Trained, View
+from vitral.studies.probes import probe_named
+from vitral.studies.trajectories import along_training, half_way
 from vitral.training import RunConfig, train
 
 TASKS = {
@@ -38,7 +36,7 @@ def trained(folder: Path, corpus: Mapping[str, Any], layers: int = 2, attention:
     return Trained("base", 1, load_run(folder / "run", "last"), dataset, "quick")
 
 
-def viewed(probe: RunProbe, **arms: Mapping[int, Mapping[str, Any]]) -> View:
+def viewed(probe: Probe, **arms: Mapping[int, Mapping[str, Any]]) -> View:
     return probe.view(None, measures(arms))  # type: ignore[arg-type]
 
 
@@ -57,34 +55,15 @@ def test_a_trajectory_begins_at_the_weights_the_run_began_from(tmp_path: Path) -
     assert begun["sum"] != along_training(replace(then, parent=None), look)[0]["sum"]
 
 
-@pytest.mark.parametrize("probe", [INDUCTION, IN_CONTEXT], ids=lambda probe: probe.name)
-def test_a_run_of_a_task_is_measured_along_its_training(probe: RunProbe, tmp_path: Path) -> None:
-    corpus = {"task": TASKS["repeats" if probe is INDUCTION else "markov"]}
+@pytest.mark.parametrize("probe", [probe_named("induction"), probe_named("in-context")], ids=lambda probe: probe.name)
+def test_a_run_of_a_task_is_measured_along_its_training(probe: Probe, tmp_path: Path) -> None:
+    corpus = {"task": TASKS["repeats" if probe.name == "induction" else "markov"]}
     found = probe.measure(trained(tmp_path, corpus))
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert [one["step"] for one in found["steps"]] == [0, 2, 4]
-    assert len(plots(viewed(probe, base={1: found}))) == (2 if probe is INDUCTION else 3)
+    assert len(plots(viewed(probe, base={1: found}))) == (2 if probe.name == "induction" else 3)
     with pytest.raises(UsageError, match="task"):
         probe.measure(trained(tmp_path / "text", {"source": "sample"}))
-
-
-def test_heads_are_ablated_where_there_are_two_layers_of_them(tmp_path: Path) -> None:
-    corpus = {"task": TASKS["repeats"]}
-    found = {
-        name: INDUCTION.measure(trained(tmp_path / name, corpus, *how))
-        for name, how in {"two": (2, None), "one": (1, None), "none": (2, "none")}.items()
-    }
-    assert [run["ablation"] is None for run in found.values()] == [False, True, True]
-    view = viewed(INDUCTION, **{name: {1: run} for name, run in found.items()})
-    first, *_, last = tables(view)
-    assert [row[0] for row in first.rows] == ["the arm two", "the arm one", "the arm none"]
-    assert [row[0] for row in last.rows] == ["the arm two"]
-
-
-def test_a_sequence_longer_than_the_context_is_refused(tmp_path: Path) -> None:
-    run = trained(tmp_path, {"task": TASKS["markov"] | {"length": 40}})
-    with pytest.raises(UsageError, match="40"):
-        task_rows(run, type(CorpusConfig.parse({"task": TASKS["markov"]}).task), 5)  # type: ignore[type-var]
 
 
 def test_the_middle_of_a_change_is_found_between_two_checkpoints() -> None:
@@ -123,28 +102,10 @@ def induction_run(step: int, second: float, without: tuple[float, float]) -> dic
 
 def test_the_claims_of_induction_follow_the_numbers() -> None:
     two = {seed: induction_run(40 + 10 * seed, 0.2 + seed / 100, (2.0 + seed / 10, 0.1)) for seed in (1, 2, 3)}
-    view = viewed(INDUCTION, two=two)
+    view = viewed(probe_named("induction"), two=two)
     found = {claim.comparison.quantity.name: claim.verdict for claim in judge(view.comparisons)}
     assert found["loss in the second occurrence"] == "better"
     assert found["loss increase without the previous-token head"] == "higher"
     (check,) = view.checks
     assert check.value == pytest.approx(1.0)
     assert check.verdict == "as expected"
-
-
-def test_examples_in_a_prompt_are_measured_of_a_text(tmp_path: Path) -> None:
-    found = FEW_SHOT.measure(trained(tmp_path, {"source": "sample"}))
-    assert found["length"] == 4
-    runs = {
-        seed: found
-        | {
-            "effects": {
-                "same": [{"increase": -count * (1 + seed / 10)} for count in range(4)],
-                "shuffled": [{"increase": -count / 10} for count in range(4)],
-            }
-        }
-        for seed in (1, 2, 3)
-    }
-    view = viewed(FEW_SHOT, base=runs)
-    assert [claim.verdict for claim in judge(view.comparisons)] == ["better", "better", "better"]
-    assert plots(view) == ["few-shot"]

@@ -2,17 +2,13 @@
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.studies.conftest import fresh, plots, tables
 from vitral.core.config import merge
-from vitral.core.errors import UsageError
 from vitral.data import prepare
-from vitral.lab import configure
 from vitral.runs import load_run
 from vitral.studies import study_named
 from vitral.studies.judging import judge
@@ -118,60 +114,13 @@ def test_classification_is_checked_against_the_largest_class() -> None:
     }
 
 
-def test_a_longer_masked_model_is_compared_with_a_causal_one_of_as_many_steps() -> None:
-    made = {arm.name: arm for arm in arms(3)}
-    short, long = {"objective": "next-token", "steps": 400}, {"objective": "next-token", "steps": 2560}
-    masked = {"objective": {"name": "masked"}, "steps": 2560}
-    three = [
-        replace(made["causal"], config={"training": short}),
-        replace(made["bidirectional"], config={"training": masked}),
-        replace(made["prefix"], config={"training": long}),
-    ]
-    found = [one for one in uses.view(RESULT, three).comparisons if one.against == "title of prefix"]
-    assert [(one.arm, one.quantity.name) for one in found] == [("bidirectional", "loss (infilling, both sides)")]
-
-
-def test_a_model_that_cannot_fill_a_gap_is_named_and_not_compared_there() -> None:
-    made = arms(3)
-    for run in made[1].runs.values():
-        run["filling"]["both"] = None
-    view = uses.view(RESULT, made)
-    assert [note.arm for note in view.notes] == ["bidirectional"]
-    subjects = [one for one in view.comparisons if one.quantity.name == "loss (infilling, both sides)"]
-    assert "bidirectional" not in {one.arm for one in subjects}
-    assert tables(view)[0].rows[1][1] == "\N{EN DASH}"
-
-
-def test_every_number_has_a_table_and_the_figure_its_name() -> None:
-    made = arms(3)
-    view = uses.view(RESULT, made)
-    assert [len(table.columns) for table in tables(view)] == [7, 6, 5, 5, 5, 6, 6]
-    accuracy, loss, order, _, _, early, late = tables(view)
-    assert [row[-2:] for row in loss.rows] == [("64", "41"), ("10", "41"), ("64", "41")]
-    assert order.rows[0][2:] == ("0.604", "0.500", "0.250")
-    assert [row[1] for row in early.rows] == ["0", "1", "0"]
-    assert ("16" in early.caption, "48" in late.caption) == (True, True)
-    assert accuracy.rows[0][-1] == "0.250"
-    assert plots(view) == ["uses-by-mask"]
-    for run in (run for arm in made for run in arm.runs.values()):
-        run["classifying"]["works"] = False
-    assert "segment" in str(uses.view(RESULT, made).sections)
-
-
-def test_the_longer_arms_have_as_many_targets_as_the_causal_one() -> None:
-    """Of 64 tokens 15% are 10: 6.4 times the steps."""
-    changes = {arm.name: arm.changes for arm in MASK.arms}
-    for name in ("bidirectional-long", "causal-long"):
-        assert changes[name]["training"]["steps"] * 10 == configure(MASK.base).training.steps * 64
-
-
 @pytest.mark.parametrize("name", ["causal", "bidirectional", "prefix", "leak"])
 def test_every_arm_is_measured_and_the_measure_is_plain(
     name: str, tiny: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uses, "PASSAGES", {"quick": (12, 6, 6)})
-    monkeypatch.setattr(uses, "WINDOWS", {"quick": (30, 8)})
-    monkeypatch.setattr(uses, "PROBES", {"quick": (20, 20, 20)})
+    monkeypatch.setattr(uses, "PASSAGES", ((12, 6, 6),))
+    monkeypatch.setattr(uses, "WINDOWS", ((30, 8),))
+    monkeypatch.setattr(uses, "PROBES", ((20, 20, 20),))
     changes: dict[str, Any] = next(arm.changes for arm in MASK.arms if arm.name == name)
     if name == "prefix":
         changes = {"model": {"attention": {"mask": {"name": "prefix", "length": 5}}}}
@@ -189,8 +138,3 @@ def test_every_arm_is_measured_and_the_measure_is_plain(
     assert (found["leak"]["late"]["moved"] > 1e-6) is not hidden
     assert found["classifying"] is None  # the last tenth of a text is no segment that was trained on
     assert uses.view(RESULT, [ArmMeasures(name, name, {}, {1: found})]).checks
-
-
-def test_a_context_without_room_is_refused(tiny: RunConfig) -> None:
-    with pytest.raises(UsageError, match="a context of 4 tokens"):
-        uses.measure(fresh(tiny, context_length=4))

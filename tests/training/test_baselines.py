@@ -3,12 +3,9 @@
 import os
 import signal
 import threading
-from pathlib import Path
 
 import pytest
-import torch
 
-from vitral.core.allocation import keep_all_freed_memory
 from vitral.core.errors import UsageError
 from vitral.data import Corpus, CorpusConfig, Dataset, prepare
 from vitral.evaluation import NgramBaselines, ngram_baselines
@@ -94,24 +91,6 @@ def test_a_child_that_is_given_no_time_is_replaced_once_the_run_needs_the_result
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
     assert baselines._processor_time(child) == 0.0
-
-
-@pytest.mark.merge
-@only_linux
-def test_a_child_shares_no_freed_memory(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel would split a large page that both have when the run writes to it."""
-    monkeypatch.setattr(baselines, "_may_fork", lambda dataset: True)
-    keep_all_freed_memory()
-    used = [torch.ones(2**18) for _ in range(131)]
-    del used
-    before = _resident()
-    counted_beside(dataset, lambda: None).result(SECONDS)
-    assert _resident() < before - 100 * 2**20
-
-
-def _resident() -> int:
-    """Bytes of memory that this process has."""
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.mark.merge

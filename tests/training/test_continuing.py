@@ -1,7 +1,6 @@
 """`vitral continue`: a finished run trained for longer, in a new folder."""
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -127,22 +126,6 @@ def test_minutes_are_those_of_the_new_steps(configured, tmp_path: Path) -> None:
     assert sound(folder.path)
 
 
-def test_the_text_may_have_moved(configured, text: Path, tmp_path: Path) -> None:
-    moved = tmp_path / "there" / "words.txt"
-    moved.parent.mkdir()
-    shutil.copy(text, moved)
-    parent = train(configured(corpus={"source": str(moved)}, training={"steps": 2}), tmp_path / "parent")
-    here = moved.rename(tmp_path / "here.txt")
-    with pytest.raises(UsageError, match="was not found"):
-        continue_run(parent.path, tmp_path / "run", steps=2)
-    folder = continue_run(parent.path, tmp_path / "run", steps=2, corpus=str(here))
-    assert folder.document("corpus")["path"] == str(here)
-    here.write_text("another text", encoding="utf-8")
-    with pytest.raises(UsageError, match="another SHA-256"):
-        continue_run(parent.path, tmp_path / "other", steps=2, corpus=str(here))
-    assert not (tmp_path / "other").exists()
-
-
 def test_what_cannot_be_continued_is_refused_in_one_line(configured, parent: RunFolder, tmp_path: Path) -> None:
     with pytest.raises(KeyError):
         train(configured(), tmp_path / "stopped", callback=at(fail, "step", 3))
@@ -164,8 +147,3 @@ def test_what_cannot_be_continued_is_refused_in_one_line(configured, parent: Run
             continue_run(path, out, **how)
         assert "\n" not in str(refused.value)
         assert not new.exists()
-
-
-def test_a_schedule_that_begins_later_needs_a_parent(configured, parent: RunFolder, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"schedule\.begin"):
-        train(configured(training={"schedule": {"begin": 3}}), tmp_path / "run")

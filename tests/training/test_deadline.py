@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import EXAMPLES
@@ -63,12 +63,11 @@ class World:
         return step
 
 
-def minute_planner(world: World, threads: int | None = None, planned: float = 1.0, after: float = 0.0) -> Deadline:
-    """A planner that keeps a run in this world within a minute of its clock; the plan is wrong by a factor."""
+def minute_planner(world: World, after: float = 0.0) -> Deadline:
+    """A planner that keeps a run in this world within a minute of its clock."""
     planner = Deadline(SECONDS / 60, TimeFrame(0.0, after))
     planner.used = lambda: world.now
-    expected = None if world.state.step else world.a_step * planned
-    planner.begin(world, expected, measured_threads=threads)  # pyright: ignore[reportArgumentType]
+    planner.begin(world)  # pyright: ignore[reportArgumentType]
     return planner
 
 
@@ -89,67 +88,16 @@ def test_the_end_comes_in_time(begins: float, ends: float, slower: float, planne
     """Other programs make steps `slower` between two times; the plan was wrong by a factor from the start."""
     config = config_of(int(55 / (0.1 * planned)), 100)
     world = World(config, lambda now: slower if begins <= now < max(begins, ends) else 1.0, 0.1, 0.5)
-    steps = world.run(minute_planner(world, planned=planned, after=2.0))
+    steps = world.run(minute_planner(world, after=2.0))
     assert world.now <= 1.1 * (SECONDS - 2.0), world.decisions
     if slower >= 1 and ends < 25:
         assert steps >= 100
     assert len(world.decisions) < 25
 
 
-@given(
-    begins=st.floats(0, 35),
-    lasts=st.floats(0, 20),
-    slower=st.sampled_from([1.7, 3.0, 8.0]),
-    one_thread=st.sampled_from([0.5, 0.9, 1.1, 2.0, 4.0]),
-    idle_thread=st.sampled_from([1.2, 1.4, 1.8, 4.0]),
-)
-@settings(max_examples=5 * EXAMPLES)
-@example(begins=20.586, lasts=15.0, slower=8.0, one_thread=1.1, idle_thread=4.0)
-@example(begins=4.659, lasts=19.449, slower=1.7, one_thread=0.5, idle_thread=1.4)
-def test_a_disturbance_takes_no_time_beyond_itself(
-    begins: float, lasts: float, slower: float, one_thread: float, idle_thread: float
-) -> None:
-    """Other programs slow two threads down for a while, and one thread more or less than that.
-
-    The planner may try one thread. Then steps take the planned time again, and longer with one thread.
-    """
-    ends = begins + lasts
-
-    def factor(now: float) -> float:
-        is_one = world.config.training.threads == 1
-        if begins <= now < ends:
-            return slower * one_thread if is_one else slower
-        return idle_thread if is_one else 1.0
-
-    world = World(config_of(550, 110, threads=2), factor, 0.1, 0.3)
-    world.run(minute_planner(world, threads=2))
-    changes = [decision for decision in world.decisions if decision.threads is not None]
-    assert [decision.threads for decision in changes] == [1, 2, 1, 2, 1, 2, 1, 2][: len(changes)]
-    assert all(decision.steps is None for decision in changes), "the steps are planned after a trial"
-    assert world.now <= 1.05 * SECONDS, world.decisions
-    if ends < 36:
-        assert world.now >= 0.85 * SECONDS, world.decisions
-    if ends < 25:
-        assert world.config.training.threads == 2, world.decisions
-    assert len(world.decisions) < 25
-
-
-@pytest.mark.parametrize(("measured", "slower", "threads"), [(2, 0.5, [2]), (2, 1.4, [2, 1]), (None, 0.5, [])])
-def test_a_run_that_was_stopped_on_one_thread_tries_several_again(
-    measured: int | None, slower: float, threads: list[int]
-) -> None:
-    config = config_of(580, 116, threads=1)
-    world = World(config, lambda now: 1.0 if world.config.training.threads == 1 else slower, 0.1, 0.1)
-    world.state.step = 7
-    world.run(minute_planner(world, measured))
-    found = [decision.threads for decision in world.decisions if decision.threads is not None]
-    assert found[:2] == threads
-    assert len(found) <= 4 * len(threads), "a fifth of the time lies between two trials"
-
-
 def test_evaluations_in_vain_are_counted_anew_after_a_decision() -> None:
     """The best was at step 100. The plan changes near step 280, so step 300 is not the second evaluation in vain."""
-    world = World(config_of(580, 100, threads=1), lambda now: 1.0 if now < 27 else 1.5, 0.1, 0.0)
+    world = World(config_of(580, 100), lambda now: 1.0 if now < 27 else 1.5, 0.1, 0.0)
     planner = minute_planner(world)
     last = 0
     for step in range(1, 400):
@@ -176,7 +124,7 @@ def test_a_run_with_minutes_goes_on_with_the_rest_and_is_a_function_of_its_decis
 ) -> None:
     """The clock enters only through sealed decisions."""
     quick(monkeypatch)
-    monkeypatch.setattr(plans, "most_passes", lambda model, num_tokens: 10**6)
+    monkeypatch.setattr(deadline, "most_passes", lambda model, num_tokens: 10**6)
     config = configured(training={"minutes": 0.04, "threads": 1, "log_every": 1, "plan": "as-written"})
     with pytest.raises(KeyError):
         train(config, tmp_path / "run", callback=at(fail, "decision"))
@@ -197,36 +145,6 @@ def test_a_run_with_minutes_goes_on_with_the_rest_and_is_a_function_of_its_decis
         del decision["step"]
     again = train(finished.identity.config, tmp_path / "again", planner=lambda step, seconds: decisions.get(step))
     assert bytes_of(again, steps)["model.safetensors"] == bytes_of(folder, steps)["model.safetensors"]
-
-
-@pytest.mark.parametrize(("changes", "measured"), [({"threads": 1}, 2), ({"steps": 70}, None)])
-def test_a_resumed_run_may_change_its_threads_if_it_did_before(
-    changes: dict[str, int],
-    measured: int | None,
-    configured: Configured,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    quick(monkeypatch)
-    begun: list[int | None] = []
-
-    def begin(self: Deadline, trainer: Any, expected: float | None, *, measured_threads: int | None) -> None:
-        begun.append(measured_threads)
-
-    monkeypatch.setattr(Deadline, "begin", begin)
-    config = configured(training={"minutes": 0.1, "threads": 2})
-    with pytest.raises(KeyError):
-        train(
-            config,
-            tmp_path / "run",
-            callback=at(fail, "decision"),
-            planner=lambda step, seconds: None if step else changes,
-        )
-    sealed = enter(tmp_path / "run", lambda line: None)
-    assert len(sealed.identity.decisions) == 1
-    with pytest.raises(KeyError):
-        resume(tmp_path / "run", callback=at(fail, "start"))
-    assert begun == [measured]
 
 
 def test_the_wait_for_the_counting_of_n_grams_is_no_evaluation() -> None:
@@ -254,21 +172,19 @@ def test_costly_evaluations_become_fewer() -> None:
 
 @pytest.mark.parametrize(("slower", "until"), [(10.0, 12.0), (40.0, 20.0)])
 def test_steps_beside_the_counting_of_n_grams_decide_nothing_later(slower: float, until: float) -> None:
-    """A step takes many times as long until the counting is done; then it takes the planned time, with all threads."""
-    world = World(config_of(550, 110, threads=2), lambda now: slower if now < until else 1.0, 0.1, 0.5)
+    """A step takes many times as long until the counting is done; then it takes the planned time."""
+    world = World(config_of(550, 110), lambda now: slower if now < until else 1.0, 0.1, 0.5)
     world.counting = SimpleNamespace(done=lambda: world.now >= until)  # pyright: ignore[reportAttributeAccessIssue]
-    assert world.run(minute_planner(world, 2)) >= 0.8 * (SECONDS - until) / 0.1
+    assert world.run(minute_planner(world)) >= 0.8 * (SECONDS - until) / 0.1
     assert world.now <= SECONDS
-    assert world.config.training.threads == 2
 
 
 @pytest.mark.parametrize("begin", [0, 10_000])
-def test_a_run_whose_validation_loss_rises_ends(begin: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_whose_validation_loss_rises_ends(begin: int) -> None:
     """With a decay in a tenth of its own steps; those of a parent do not count."""
     config = config_of(begin + 1150, 100, schedule={"name": "linear", "begin": begin or None})
     world = World(config, lambda now: 1.0, 0.05, 0.1)
     world.state.step = begin
-    monkeypatch.setattr(deadline, "PLAN_AT", (2.0,))
     planner, found = minute_planner(world), {}
     for step in range(begin, begin + 401):
         world.state.best_step = None if step < begin + 100 else begin + min(200, step - begin - step % 100)

@@ -54,8 +54,3 @@ def test_a_run_begun_again_is_noted_again_and_a_resumed_one_once(loud: RunConfig
         with pytest.raises(KeyError):
             train(loud, path, callback=stops)
         assert measured_in(resume(path)) == measured_in(whole)
-
-
-def test_a_run_that_goes_on_from_another_is_not(loud: RunConfig, tmp_path: Path) -> None:
-    parent = train(loud, tmp_path / "parent")
-    assert notes(train(loud, tmp_path / "run", init_from=parent.path)) == []

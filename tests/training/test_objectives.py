@@ -14,7 +14,7 @@ from vitral.data import prepare
 from vitral.evaluation import Masking, evaluate_split
 from vitral.lab.run import Run
 from vitral.runs import RunFolder, load_run
-from vitral.training import RunConfig, resume, train
+from vitral.training import resume, train
 from vitral.training.objectives import IGNORED, make_inputs
 
 FILLING = {"objective": {"name": "masked", "rate": 0.3}}
@@ -47,9 +47,6 @@ class TestBlanks:
 class TestPose:
     batch = (torch.arange(1, 78).reshape(7, 11), torch.arange(2, 79).reshape(7, 11))
 
-    def test_without_blanks_it_is_the_batch_itself(self) -> None:
-        assert make_inputs(self.batch, None, 1, 0, 0) is self.batch
-
     def test_what_is_asked_for_stood_there_and_is_hidden(self) -> None:
         inputs, targets = make_inputs(self.batch, Masking(0.3, 0), 1, 0, 0)
         asked = targets != IGNORED
@@ -67,19 +64,6 @@ class TestPose:
 
 
 class TestConfiguration:
-    @pytest.mark.parametrize(
-        ("objective", "complaint"),
-        [
-            ("maskd", r"training\.objective.*did you mean 'masked'"),
-            ({"name": "masked", "rate": 1.0}, "training.objective.rate"),
-            ({"name": "masked", "share": 0.1}, "unknown key 'share'"),
-        ],
-    )
-    def test_what_cannot_be_is_refused_in_one_line(self, objective: object, complaint: str) -> None:
-        with pytest.raises(UsageError, match=complaint) as refused:
-            RunConfig.parse({"training": {"objective": objective}})
-        assert "\n" not in str(refused.value)
-
     def test_texts_while_training_are_refused(self, configured: Configured) -> None:
         with pytest.raises(UsageError, match=r"training\.sample_every"):
             configured(model=BOTH_WAYS, training={**FILLING, "sample_every": 5})
@@ -95,24 +79,9 @@ class TestConfiguration:
 
 
 class TestRuns:
-    def test_blanks_are_learned(self, configured: Configured, tmp_path: Path) -> None:
-        """A text in which each letter follows from its neighbours: hidden ones come to be told, next ones as well."""
-        path = tmp_path / "abc.txt"
-        path.write_text("abcdefg" * 900, encoding="utf-8")
-        rates = {"optimizer": {"learning_rate": 0.02}, "schedule": {"name": "constant", "warmup_steps": 0}}
-        training = {**FILLING, **rates, "steps": 150, "batch_size": 8, "accumulation": 1, "evaluate_every": 150}
-        model = {**BOTH_WAYS, "d_model": 24, "num_heads": 2, "dropout": 0.0}
-        config = configured(corpus={"source": str(path)}, model=model, training=training)
-        folder = train(config, tmp_path / "run")
-        assert folder.metrics("evaluation")[-1]["test_loss"] < 0.75 * np.log(7)  # that of knowing the letters alone
-
     def test_a_resumed_run_is_bit_equal(self, filling: RunFolder, tmp_path: Path) -> None:
         again = resume(cut(filling.path, tmp_path / "run"))
         assert bytes_of(again, 20)["model.safetensors"] == bytes_of(filling, 20)["model.safetensors"]
-
-    def test_batches_are_those_of_every_other_arm(self, filling: RunFolder, straight: RunFolder) -> None:
-        one, other = (run.load("last", with_optimizer=False, warn=print) for run in (filling, straight))
-        assert one.state["chain"] == other.state["chain"]
 
     def test_what_is_measured_is_the_mean_over_hidden_tokens(self, filling: RunFolder, configured: Configured) -> None:
         """The definition, one window at a time, against the full pass in batches of any size."""
@@ -131,13 +100,6 @@ class TestRuns:
             assert found.num_targets == len(nats)
             assert found.loss == pytest.approx(np.mean(nats), rel=1e-5)
         assert filling.metrics("evaluation")[-1]["test_loss"] == pytest.approx(np.mean(nats), rel=1e-5)
-
-    def test_measuring_a_run_measures_blanks_and_compares_them_with_no_line(self, filling: RunFolder) -> None:
-        found = Run(filling.path, "last").measure()
-        logged = filling.metrics("evaluation")[-1]
-        assert found.splits["test"].loss == pytest.approx(logged["test_loss"], rel=1e-6)
-        assert found.copying is None
-        assert "n-gram baselines do not apply" in found.standing
 
     def test_it_continues_no_text(self, filling: RunFolder) -> None:
         run = Run(filling.path)

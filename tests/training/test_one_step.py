@@ -97,14 +97,6 @@ class TestSchedules:
         found = [learning_rate(ScheduleConfig.parse(schedule), 8.0, step, 5) for step in range(5)]
         assert found == pytest.approx(rates, rel=1e-12)
 
-    def test_the_rate_told_is_the_rate_applied(self, configured: Configured, tmp_path: Path) -> None:
-        config = configured()
-        made = trainer(config, tmp_path)
-        made.state.step = 2
-        _, _, rate = one_step(made)
-        assert rate == learning_rate(config.training.schedule, 0.01, 2, 20) == 0.01
-        assert [group["lr"] for group in made.optimizer.param_groups] == [rate, rate]
-
 
 def poison(loss: Tensor, logits: Tensor, where: str) -> Tensor:
     """A loss that is not finite, or one that is and whose gradient is not."""
@@ -181,25 +173,6 @@ class TestNumbersThatAreNotFinite:
         assert [event["step"] for event in folder.metrics("evaluation")] == [7]
 
 
-class TestPrecision:
-    """Which numbers a run keeps."""
-
-    @pytest.mark.parametrize(
-        ("dtype", "kept", "error"), [("float64", torch.float64, 1e-3), ("bfloat16", torch.float32, 0.05)]
-    )
-    def test_weights_averages_and_losses(
-        self, dtype: str, kept: torch.dtype, error: float, configured: Configured, straight: RunFolder, tmp_path: Path
-    ) -> None:
-        folder = train(configured(training={"dtype": dtype, "sample_every": 9, "sample_tokens": 3}), tmp_path / "run")
-        saved = folder.load("last", warn=pytest.fail)
-        assert {tensor.dtype for tensor in saved.model.values()} == {kept}
-        averages = {tensor.dtype for key, tensor in saved.optimizer.items() if not key.endswith("/step")}
-        assert averages == {kept}
-        found, usual = ([event["loss"] for event in one.metrics("step")] for one in (folder, straight))
-        assert found == pytest.approx(usual, abs=error)
-        assert found != usual
-
-
 class TestDevices:
     """A device is believed only after it has computed what the CPU computes."""
 
@@ -248,14 +221,3 @@ class TestDevices:
         ) as no:
             check_device(model, torch.device("cpu"))
         assert "\n" not in str(no.value)
-
-    def test_rounding_is_let_through(self, model: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.elsewhere(monkeypatch, lambda logits: logits * 1.001)
-        assert 0 < check_device(model, torch.device("cpu")) < 0.01
-
-    def test_nothing_of_float64_is_sent_where_there_may_be_none(
-        self, model: Transformer, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        moved = self.elsewhere(monkeypatch, lambda logits: logits)
-        check_device(model, torch.device("cpu"))
-        assert {buffer.dtype for buffer in moved[-1].buffers()} == {torch.float32}

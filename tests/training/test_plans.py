@@ -16,10 +16,9 @@ from vitral.core import machine
 from vitral.core.errors import UsageError
 from vitral.core.process import MOST_THREADS
 from vitral.model import Transformer, cost, count_parameters
-from vitral.runs.environment import DISPATCH
-from vitral.training import Event, RunConfig, plans, train, trials
-from vitral.training.objectives import Loss, loss_function
-from vitral.training.plans import compiled, resolve_plan
+from vitral.training import RunConfig, plans, train, trials
+from vitral.training.objectives import Loss, compiled, loss_function
+from vitral.training.plans import resolve_plan
 from vitral.training.sizes import LADDER, MOST_PER_TOKEN, sizes_for
 from vitral.training.trials import ExecutionPlan, TooSlow, time_steps
 
@@ -69,13 +68,6 @@ def test_trials_of_several_threads_are_stopped(bench: Bench) -> None:
 
 
 @pytest.mark.usefixtures("two_cores")
-def test_one_core_needs_no_measurement(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "cores", lambda: 1)
-    found = bench.plan()
-    assert (found.config.training.threads, found.notes, bench.asked) == (1, (), [])
-
-
-@pytest.mark.usefixtures("two_cores")
 @pytest.mark.parametrize("given", [None, 3])
 def test_precision_and_steps_are_timed_with_the_chosen_threads(given: int | None, bench: Bench) -> None:
     bench.threads({1: 0.5, 2: 0.25, 3: 0.125})
@@ -92,12 +84,6 @@ def test_trials_get_a_twentieth_of_a_time_limit(minutes: float, bench: Bench) ->
     bench.threads({1: 0.01, 2: 0.01})
     bench.plan(minutes=minutes, plan="auto")
     assert sum(most for _, _, most in bench.asked if most is not None) <= 0.05 * 60 * minutes
-
-
-@pytest.mark.parametrize("wrong", [0, MOST_THREADS + 1, True])
-def test_a_number_of_threads_that_is_none_is_refused(wrong: Any, configured: Configured) -> None:
-    with pytest.raises(UsageError, match=r"training\.threads"):
-        configured(training={"threads": wrong})
 
 
 @pytest.mark.parametrize(("bfloat16", "chosen"), [(0.5, "bfloat16"), (1.25, "float32"), (7.0, "float32")])
@@ -120,21 +106,6 @@ def test_a_written_precision_that_is_slow_here_is_said(
     config = bench.configured(training={"dtype": "bfloat16", "threads": 1})
     found = resolve_plan(config, build, 10**6)
     assert (found.config, len(found.notes)) == (config, lines)
-
-
-@pytest.mark.parametrize("variable", [None, "ONEDNN_MAX_CPU_ISA"])
-def test_a_written_precision_with_instructions_of_its_own_is_not_timed(
-    variable: str | None, bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench.plans({FLOAT: 1.0, BRAIN: 7.0})
-    monkeypatch.setattr(plans, "multiplies_bfloat16", lambda: True)
-    for name in DISPATCH:
-        monkeypatch.delenv(name, raising=False)
-    if variable is not None:
-        monkeypatch.setenv(variable, "AVX2")
-    config = bench.configured(training={"dtype": "bfloat16", "threads": 1})
-    found = resolve_plan(config, build, 10**6)
-    assert bool(bench.asked) == bool(found.notes) == (variable is not None)
 
 
 @pytest.mark.parametrize(("most", "rows", "length"), [(0.0, 1, 5), (99.0, 3, 11)])
@@ -171,17 +142,6 @@ def test_a_context_without_a_window_in_a_part_is_refused_before_anything_is_time
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_tuned_model_keeps_its_context_where_only_the_training_part_has_a_window(
-    configured: Configured, text: Path, tmp_path: Path
-) -> None:
-    longer = tmp_path / "longer.txt"
-    longer.write_text(2 * text.read_text(encoding="utf-8"), encoding="utf-8")
-    first = {"model": {"context_length": 401, "positions": "rotary"}, "training": {"steps": 1, "threads": 1}}
-    source = train(configured(**first, corpus={"source": str(longer)}), tmp_path / "source")
-    tuned = train(configured(**first), tmp_path / "tuned", init_from=source.path)
-    assert tuned.metrics("end")[0]["finished"]
-
-
 def test_the_memory_of_a_fitted_size_is_judged_before_it_is_timed(
     configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,12 +155,6 @@ def test_the_memory_of_a_fitted_size_is_judged_before_it_is_timed(
 def test_a_first_step_over_its_limit_is_the_last(configured: Configured) -> None:
     with pytest.raises(TooSlow):
         time_steps(configured(), build, FLOAT, limit=0.0)
-
-
-def test_float64_stays(bench: Bench) -> None:
-    bench.plans({ExecutionPlan("float64", compile=False): 1.0})
-    assert bench.plan(plan="auto", dtype="float64").config.training.dtype == "float64"
-    assert len(bench.asked) == 1
 
 
 def test_a_long_run_tries_the_compiler_and_goes_on_without_it(bench: Bench) -> None:
@@ -266,42 +220,6 @@ def test_a_short_text_has_a_small_model(num_tokens: int) -> None:
     assert all(count > MOST_PER_TOKEN * num_tokens for count in parameters[len(sizes) :])
 
 
-def test_the_size_that_fits_is_found_by_time_not_by_operations(bench: Bench) -> None:
-    """Every step takes 0.15 s, so all sizes have some 4,000 steps; operations would foretell 500 for 128 x 4."""
-    tried: list[tuple[int, int]] = []
-
-    def seconds(config: RunConfig, plan: ExecutionPlan) -> float:
-        tried.append((config.model.d_model, config.model.num_layers))
-        return 0.15
-
-    bench.takes(seconds)
-    found = bench.plan(10**9, **TEN_MINUTES).config
-    assert (found.model.d_model, found.model.num_layers) == (128, 4)
-    assert list(dict.fromkeys(tried))[-2:] == [(128, 2), (128, 4)]
-
-
-def test_the_precision_is_chosen_at_the_size_that_is_trained(bench: Bench) -> None:
-    """bfloat16 costs the smallest size more than it saves, and makes a larger one affordable."""
-    smallest = cost(LADDER[0].of(bench.configured()).model, 1).forward_flops
-
-    def seconds(config: RunConfig, plan: ExecutionPlan) -> float:
-        times = cost(config.model, 1).forward_flops / smallest
-        took = 0.02 * times if plan.dtype == "float32" else 0.021 + 0.002 * (times - 1)
-        if is_slow and plan.dtype != "float32":
-            raise TooSlow(took)
-        return took
-
-    bench.takes(seconds)
-    found: dict[bool, RunConfig] = {}
-    for is_slow in (False, True):
-        plan = bench.plan(10**9, **TEN_MINUTES)
-        found[is_slow] = plan.config
-        assert sum("not compiled" in note for note in plan.notes) == 1
-    assert [found[is_slow].training.dtype for is_slow in (False, True)] == ["bfloat16", "float32"]
-    assert LADDER[-1].of(found[False]).model == found[False].model
-    assert found[True].model.d_model < found[False].model.d_model
-
-
 @pytest.mark.parametrize("fitted", ["plan", "regularisation"])
 def test_what_fits_a_time_needs_one(fitted: str, bench: Bench) -> None:
     with pytest.raises(UsageError, match=r"training\.minutes"):
@@ -315,19 +233,6 @@ def test_evaluations_score_no_more_than_the_time_allows(bench: Bench) -> None:
     scored = found.training.evaluation_tokens
     assert scored is not None
     assert scored == 1 << 14 or 2 * scored * a_token <= 0.05 * 120
-
-
-def test_a_run_says_what_was_measured(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench.plans({FLOAT: 10.0})
-    monkeypatch.setattr(plans, "most_passes", lambda model, num_tokens: 1)
-    said: list[Event] = []
-    folder = train(bench.configured(training={"minutes": 12.0}), tmp_path / "run", callback=said.append)
-    environment = folder.document("environment")
-    assert environment["minutes"] == 12.0
-    assert said[0] == {"event": "note", "text": environment["plan"][0]}
-    assert folder.config["training"]["steps"] >= 10
-    assert "minutes" not in folder.config["training"]
-    assert folder.metrics("end")[0]["finished"]
 
 
 def test_a_compiler_that_fails_is_gone_on_without(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -305,14 +305,6 @@ class TestBadInput:
         team.end([4, 2], work=lambda: resume(team.path, corpus=texts[ranks.rank()]))
         assert team.newest_step() == 1
 
-    def test_weights_shared_out_in_a_way_that_is_gone(self, team: Team) -> None:
-        with pytest.raises(UsageError, match="sharding"):
-            team.shared(sharding="hybrid")
-
-    @pytest.mark.parametrize("variable", ["VITRAL_RANKS_TIMEOUT", "MASTER_PORT"])
-    def test_a_launcher_that_says_nonsense(self, variable: str, team: Team) -> None:
-        assert "soon" in team.end([2, 2], **{variable: "soon"})
-
     def test_a_run_of_an_earlier_version(self, team: Team) -> None:
         """Whose batches were added one after another."""
         with pytest.MonkeyPatch.context() as patch:

@@ -25,16 +25,6 @@ def test_what_is_seen_more_often_is_regularised_no_less(passes: float, more: flo
     assert regularisation(passes, SMALL, 1).rate >= regularisation(passes, SMALL, 10**9).rate
 
 
-def test_a_model_with_room_for_the_text_learns_it_in_half_as_many_passes() -> None:
-    parameters = count_parameters(SMALL, 1)
-    few, many = int(parameters / ROOMY) - 1, parameters
-    for row in TABLE[1:]:
-        assert regularisation(row.passes / 2, SMALL, few).rate < row.rate
-        assert regularisation(row.passes / 2 + 0.1, SMALL, few) == row
-        assert regularisation(row.passes, SMALL, many).rate < row.rate
-        assert regularisation(row.passes + 0.1, SMALL, many) == row
-
-
 def test_the_most_passes_follow_the_dropout_and_the_room() -> None:
     parameters = count_parameters(SMALL, 1)
     few, many = int(parameters / ROOMY) - 1, parameters
@@ -65,13 +55,3 @@ def test_the_measured_speed_decides_how_often_a_text_is_seen(bench: Bench) -> No
         assert count_parameters(found.model, 1) < ROOMY * num_tokens
         assert found.model.dropout == DropoutConfig(**row.dropout)
         assert found.training.regularisation is None
-
-
-def test_a_chosen_optimizer_keeps_its_weight_decay(bench: Bench) -> None:
-    written = {"name": "muon", "weight_decay": 0.3}
-    kept = fitted(bench, 100, training={"optimizer": written})
-    assert kept.training.optimizer.plain()["weight_decay"] == 0.3
-    assert kept.model.dropout == DropoutConfig(**TABLE[-1].dropout)
-    for num_tokens, row in ((100, TABLE[-1]), (10**9, TABLE[0])):
-        found = fitted(bench, num_tokens, training={"plan": "fit"})
-        assert found.training.optimizer.plain()["weight_decay"] == row.weight_decay

@@ -60,13 +60,6 @@ def test_a_second_ctrl_c_does_not_wait(configured: Configured, straight: RunFold
     assert bytes_of(resume(folder.path), 20) == bytes_of(straight, 20)
 
 
-def test_stopped_before_the_first_step(configured: Configured, straight: RunFolder, tmp_path: Path) -> None:
-    folder = train(configured(), tmp_path / "run", callback=at(interrupt, "start"))
-    assert [path.name for path in folder.steps.iterdir()] == ["step-00000000"]
-    assert folder.metrics("step") == []
-    assert bytes_of(resume(folder.path), 20) == bytes_of(straight, 20)
-
-
 def test_trained_outside_the_main_thread(configured: Configured, straight: RunFolder, tmp_path: Path) -> None:
     """Where no signal can be listened to."""
     thread = threading.Thread(target=train, args=(configured(training={"steps": 20}), tmp_path / "run"))
@@ -87,12 +80,6 @@ def test_trained_outside_the_main_thread(configured: Configured, straight: RunFo
             "model": {"positions": "relative", "attention": {"scale": "learned-per-head"}, "norm": "post"},
             "training": {"optimizer": {"name": "sgd", "nesterov": True, "weight_decay": 0.01}},
         },
-        {
-            "model": {"positions": "sinusoidal", "attention": {"mask": {"name": "prefix", "length": 3}}},
-            "corpus": {"tokenizer": {"name": "bpe", "vocab_size": 263}},
-        },
-        {"model": {"positions": "alibi", "attention": {"scale": "adaptive"}}, "training": {"dtype": "bfloat16"}},
-        {"model": LSTM | {"feed_forward": "none", "norm": "none", "residual": False}},
         {"model": LSTM, "training": {"optimizer": {"name": "muon"}}},
     ],
 )

@@ -1,6 +1,5 @@
 """A run is a function of its configuration, and only of what in it is about training."""
 
-import importlib
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,7 +10,6 @@ from tests.training.conftest import Configured, bytes_of, measured_in
 from vitral.core.errors import UsageError
 from vitral.data import prepare
 from vitral.evaluation import evaluate_split
-from vitral.model import Transformer
 from vitral.runs import RunFolder, load_run
 from vitral.training import Event, train
 
@@ -162,21 +160,3 @@ class TestRefusals:
         assert "\n" not in str(refused.value)
         leaky = {"steps": 2, "allow_leak": True}
         assert len(train(configured(model=both_ways, training=leaky), tmp_path / "run").metrics("step")) == 2
-
-    def test_a_prefix_that_leaves_nothing(self, configured: Configured) -> None:
-        with pytest.raises(UsageError, match="a prefix of 12 leaves no target in a context of 11"):
-            configured(model={"attention": {"mask": {"name": "prefix", "length": 12}}})
-        configured(model={"attention": {"mask": {"name": "prefix", "length": 11}}})
-
-    def test_a_device_that_computes_something_else(
-        self, configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def wrong(model: Transformer, device: torch.device) -> float:
-            raise UsageError(f"device {device}: logits differ")
-
-        module = importlib.import_module("vitral.training.run")  # the package's `train` is the function
-        monkeypatch.setattr(module, "resolve_device", lambda name: torch.device("meta"))
-        monkeypatch.setattr(module, "check_device", wrong)
-        with pytest.raises(UsageError, match="device meta: logits differ"):
-            train(configured(), tmp_path / "run")
-        assert not (tmp_path / "run").exists()

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from tests.training.conftest import Configured, at, bytes_of, fail, gradients, trainer
-from vitral.training import resume, train
+from tests.training.conftest import Configured, trainer
+from vitral.training import train
 from vitral.training.loop import one_step
 from vitral.training.optimizers import SGD, AdamW
 from vitral.training.summing import CanonicalSum, StepSum
@@ -76,24 +76,6 @@ def test_several_batches_are_canonical_and_one_needs_no_order(configured: Config
     assert "reduction" not in one.config["training"]
 
 
-@pytest.mark.parametrize(("batches", "size"), [(3, 4), (4, 3)])
-def test_several_batches_are_one_of_the_same_windows(
-    batches: int, size: int, configured: Configured, tmp_path: Path
-) -> None:
-    """In passes over the text the windows of a step follow one another, however they are cut into batches."""
-    after = []
-    for number, each in ((1, 12), (batches, size)):
-        training = {"windows": "shuffled", "dtype": "float64", "accumulation": number, "batch_size": each}
-        made = trainer(configured(model={"dropout": 0.0}, training=training), tmp_path)
-        numbers = []
-        for _ in range(5):
-            numbers += one_step(made)
-            made.state.step += 1
-        tensors = [*gradients(made.model).values(), *made.model.parameters()]
-        after.append(torch.cat([torch.tensor(numbers), *(one.detach().flatten() for one in tensors)]))
-    torch.testing.assert_close(after[0], after[1], rtol=1e-9, atol=1e-12)
-
-
 def test_without_the_key_gradients_are_added_one_after_another(configured: Configured, tmp_path: Path) -> None:
     """As in runs of earlier versions, whose checkpoints do not have it; "fast" is the same on one rank."""
     moved = {}
@@ -104,14 +86,3 @@ def test_without_the_key_gradients_are_added_one_after_another(configured: Confi
         moved[reduction] = torch.cat([p.detach().flatten() for p in made.model.parameters()])
     assert torch.equal(moved[None], moved["fast"])
     assert not torch.equal(moved["fast"], moved["canonical"])
-
-
-@pytest.mark.parametrize("reduction", ["canonical", "fast"])
-def test_a_resume_adds_in_the_same_order(reduction: str, configured: Configured, tmp_path: Path) -> None:
-    chosen = {"steps": 6, "accumulation": 3, "evaluate_every": 6, "reduction": reduction}
-    config = configured(training=chosen)
-    straight = train(config, tmp_path / "straight")
-    with pytest.raises(KeyError):
-        train(config, tmp_path / "stopped", callback=at(fail, "step", 3))
-    stopped = resume(tmp_path / "stopped")
-    assert bytes_of(stopped, 6) == bytes_of(straight, 6)

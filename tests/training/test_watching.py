@@ -69,20 +69,6 @@ def test_nobody_who_watches_no_early_evaluation_and_no_samples(configured: Confi
 
 
 @pytest.mark.usefixtures("at_once")
-def test_an_evaluation_makes_the_early_one_needless(configured: Configured, tmp_path: Path) -> None:
-    folder = train(configured(training={**WATCHED, "steps": 2, "evaluate_every": 1}), tmp_path / "run")
-    assert kinds(folder, "early") == []
-
-
-@pytest.mark.usefixtures("at_once")
-def test_a_masked_language_model_has_an_early_evaluation_and_no_sample(configured: Configured, tmp_path: Path) -> None:
-    both_ways = {"attention": {"mask": "bidirectional"}}
-    config = configured(model=both_ways, training={**WATCHED, "steps": 2, "objective": "masked"})
-    folder = train(config, tmp_path / "run")
-    assert kinds(folder, "early", "sample") == [("early", 1)]
-
-
-@pytest.mark.usefixtures("at_once")
 def test_too_few_tokens_for_an_early_evaluation_stop_nothing(
     configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,11 +58,11 @@ class Mask(ABC):
 
     def __and__(self, other: "Mask") -> "Mask":
         """The intersection: allowed by both."""
-        return Both(self, other)
+        return Combined(self, other, is_union=False)
 
     def __or__(self, other: "Mask") -> "Mask":
         """The union: allowed by either."""
-        return Either(self, other)
+        return Combined(self, other, is_union=True)
 
 
 def _positions(time: int, source: int, device: torch.device | None) -> tuple[Tensor, Tensor]:
@@ -88,7 +88,19 @@ class Causal(Config, Mask):
         return key <= query
 
 
-class Bidirectional(Config, Mask):
+class Timeless(Mask):
+    """Base class of masks that need not hide what comes later."""
+
+    def joint_prefix(self) -> int | None:
+        """None: a new token may change the outputs of all earlier positions."""
+        return None
+
+    def first_target(self) -> int | None:
+        """None: each position may see its own next token."""
+        return None
+
+
+class Bidirectional(Config, Timeless):
     """Every position sees every position (BERT, Devlin et al. 2019)."""
 
     sees_itself: ClassVar[bool] = True
@@ -98,14 +110,6 @@ class Bidirectional(Config, Mask):
     def allowed(self, time: int, source: int, device: torch.device | None = None) -> Bool[Tensor, "time source"]:
         """All true."""
         return torch.ones(time, source, dtype=torch.bool, device=device)
-
-    def joint_prefix(self) -> int | None:
-        """None: every new token changes the outputs of all earlier positions."""
-        return None
-
-    def first_target(self) -> int | None:
-        """None: each position sees its own next token."""
-        return None
 
 
 class Prefix(Config, Mask):
@@ -145,7 +149,7 @@ class Window(Config, Mask):
 
 
 @dataclass(frozen=True)
-class Padding(Mask):
+class Padding(Timeless):
     """Padding keys are hidden from every query.
 
     Attributes:
@@ -164,17 +168,9 @@ class Padding(Mask):
             )
         return self.real[:, None, None, :].expand(-1, 1, time, -1).to(device)
 
-    def joint_prefix(self) -> int | None:
-        """None: a padding mask alone does not hide the future."""
-        return None
-
-    def first_target(self) -> int | None:
-        """None: a padding mask alone does not hide the future."""
-        return None
-
 
 @dataclass(frozen=True)
-class Explicit(Mask):
+class Explicit(Timeless):
     """Any boolean tensor that broadcasts to [batch, heads, time, source]; True means allowed."""
 
     tensor: Bool[Tensor, "*any time source"]
@@ -191,74 +187,39 @@ class Explicit(Mask):
             )
         return self.tensor.to(device).expand(*self.tensor.shape[:-2], time, source)
 
-    def joint_prefix(self) -> int | None:
-        """None: unknown in general."""
-        return None
-
-    def first_target(self) -> int | None:
-        """None: unknown in general."""
-        return None
-
 
 @dataclass(frozen=True)
-class Both(Mask):
-    """The intersection of two masks."""
+class Combined(Mask):
+    """The intersection of two masks, or their union."""
 
     first: Mask
     second: Mask
+    is_union: bool
 
     @property
     def sees_itself(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether both do."""
-        return self.first.sees_itself and self.second.sees_itself
+        """Whether both do; of a union, one."""
+        return (any if self.is_union else all)((self.first.sees_itself, self.second.sees_itself))
 
     def allowed(self, time: int, source: int, device: torch.device | None = None) -> Bool[Tensor, "*any time source"]:
-        """The intersection."""
-        return self.first.allowed(time, source, device) & self.second.allowed(time, source, device)
+        """Allowed by both; of a union, by one."""
+        first, second = (mask.allowed(time, source, device) for mask in (self.first, self.second))
+        return first | second if self.is_union else first & second
 
     def joint_prefix(self) -> int | None:
-        """The smaller of both: a position hidden by one mask stays hidden."""
-        return _earlier(self.first.joint_prefix(), self.second.joint_prefix())
+        """The smaller of both: a position hidden by one mask stays hidden. Of a union, the larger."""
+        return self._of_both(self.first.joint_prefix(), self.second.joint_prefix())
 
     def first_target(self) -> int | None:
-        """The smaller of both: a position hidden by one mask stays hidden."""
-        return _earlier(self.first.first_target(), self.second.first_target())
+        """As `joint_prefix`."""
+        return self._of_both(self.first.first_target(), self.second.first_target())
 
-
-@dataclass(frozen=True)
-class Either(Mask):
-    """The union of two masks."""
-
-    first: Mask
-    second: Mask
-
-    @property
-    def sees_itself(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether one does."""
-        return self.first.sees_itself or self.second.sees_itself
-
-    def allowed(self, time: int, source: int, device: torch.device | None = None) -> Bool[Tensor, "*any time source"]:
-        """The union."""
-        return self.first.allowed(time, source, device) | self.second.allowed(time, source, device)
-
-    def joint_prefix(self) -> int | None:
-        """The larger of both; None if either is None."""
-        return _later(self.first.joint_prefix(), self.second.joint_prefix())
-
-    def first_target(self) -> int | None:
-        """The larger of both; None if either is None."""
-        return _later(self.first.first_target(), self.second.first_target())
-
-
-def _earlier(first: int | None, second: int | None) -> int | None:
-    """The smaller of two counts, where None means never."""
-    known = [count for count in (first, second) if count is not None]
-    return min(known) if known else None
-
-
-def _later(first: int | None, second: int | None) -> int | None:
-    """The larger of two counts, where None means never."""
-    return None if first is None or second is None else max(first, second)
+    def _of_both(self, *counts: int | None) -> int | None:
+        """One of two counts, where None means never."""
+        known = [count for count in counts if count is not None]
+        if self.is_union:
+            return max(known) if len(known) == len(counts) else None
+        return min(known, default=None)
 
 
 _NAMES = ("causal", "bidirectional", "prefix", "window")
@@ -274,7 +235,6 @@ class OwnMask(OwnPart, Mask):
 
     kinds = ("mask",)
     built_in = (*_NAMES, BY_LAYER)
-    taken_later = (BY_LAYER,)
 
     @property
     def sees_itself(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]

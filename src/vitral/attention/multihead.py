@@ -1,5 +1,6 @@
 """Multi-head attention: projection, heads in parallel, concatenation, output projection."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -79,6 +80,14 @@ class MultiHeadAttention(nn.Module):
             steps.split_heads(k, self.num_kv_heads),
             steps.split_heads(v, self.num_kv_heads),
         )
+
+    def factors(self) -> Float[Tensor, "heads 1"]:
+        """The factor of all heads, or of each one's; 1 where it depends on the scores."""
+        scale = self.scale()
+        named = {"none": 1.0, "adaptive": 1.0, "sqrt": 1 / math.sqrt(self.d_head), "linear": 1 / self.d_head}
+        given = named[scale] if isinstance(scale, str) else scale
+        found = given if isinstance(given, Tensor) else torch.tensor(given, dtype=torch.float64)
+        return found.detach().reshape(-1, 1)
 
     def forward(
         self,

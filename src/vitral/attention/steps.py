@@ -77,29 +77,3 @@ def weigh(
 ) -> Float[Tensor, "*batch time d_value"]:
     """The weighted mean of the values visible to each query: z = weights v."""
     return weights @ v
-
-
-def attend_one(
-    query: Float[Tensor, " d_head"],
-    keys: Float[Tensor, "source d_head"],
-    values: Float[Tensor, "source d_value"],
-    factor: float,
-    allowed: Bool[Tensor, " source"],
-) -> Float[Tensor, " d_value"]:
-    """Attention of a single query as a loop over its visible keys: the per-token form of the matrix equations.
-
-        z = Σ_j α_j v_j,   α_j = exp(s q·k_j) / Σ_l exp(s q·k_l),   over the allowed j
-
-    Deliberately slow: tests compare the matrix form with this definition.
-    """
-    visible = [j for j in range(len(keys)) if bool(allowed[j])]
-    if not visible:
-        return torch.zeros_like(values[0])
-    scaled = [factor * torch.dot(query, keys[j]) for j in visible]
-    largest = torch.stack(scaled).max()
-    exponentials = [torch.exp(s - largest) for s in scaled]
-    total = torch.stack(exponentials).sum()
-    z = torch.zeros_like(values[0])
-    for exponential, j in zip(exponentials, visible, strict=True):
-        z = z + exponential / total * values[j]
-    return z

@@ -45,7 +45,7 @@ from vitral.cli.ranks import be_silent, leave
 from vitral.cli.streams import OutputLost, guard, settle
 from vitral.core import interrupts
 from vitral.core.errors import UsageError, VitralError
-from vitral.core.language import _, retold
+from vitral.core.language import _
 from vitral.core.launching import end_with_parent, launched
 
 ALLOCATIONS = 50_000
@@ -206,7 +206,7 @@ def _fail(error: BaseException) -> int:
         be_silent()
         return int(getattr(error, "exit_code", 70))
     if isinstance(error, KeyboardInterrupt | typer.Abort):
-        complain(retold(str(error)) or _("interrupted"))
+        complain(_(str(error)) or _("interrupted"))
         return 130
     if hasattr(error, "format_message"):
         return _complain_of_usage(error)

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from rich.text import Text
 
-from vitral.core.language import _, number, retold
+from vitral.core.language import _, number
 from vitral.evaluation import baseline_name
 
 Points = Sequence[tuple[int, float]]
@@ -62,7 +62,7 @@ def drawn(chart: Chart, width: int, height: int) -> list[Text]:
     for order, loss in chart.baselines.items():
         if loss <= high:
             grid[row(loss)] = [(signs[ACROSS], STYLES[ACROSS])] * columns
-            names[row(loss)].append(retold(baseline_name(order)))
+            names[row(loss)].append(baseline_name(order))
     kinds = [(LOGGED, list(cells.items()))]
     kinds += [(EVALUATED, _placed(chart.evaluations, chart, columns)), (EARLY, _placed(chart.early, chart, columns))]
     for kind, places in kinds:

@@ -138,11 +138,11 @@ def _in_english(name: str, told: UsageError) -> str:
     from vitral.explanation import check
     from vitral.lab.examples import find_example
 
-    try:
-        with in_language("en"):
+    with in_language("en"):
+        try:
             check(find_example(name))
-    except UsageError as error:
-        return str(error)
+        except UsageError as error:
+            return str(error)
     return str(told)
 
 

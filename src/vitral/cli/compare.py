@@ -7,7 +7,7 @@ import typer
 
 from vitral.cli.completion import complete_run
 from vitral.cli.options import RecordedCorpusOption, TableFormat, TableFormatOption
-from vitral.core.language import _, retold
+from vitral.core.language import _
 
 if TYPE_CHECKING:
     from vitral.reports.side_by_side import RunComparison
@@ -69,4 +69,4 @@ def print_comparison(found: "RunComparison") -> None:
     for line in found.lacking_samples:
         say(line)
     for line in found.notes:
-        say(retold(line))
+        say(_(line))

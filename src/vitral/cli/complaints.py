@@ -15,8 +15,8 @@ NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 
 
 def complain(message: str, file: TextIO | None = None) -> None:
-    """Print one line on stderr (or on the stream given), control characters written out."""
-    print(f"vitral: {printable(' '.join(message.split()))}", file=file or sys.stderr, flush=True)
+    """Print one line, or message, on stderr (or on the stream given), control characters written out."""
+    print(f"vitral: {printable(' '.join(_(message).split()))}", file=file or sys.stderr, flush=True)
 
 
 def show_traceback(error: BaseException) -> None:
@@ -31,7 +31,8 @@ def complain_of(error: BaseException) -> int:
     told = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if isinstance(error, OSError):
         name = error.filename
-        complain(f"{os.fsdecode(name)}: {reason(error)}" if isinstance(name, str | bytes) else reason(error))
+        said = _(reason(error))
+        complain(f"{os.fsdecode(name)}: {said}" if isinstance(name, str | bytes) else said)
         return 4
     if isinstance(error, MemoryError) or any(words in text for words in NO_MEMORY):
         complain(_("there is too little memory ({error}); use a smaller model, batch or text", error=told))

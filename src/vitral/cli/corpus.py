@@ -17,7 +17,7 @@ from vitral.cli.options import (
     TokenizerOption,
     reading,
 )
-from vitral.core.language import _, ngettext, number, retold
+from vitral.core.language import _, ngettext, number
 
 if TYPE_CHECKING:
     from vitral.reports.text import Survey
@@ -101,10 +101,10 @@ def print_survey(surveyed: "Survey") -> None:
     say()
     screen.print(table(_("N-gram baselines"), ("", _("nats per token")), ngram_rows(surveyed.baselines)))
     for note in report.notes:
-        say(_("note: {text}", text=retold(note)))
+        say(_("note: {text}", text=_(note)))
     for problem in report.problems:
-        say(_("problem: {text}", text=retold(problem)))
+        say(_("problem: {text}", text=_(problem)))
     if not report.problems:
         say(_("no problems found"))
     for line in surveyed.advice:
-        say(retold(line))
+        say(_(line))

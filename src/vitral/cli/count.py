@@ -16,32 +16,37 @@ from vitral.cli.options import (
     TokenizerOption,
     reading,
 )
-from vitral.core.language import _, number, retold
+from vitral.core.language import _, number
 
 if TYPE_CHECKING:
     from vitral.reports.model import ModelCount
 
 
+CountedArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="PRESET|CONFIG.toml|TEXT|RUN",
+        help="A preset, a configuration file, a text (the model that vitral train would use for it), or a run.",
+        autocompletion=complete_counted,
+    ),
+]
+CountedTextOption = Annotated[
+    str | None,
+    typer.Option("--corpus", help="Count with the vocabulary of this text.", autocompletion=complete_text),
+]
+VocabularyOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Count with this many tokens.  [default: the nominal vocabulary of a preset, that of the text or run]",
+        min=1,
+    ),
+]
+
+
 def count(
-    start: Annotated[
-        str,
-        typer.Argument(
-            metavar="PRESET|CONFIG.toml|TEXT|RUN",
-            help="A preset, a configuration file, a text (the model that vitral train would use for it), or a run.",
-            autocompletion=complete_counted,
-        ),
-    ] = "shakespeare",
-    text: Annotated[
-        str | None,
-        typer.Option("--corpus", help="Count with the vocabulary of this text.", autocompletion=complete_text),
-    ] = None,
-    vocabulary: Annotated[
-        int | None,
-        typer.Option(
-            help="Count with this many tokens.  [default: the nominal vocabulary of a preset, that of the text or run]",
-            min=1,
-        ),
-    ] = None,
+    start: CountedArgument = "shakespeare",
+    text: CountedTextOption = None,
+    vocabulary: VocabularyOption = None,
     tokenizer: TokenizerOption = None,
     context: ContextOption = None,
     minutes: Annotated[
@@ -92,4 +97,4 @@ def print_count(counted: "ModelCount") -> None:
     screen.print(table(title, columns, [*rows, (_("total"), "", "", "", number(parameters, ","))], words=4))
     screen.print(table(_("Operations and bytes (float32)"), ("", "", _("how counted")), cost_rows(counted), words=3))
     for line in counted.advice:
-        say(retold(line))
+        say(_(line))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vitral.cli.options import SetOption
-from vitral.core.language import _, number, retold
+from vitral.core.language import _, number
 
 if TYPE_CHECKING:
     from vitral.lab.demonstration import Demonstration
@@ -59,7 +59,7 @@ def _introduction(planned: "Demonstration") -> list[str]:
 
     report, orders, count = planned.survey.report, planned.survey.baselines.orders, planned.count
     model, study, tokens = count.config, planned.study, report.tokens
-    named = (f"{retold(baseline_name(order))} {number(nats, '.3f')}" for order, nats in orders.items() if order > 1)
+    named = (f"{baseline_name(order)} {number(nats, '.3f')}" for order, nats in orders.items() if order > 1)
     text = [
         _(corpus_names().get(report.name, report.name)),
         _(
@@ -108,8 +108,8 @@ def _ending(result: "DemonstrationResult", page: Path, carried: Path | None, pro
     inside = _("type a sentence there: this model, computed by the page itself")
     return [
         "",
-        retold(result.verdict.text),
-        *(retold(claim.text) for claim in loss_claims(result.study).contrasts),
+        _(result.verdict.text),
+        *(_(claim.text) for claim in loss_claims(result.study).contrasts),
         "",
         *_beside(
             {
@@ -163,13 +163,13 @@ class _Lines:
             say(_("run {run} of {runs} · {which}: found finished", **place))
         elif kind == "end" and event["finished"] and self.view.evaluation and self.view.lines:
             loss = self.view.evaluation["test_loss"]
-            rank = retold(rank_among_baselines(loss, self.view.lines))
+            rank = rank_among_baselines(loss, self.view.lines)
             told = _("{which}: test {loss:.3f}, {rank}", which=self.which(event), loss=loss, rank=rank)
             say(f"{self.view.whole()} · {told}")
         elif kind == "note":
-            say(_("note: {text}", text=retold(event["text"])))
+            say(_("note: {text}", text=_(event["text"])))
         elif kind == "stopped":
-            say(_("stopped: {reason}", reason=retold(event["reason"])))
+            say(_("stopped: {reason}", reason=_(event["reason"])))
 
     def which(self, event: "Event") -> str:
         """The arm and the seed."""

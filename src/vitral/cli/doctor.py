@@ -7,7 +7,7 @@ import typer
 
 from vitral.cli.completion import complete_checkup
 from vitral.cli.options import Format, FormatOption
-from vitral.core.language import retold
+from vitral.core.language import _
 
 
 def doctor(
@@ -43,7 +43,7 @@ def doctor(
         print_json({**diagnosis.plain(), **({"repaired": repaired} if repair else {})})
     else:
         for line in repaired:
-            say(retold(line))
+            say(_(line))
         rows = diagnosis.told()
         width = max(len(what) for mark, what, found in rows)
         for mark, what, found in rows:

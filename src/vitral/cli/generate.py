@@ -139,11 +139,11 @@ def _write(text: str) -> None:
 
 
 def _print_stats(run: "Run", samples: list["Sample"], seconds: float, use_cache: bool) -> None:
-    from vitral.core.language import retold
+    from vitral.core.language import _
 
     tokens = sum(len(sample.tokens) for sample in samples)
     way = run.generation_way(use_cache=use_cache)
-    how = _("in C ({found})", found=way.found) if way.is_in_c else _("by PyTorch: {found}", found=retold(way.found))
+    how = _("in C ({found})", found=way.found) if way.is_in_c else _("by PyTorch: {found}", found=_(way.found))
     line = _(
         "{tokens:,} tokens in {seconds:.3f} s, {rate:,.0f} tokens/s, {how}",
         tokens=tokens,

@@ -10,7 +10,7 @@ import typer
 from vitral.cli.complaints import complain
 from vitral.cli.completion import complete_example
 from vitral.core.errors import UsageError
-from vitral.core.language import _, retold
+from vitral.core.language import _
 
 
 class GradeFormat(enum.StrEnum):
@@ -83,11 +83,11 @@ def grade(
         print_data(graded.table())
         print_data(graded.steps_table())
         for note in graded.notes:
-            say(retold(note))
+            say(_(note))
         for path in filter(None, (out, marked, pseudonyms)):
             say(_("written: {path}", path=path))
     for sheet in graded.unreadable:
-        complain(retold(sheet.error))
+        complain(_(sheet.error))
     if graded.unreadable:
         raise typer.Exit(70 if any(isinstance(sheet, FailedSheet) for sheet in graded.unreadable) else 2)
 

@@ -16,17 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from vitral.cli.complaints import complain
 from vitral.cli.options import with_option
-from vitral.core.language import (
-    LANGUAGES,
-    N_,
-    VARIABLE,
-    _,
-    language,
-    process_language,
-    recognised,
-    retold,
-    unknown_language,
-)
+from vitral.core.language import LANGUAGES, N_, VARIABLE, _, process_language, recognised, unknown_language
 
 OPTION = "--lang"
 COMPLETING = "_VITRAL_COMPLETE"
@@ -66,50 +56,9 @@ HELPS = (
     N_("Install completion for the current shell."),
     N_("Show completion for the current shell, to copy it or customize the installation."),
 )
-REFUSALS = (
-    N_("Missing command"),
-    N_("Missing argument {name}"),
-    N_("Missing option {name}"),
-    N_("Missing parameter {name}"),
-    N_("Missing argument {name}. Choose from: {choices}"),
-    N_("Missing option {name}. Choose from: {choices}"),
-    N_("No such command {name}"),
-    N_("No such command {name}. Did you mean {names}?"),
-    N_("No such option: {option}"),
-    N_("No such option: {option} Did you mean {options}?"),
-    N_("No such option: {option} (Possible options: {options})"),
-    N_("Got unexpected extra argument(s) ({words})"),
-    N_("Got unexpected extra argument ({words})"),
-    N_("Got unexpected extra arguments ({words})"),
-    N_("Option {option} requires an argument"),
-    N_("Option {option} requires {n} arguments"),
-    N_("Option {option} does not take a value"),
-    N_("Argument {name} takes {n} values"),
-    N_("Invalid value for {name}: {reason}"),
-)
-REASONS = (
-    N_("{value} is not one of {choices}"),
-    N_("{value} is not a valid integer"),
-    N_("{value} is not a valid float"),
-    N_("{value} is not a valid integer range"),
-    N_("{value} is not a valid float range"),
-    N_("{value} is not a valid boolean"),
-    N_("{value} is not in the range {bounds}"),
-    N_("Input should be a valid integer, unable to parse string as an integer"),
-    N_("Input should be a valid number, unable to parse string as a number"),
-    N_("Input should be a valid integer, got a number with a fractional part"),
-    N_("Unable to parse input string as an integer, exceeded maximum size"),
-    N_("Input should be a finite number"),
-    N_("Input should be greater than or equal to {bound}"),
-    N_("Input should be less than or equal to {bound}"),
-    N_("Input should be greater than {bound}"),
-    N_("Input should be less than {bound}"),
-)
 _CAPITALS = re.compile(rf"\b(?:{'|'.join(METAVARS)})\b")
 _TYPE = re.compile(rf"(?<=<)(?:{'|'.join(map(re.escape, TYPES))})(?=>)")
 _EXTRA = re.compile(r"(?:(.*\S)  )?\\?\[([^\[\]]*)\]", re.DOTALL)  # the backslash is an early Typer's
-_NAMED = re.compile(r"(Missing \w+|Invalid value for) ('[^']*')(.*)")
-_INVALID = re.compile(r"Invalid value for (.*?): (.*)")
 
 LanguageOption = Annotated[
     str | None,
@@ -230,12 +179,5 @@ def _told_extra(text: str) -> str:
 
 
 def refusal(message: str) -> str:
-    """The parser's refusal, in the current language."""
-    text = " ".join(message.replace("Value error, ", "").split()).rstrip(".")
-    if language() == "en":
-        return text
-    if named := _NAMED.fullmatch(text):
-        text = f"{named[1]} {in_capitals(named[2])}{named[3]}"
-    if invalid := _INVALID.fullmatch(text):
-        return _("Invalid value for {name}: {reason}", name=invalid[1], reason=retold(invalid[2]))
-    return retold(text)
+    """The parser's refusal on one line."""
+    return " ".join(message.replace("Value error, ", "").split()).rstrip(".")

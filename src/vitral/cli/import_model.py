@@ -40,15 +40,15 @@ def import_model(
     Only tensors and plain data are read, and no code that comes with a model is run.
     """
     from vitral.cli.screen import runnable, say
-    from vitral.data import FileTokenizer, tokenizer_from_plain
+    from vitral.data import Tokenizer
     from vitral.interop import import_model as make_run
     from vitral.lab.interchange import folder_for
 
     run = make_run(source, out or folder_for(source), tokenizer=tokenizer, names=names)
     origin = run.document("corpus")["imported"]
     say(_("imported: {path} ({form})", path=run.path, form=origin["form"]))
-    tokens = tokenizer_from_plain(run.document("tokenizer"))
-    unused = len(tokens.specials) if isinstance(tokens, FileTokenizer) else 0
+    tokens = Tokenizer(run.document("tokenizer"))
+    unused = len(tokens.specials) if tokens.name == "file" else 0
     if unused:
         say(
             ngettext(

@@ -22,7 +22,7 @@ from vitral.cli.options import (
     WhichOption,
 )
 from vitral.core.errors import UsageError
-from vitral.core.language import _, number, retold
+from vitral.core.language import _, number
 
 if TYPE_CHECKING:
     from vitral.figures.sections import Table
@@ -77,7 +77,7 @@ def inspect(
     Shows attention maps, head kinds, ablations, logit lens and residual norms.
     """
     from vitral.cli.screen import prints_unicode, say
-    from vitral.core.edits import read_edits
+    from vitral.inspection.edit_data import read_edits
     from vitral.lab import Run
     from vitral.lab.examples import write_new
 
@@ -143,7 +143,7 @@ def print_inspection(found: dict[str, Any]) -> None:
 
     say(summary(found))
     for note in found["notes"]:
-        say(_("note: {text}", text=retold(note)))
+        say(_("note: {text}", text=_(note)))
     say()
     screen = console()
     for made in (edits_table(found), sublayer_table(found), head_table(found)):

@@ -9,7 +9,7 @@ import typer
 
 from vitral.cli.options import TableFormat, TableFormatOption
 from vitral.core.errors import UsageError
-from vitral.core.language import N_, _, in_language, retold
+from vitral.core.language import N_, _, in_language
 
 if TYPE_CHECKING:
     from vitral.lab import Names
@@ -109,7 +109,7 @@ def _print_form(kinds: list[Kind], format: TableFormat) -> None:
     columns = (
         Column("kind", "kind"),
         Column("name", "name", is_prose=True),
-        Column("description", "description", retold, is_prose=True),
+        Column("description", "description", _, is_prose=True),
     )
     rows = [{"kind": each.value, **entry} for each in kinds for entry in _names(each).plain()]
     print_form(DataTable("", columns, rows), format.value)

@@ -8,7 +8,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from vitral.cli.chart import Chart, drawn
-from vitral.core.language import _, ngettext, number, retold
+from vitral.core.language import _, ngettext, number
 from vitral.figures.text import visible
 from vitral.lab.training_state import TrainingState, copied_note
 
@@ -38,7 +38,7 @@ class TrainingPanel:
         state = self._state
         said = [Text(state.headline(), style=LABEL_STYLE), self._bar(width), Text(state.progress())]
         said += [Text(state.measured(), style="bold")]
-        below = (retold(state.planned), state.whole(), *arm_lines(state.arms), state.measuring)
+        below = (_(state.planned), state.whole(), *arm_lines(state.arms), state.measuring)
         said += [Text(line) for line in below if line]
         told = wrapped(said, console, width)
         room -= len(told)

@@ -15,7 +15,7 @@ from vitral.cli.screen import console, prints_unicode, runnable, say
 from vitral.cli.streams import error_stream, news_of_loss, output_is_optional
 from vitral.core.errors import UsageError
 from vitral.core.files import make
-from vitral.core.language import N_, _, retold
+from vitral.core.language import N_, _
 from vitral.figures.text import visible
 from vitral.lab.progress import lasting
 from vitral.lab.training_state import TrainingState, copied_note
@@ -88,7 +88,7 @@ class Harmless:
 
     def _say(self, news: str) -> None:
         without = N_("training goes on without it")
-        complain(f"{retold(news)}; {_(without)}", error_stream())
+        complain(f"{_(news)}; {_(without)}", error_stream())
         self._news.append(f"{news}; {without}")
 
 

@@ -1,4 +1,4 @@
-"""Standard streams that may be full, closed or cut, or belong to a terminal that is gone.
+"""Standard streams that may be full or cut, or belong to a terminal that is gone.
 
 A failed write to standard output ends a command that prints its result, with `OutputLost`. A command that keeps its
 result on disk goes on, and the rest of its output is dropped. Errors of standard error are always dropped.
@@ -14,8 +14,8 @@ import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 from vitral.cli.complaints import complain
-from vitral.core.errors import VitralError
-from vitral.core.language import N_, _, retold
+from vitral.core.errors import VitralError, reason
+from vitral.core.language import N_, _
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -32,26 +32,8 @@ class OutputLost(VitralError):
 
     def __init__(self, error: Exception) -> None:
         """Say the reason in one line."""
-        super().__init__(
-            "standard output cannot be written ({reason}); the result is incomplete", reason=_(_reason(error))
-        )
+        super().__init__("standard output cannot be written ({reason}); the result is incomplete", reason=reason(error))
         self.reader_left = isinstance(error, ConnectionError)
-
-
-class _Closed:
-    """In place of a stream that was closed before the program started; its descriptor is the null device."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def write(self, data: "ReadableBuffer", /) -> int:
-        raise OSError("closed")
-
-    def isatty(self) -> bool:
-        return False
-
-    def fileno(self) -> int:
-        return self._descriptor
 
 
 class _Sink(io.RawIOBase):
@@ -121,12 +103,8 @@ _error_stream: TextIO | None = None
 def guard() -> None:
     """Make the standard streams of this process safe to use; called once, before anything is printed."""
     global _output, _error_stream
-    for descriptor in range(3):
-        _fill(descriptor)
-    if sys.stdin is None:
-        sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), encoding="utf-8")
-    _output, sys.stdout = _guarded(sys.stdout, 1, "<stdout>")
-    _error_stream = _guarded(sys.stderr, 2, "<stderr>")[1]
+    _output, sys.stdout = _guarded(sys.stdout, "<stdout>", is_output=True)
+    _error_stream = _guarded(sys.stderr, "<stderr>", is_output=False)[1]
     sys.stderr = _error_stream
 
 
@@ -146,7 +124,7 @@ def news_of_loss() -> str | None:
     if _output is None or _output.lost is None or _output.told:
         return None
     _output.told = True
-    return N_("standard output is gone ({reason})").format(reason=_reason(_output.lost))
+    return N_("standard output is gone ({reason})").format(reason=reason(_output.lost))
 
 
 def error_stream() -> TextIO:
@@ -161,7 +139,7 @@ def settle() -> None:
     sys.stdout.flush()
     lost = news_of_loss()
     if lost:
-        complain(retold(lost))
+        complain(_(lost))
     if _output is not None and _output.replaced and _output.lost is None:
         complain(
             _(
@@ -172,37 +150,20 @@ def settle() -> None:
     sys.stderr.flush()
 
 
-def _fill(descriptor: int) -> None:
-    """Open the null device if the descriptor is closed; the first file that is opened would get its number."""
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number is this descriptor
-
-
-def _guarded(stream: TextIO | None, descriptor: int, name: str) -> tuple[_Sink | None, TextIO]:
-    if stream is not None and not isinstance(stream, io.TextIOWrapper):
+def _guarded(stream: TextIO, name: str, *, is_output: bool) -> tuple[_Sink | None, TextIO]:
+    if not isinstance(stream, io.TextIOWrapper):
         return None, stream  # somebody else's stream, as in a notebook
-    is_output = descriptor == 1
-    if stream is None:
-        sink, encoding, errors, direct = _Sink(_Closed(descriptor), name, needed=is_output), "utf-8", "replace", False
-    else:
-        raw = getattr(stream.buffer, "raw", stream.buffer)  # python -u has no buffer
-        sink, encoding, errors = _Sink(raw, name, needed=is_output), stream.encoding, stream.errors
-        direct = stream.write_through
+    sink = _Sink(getattr(stream.buffer, "raw", stream.buffer), name, needed=is_output)  # python -u has no buffer
+    errors = stream.errors
     if is_output:
         errors = "vitral-replace"
         codecs.register_error(errors, sink.replacement)
     sink.beneath = stream
     guarded = io.TextIOWrapper(
         io.BufferedWriter(sink),
-        encoding=encoding,
+        encoding=stream.encoding,
         errors=errors,
-        line_buffering=stream is None or stream.line_buffering,
-        write_through=direct,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
     )
     return sink, guarded
-
-
-def _reason(error: Exception) -> str:
-    return (isinstance(error, OSError) and error.strerror) or str(error)

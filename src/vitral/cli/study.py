@@ -9,7 +9,7 @@ import typer
 from vitral.cli.completion import complete_preset, complete_study
 from vitral.cli.options import CorpusOption, SetOption, TableFormat, TableFormatOption, ThreadsOption
 from vitral.core.errors import UsageError
-from vitral.core.language import _, in_language, retold
+from vitral.core.language import _, in_language
 
 if TYPE_CHECKING:
     from vitral.lab import StudyPage
@@ -102,7 +102,7 @@ def _show(done: "StudyPage", format: TableFormat) -> None:
     else:
         say(_("verdict:"))
         for claim in done.listed:
-            say(f"  {retold(claim.text)}")
+            say(f"  {_(claim.text)}")
         say(_("report: {path}", path=done.html))
 
 

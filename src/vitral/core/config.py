@@ -13,9 +13,8 @@ from typing import Any, TypeVar, cast, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from vitral.core.errors import UsageError, reason
-from vitral.core.files import read_capped
-from vitral.core.language import N_, _, retold
-from vitral.core.toml_faults import toml_fault
+from vitral.core.files import read_capped, readable
+from vitral.core.language import N_, _
 
 LONGEST_SHOWN = 60
 MOST_KEYS = 20
@@ -99,66 +98,49 @@ def keys_of(kind: Any, above: str = "") -> Iterator[str]:
             yield from keys_of(field.annotation, f"{above}{name}.")
 
 
-_COMPLAINTS = (
-    N_("input should be a valid integer"),
-    N_("input should be a valid integer, got a number with a fractional part"),
-    N_("input should be a valid number"),
-    N_("input should be a finite number"),
-    N_("input should be a valid boolean"),
-    N_("input should be a valid string"),
-    N_("input should be a valid list"),
-    N_("input should be a valid tuple"),
-    N_("input should be a valid dictionary"),
-    N_("input should be greater than {least}"),
-    N_("input should be greater than or equal to {least}"),
-    N_("input should be less than {most}"),
-    N_("input should be less than or equal to {most}"),
-    N_("string should have at least {least} character"),
-    N_("string should have at least {least} characters"),
-    N_("string should have at most {most} character"),
-    N_("string should have at most {most} characters"),
-    N_("tuple should have at most {most} items after validation, not {number}"),
-    N_("tuple should have at least {least} item after validation, not {number}"),
-    N_("tuple should have at least {least} items after validation, not {number}"),
-    N_("field required"),
-)
-"""The frequent complaints of pydantic, as `_first_complaint` shows them."""
+_COMPLAINTS = {
+    "int_type": N_("input should be a valid integer"),
+    "int_from_float": N_("input should be a valid integer, got a number with a fractional part"),
+    "float_type": N_("input should be a valid number"),
+    "finite_number": N_("input should be a finite number"),
+    "bool_type": N_("input should be a valid boolean"),
+    "string_type": N_("input should be a valid string"),
+    "tuple_type": N_("input should be a valid tuple"),
+    "greater_than": N_("input should be greater than {gt}"),
+    "greater_than_equal": N_("input should be greater than or equal to {ge}"),
+    "less_than": N_("input should be less than {lt}"),
+    "less_than_equal": N_("input should be less than or equal to {le}"),
+    "missing": N_("is required here"),
+    "model_type": N_("expected a table"),
+    "model_attributes_type": N_("expected a name or a table"),
+    "union_tag_not_found": N_("the table needs a {discriminator}"),
+}
+"""The frequent complaints of pydantic, by their type."""
 
 
 def _first_complaint(error: ValidationError, data: Mapping[str, Any]) -> str:
     """The most relevant complaint of a pydantic error as `key.path: message`."""
     first = max(error.errors(include_url=False), key=_closeness)
+    kind, context = first["type"], first.get("ctx", {})
     keys = _keys_written(first["loc"], data)
-    if first["type"] == "missing":
+    if kind == "missing":
         keys.append(str(first["loc"][-1]))
-    path = ".".join(keys)
-    context = first.get("ctx", {})
     if "error" in context:
-        message = str(context["error"]).strip()
-    elif first["type"] in ("literal_error", "union_tag_invalid"):
+        message = _(reason(context["error"]))
+    elif kind in ("literal_error", "union_tag_invalid"):
         listed = context.get("expected") or context["expected_tags"]
         options = [option.strip(" '") for option in str(listed).replace(" or ", ",").split(",")]
         given = context.get("tag", first["input"])
-        hint = closest(str(given), options)
         message = _("{given} is not one of {names}", given=shown(given), names=", ".join(options))
-        message = f"{message}; {hint}" if hint else message
+        if hint := closest(str(given), options):
+            message = f"{message}; {hint}"
     else:
-        message = _complaint(first, shown(first["input"]))
-    return f"{path}: {message}" if path else message
-
-
-def _complaint(first: Mapping[str, Any], given: str) -> str:
-    if first["type"] == "missing":
-        return _("is required here")
-    if first["type"] == "model_type":
-        return _("expected a table, not {given}", given=given)
-    if first["type"] == "model_attributes_type":
-        return _("expected a name or a table, not {given}", given=given)
-    if first["type"] == "union_tag_not_found":
-        key = str(first.get("ctx", {}).get("discriminator")).strip("'")
-        return _("the table needs a {key}", key=key)
-    complaint = retold(f"{first['msg'][0].lower()}{first['msg'][1:]}")
-    return _("{complaint}, not {given}", complaint=complaint, given=given)
+        foreign = f"{first['msg'][0].lower()}{first['msg'][1:]}"
+        values = {name: str(value).strip("'") for name, value in context.items()}
+        message = _(_COMPLAINTS[kind], **values) if kind in _COMPLAINTS else foreign
+        if kind not in ("missing", "union_tag_not_found"):
+            message = _("{complaint}, not {given}", complaint=message, given=shown(first["input"]))
+    return f"{'.'.join(keys)}: {message}" if keys else message
 
 
 def shown(value: Any) -> str:
@@ -267,19 +249,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises:
         UsageError: the file cannot be read, is not UTF-8, or is not TOML (names the line).
     """
-    try:
-        return parse_toml(read_capped(path, MOST_TOML), path)
-    except UsageError:
-        raise
-    except OSError as error:
-        raise UsageError("{path}: cannot be read ({reason})", path=path, reason=reason(error)) from None
-    except ValueError as error:
-        raise UsageError(
-            "{path}: not a TOML file of at most {most:,} bytes ({error})",
-            path=path,
-            most=MOST_TOML,
-            error=error,
-        ) from None
+    with readable(path):
+        raw = read_capped(path, MOST_TOML)
+    return parse_toml(raw, path)
 
 
 def parse_toml(raw: bytes, where: Path) -> dict[str, Any]:
@@ -295,5 +267,4 @@ def parse_toml(raw: bytes, where: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise UsageError("{where}: not UTF-8 at byte {start}", where=where, start=error.start) from None
     except ValueError as error:
-        fault = toml_fault(ValueError(" ".join(ascii(str(error))[1:-1].split())[:200]))
-        raise UsageError("{where}: not TOML: {fault}", where=where, fault=fault) from None
+        raise UsageError("{where}: not TOML: {fault}", where=where, fault=error) from None

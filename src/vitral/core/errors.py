@@ -6,7 +6,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from vitral.core.language import N_, _, retold
+from vitral.core.language import N_, Message, _, said
 
 LONGEST = 900
 """Characters of a message; the middle of a longer one is left out, since it quotes what a user gave."""
@@ -30,12 +30,13 @@ class VitralError(Exception):
     exit_code = 2
 
     def __init__(self, sentence: str = "", /, **places: Any) -> None:
-        """Say the sentence in the current language, with values in its places; see `vitral.core.language`."""
-        super().__init__(_(sentence, **places) if sentence else sentence)
+        """Hold the sentence, with values in its places; see `vitral.core.language`."""
+        message = sentence if isinstance(sentence, Message) else N_(sentence)
+        super().__init__(message.format(**places) if places else message)
 
     def __str__(self) -> str:
-        """The message on one line, without what steers a terminal."""
-        text = printable(super().__str__())
+        """The message in the current language on one line, without what steers a terminal."""
+        text = printable(_(reason(self)))
         return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
 
     def _render_traceback_(self) -> list[str]:
@@ -47,9 +48,12 @@ class VitralError(Exception):
         return _made, (type(self), self.args), vars(self) or None
 
 
-def reason(error: BaseException) -> str:
-    """The message of an exception; a message of the operating system in the current language."""
-    return _(said) if isinstance(error, OSError) and (said := error.strerror) else str(error)
+def reason(error: BaseException) -> Message:
+    """What an exception says, of the operating system's its reason alone."""
+    if isinstance(error, OSError) and error.strerror:
+        return Message(error.strerror)
+    message = said(error)
+    return message if isinstance(message, Message) else Message(str(error))
 
 
 _SYSTEM = (
@@ -59,19 +63,10 @@ _SYSTEM = (
     N_("Not a directory"),
     N_("File exists"),
     N_("File name too long"),
-    N_("Directory not empty"),
     N_("No space left on device"),
-    N_("Disk quota exceeded"),
     N_("Read-only file system"),
     N_("Input/output error"),
-    N_("Too many open files"),
-    N_("Too many levels of symbolic links"),
-    N_("Cannot allocate memory"),
-    N_("Operation not permitted"),
-    N_("Resource temporarily unavailable"),
     N_("Broken pipe"),
-    N_("Bad file descriptor"),
-    N_("File too large"),
 )
 """The frequent reasons of the operating system."""
 
@@ -89,18 +84,9 @@ class UsageError(VitralError, ValueError):
 
 
 class TrainingStopped(VitralError, RuntimeError):
-    """Training stopped because a number is not finite.
-
-    Attributes:
-        line: the message in English, which the run records.
-    """
+    """Training stopped because a number is not finite."""
 
     exit_code = 3
-
-    def __init__(self, line: str = "", /) -> None:
-        """Say a whole English sentence in the current language."""
-        super().__init__(retold(line))
-        self.line = line
 
 
 class StorageError(VitralError, OSError):

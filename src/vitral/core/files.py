@@ -23,7 +23,7 @@ from time import sleep
 from typing import Any
 
 from vitral.core.errors import StorageError, UsageError, reason
-from vitral.core.language import _
+from vitral.core.language import N_
 
 PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 """Seconds before each further attempt at a change of names that the system refuses."""
@@ -44,13 +44,13 @@ def storage(path: Path) -> Generator[None]:
     except StorageError:
         raise
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT if hasattr(errno, "EDQUOT") else errno.ENOSPC)
-        room = _("the disk is full: free some space; what was saved before is intact")
+        full = error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", None))
+        room = N_("the disk is full: free some space; what was saved before is intact")
         raise StorageError(
             "{path}: cannot be written ({reason}); {advice}",
             path=path,
             reason=reason(error),
-            advice=room if full else _("check the folder"),
+            advice=room if full else N_("check the folder"),
         ) from None
 
 
@@ -66,8 +66,7 @@ def readable(path: Path) -> Generator[None]:
     except (UsageError, StorageError):
         raise
     except (OSError, ValueError) as error:
-        said = reason(error) if isinstance(error, OSError) else ascii(str(error))[1:-1]
-        raise UsageError("{path}: cannot be read ({reason})", path=path, reason=said) from None
+        raise UsageError("{path}: cannot be read ({reason})", path=path, reason=reason(error)) from None
 
 
 def insist(change: Callable[..., object], *names: Any, **where: Any) -> None:
@@ -106,7 +105,7 @@ def read_capped(path: Path, most: int, *, links: bool = True) -> bytes:
         size = os.fstat(file.fileno()).st_size
         content = file.read(size + 1) if size <= most else b""  # one more: it may have grown
     if max(size, len(content)) > most:
-        raise ValueError(_("{size:,} bytes, more than {most:,}", size=max(size, len(content)), most=most))
+        raise ValueError(N_("{size:,} bytes, more than {most:,}").format(size=max(size, len(content)), most=most))
     return content
 
 
@@ -133,10 +132,10 @@ def open_regular(path: Path, *, links: bool = True) -> Generator[BufferedReader]
         OSError: it cannot be read.
     """
     if not links and path.is_symlink():
-        raise ValueError(_("a link"))
+        raise ValueError(N_("a link"))
     with open(os.open(path, os.O_RDONLY | _FLAGS), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ValueError(_("not a regular file"))
+            raise ValueError(N_("not a regular file"))
         yield file
 
 
@@ -231,27 +230,23 @@ def create_durably(path: Path, content: bytes) -> None:
     """
     with suppress(OSError):
         sweep(path.parent, f".{path.name}.")
-    if os.path.lexists(path):
-        raise FileExistsError(path)
     beside = path.with_name(temporary_name(path.name))
     with storage(path):
         try:
             write_durably(beside, content)
-            exists = not _take_name(beside, path)
+            is_ours = _take_name(beside, path)
             sync(path.parent)
         finally:
             insist(beside.unlink, missing_ok=True)
-    if exists:
+    if not is_ours:
         raise FileExistsError(path)
 
 
 def _take_name(beside: Path, path: Path) -> bool:
-    """Give a file the name `path` too, unless something has it; return whether it was free."""
+    """Give a file the name `path`, unless something has it; return whether it was free."""
     try:
         os.link(beside, path)
-    except FileExistsError:
-        return False
-    except OSError:  # a file system without hard links
+    except OSError:  # the name is taken, or the file system has no hard links
         if os.path.lexists(path):
             return False
         insist(os.rename, beside, path)
@@ -289,21 +284,11 @@ def is_left_behind(name: str) -> bool:
 
 @cache
 def _machine() -> str:
-    """A number of this machine, or of this container: on a shared disk, processes that cannot be seen may be running.
-
-    It stays the same when the machine starts anew. The numbering of processes tells containers of one name apart.
-    """
-    known = [platform.node()]
-    with suppress(OSError, ValueError):
-        known.append(Path("/etc/machine-id").read_text(encoding="ascii").strip())
-    with suppress(OSError):
-        known.append(os.readlink("/proc/self/ns/pid"))
-    return f"{zlib.crc32(' '.join(known).encode()):08x}"
+    """A number of this machine: on a shared disk, processes that cannot be seen may be running."""
+    return f"{zlib.crc32(platform.node().encode()):08x}"
 
 
 def _is_alive(process: int) -> bool:
-    if process == os.getpid():
-        return True
     if os.name == "nt":  # a signal of number 0 would end the process there
         return True
     try:
@@ -311,7 +296,7 @@ def _is_alive(process: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        pass
+        pass  # it is another user's
     return True
 
 

@@ -288,13 +288,8 @@ class _Writer:
             if node.op == "call_function" and node in needed:
                 self.call(node, first)
         outputs = dict(zip(names, (self.places[node.name] for node in last.args[0]), strict=True))
-        return {
-            "inputs": self.names,
-            "shapes": self.shapes,
-            "constants": [],
-            "nodes": self.nodes,
-            "outputs": outputs,
-        }
+        found = {"inputs": self.names, "shapes": self.shapes, "constants": []}
+        return {**found, "nodes": self.nodes, "outputs": outputs}
 
     def placeholders(self, placeholders: list[Any]) -> None:
         """Inputs have the first places, then the constants: parameters, buffers and other tensors of the function."""
@@ -344,7 +339,7 @@ class _Writer:
         if isinstance(value, (list, tuple)):
             return [self.plain(each) for each in cast(list[Any], value)]
         if isinstance(value, float) and not math.isfinite(value):
-            return {"number": "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"}
+            return {"number": str(value)}
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         raise NotInGraphs("the computation has no graph: the argument {value} is not supported", value=repr(value))
@@ -379,17 +374,11 @@ def _arguments(node: Any, name: str) -> list[Any]:
         return list(node.args)
     arguments: list[Any] = []
     last = 0
-    for place, argument in enumerate(schema.arguments):
-        if argument.name in IGNORED:
-            continue
-        value = argument.default_value if argument.has_default_value() else None
-        if place < len(node.args):
-            value = node.args[place]
-        elif argument.name in node.kwargs:
-            value = node.kwargs[argument.name]
-        arguments.append(value)
-        if place < len(node.args) or argument.name in node.kwargs:
-            last = len(arguments)
+    given = dict(zip((one.name for one in schema.arguments), node.args, strict=False)) | node.kwargs
+    for argument in schema.arguments:
+        if argument.name not in IGNORED:
+            arguments.append(given.get(argument.name, argument.default_value))
+            last = len(arguments) if argument.name in given else last
     return arguments[:last]
 
 
@@ -400,10 +389,6 @@ def _narrows(node: Any) -> bool:
 
 
 def _constant(value: Tensor) -> Plain:
-    numbers = cast(list[float], cast(Any, value.detach().flatten()).tolist())
-    data = [float(each) if math.isfinite(each) else _spelled(each) for each in numbers]
+    numbers = cast("list[float]", cast("Any", value.detach().flatten()).tolist())
+    data = [float(each) if math.isfinite(each) else str(each) for each in numbers]
     return {"shape": list(value.shape), "data": data}
-
-
-def _spelled(value: float) -> str:
-    return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"

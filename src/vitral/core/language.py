@@ -2,28 +2,29 @@
 
     _("{path}: not a run", path=path)             the sentence in the current language, with values in its places
     ngettext("{n} step", "{n} steps", n, n=n)     the same, with a plural
-    N_("validation loss")                         marks a sentence of a table; it is translated where it is shown
-    N_("plan: {n} steps").format(n=n)             a sentence that is stored; stored sentences are English
-    retold(stored)                                a stored sentence in the current language
+    N_("validation loss")                         a sentence that is shown later, by `_`: a `Message`
+    N_("plan: {n} steps").format(n=n)             the same, with values; its text is English, for data and files
+    _(message)                                    a message in the current language
 
 The English sentence is its own key (gettext); the catalogue is in `vitral/locale/LANGUAGE`, one file for each room. A
 sentence that no catalogue has, such as a user's own, stays as it is. A number in a place is written as the language
-writes it, with its decimal separator; numbers in data never are.
+writes it, with its decimal separator; numbers in data never are. A file has the English text of a message, and in a
+table the sentence and its values (`storable`, `restored`).
 """
 
 import locale
 import os
 import re
 import string
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache, lru_cache
+from functools import cache
 from gettext import GNUTranslations
 from importlib import resources
 from io import BytesIO
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 LANGUAGES = {"en": "English", "pt": "português"}
 """Codes and own names of the languages."""
@@ -32,21 +33,12 @@ SYSTEM_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
 COMMA = ("pt",)
 """Languages that write a decimal comma, and points between thousands."""
 _SWAPPED = str.maketrans(",.", ".,")
-_ANY_NUMBER = r"[+-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?%?"
-_NUMBER = re.compile(_ANY_NUMBER)
-_PLACE = re.compile(r"\{\{|\}\}|\{(\w+)([^{}]*)\}")
-_OF_NUMBERS = re.compile(r":[+,.\d]*[,dfg%]")
-"""Formats of places that only a number can fill."""
-_LEAST_LETTERS = 7
-"""Sentences with fewer letters of their own, such as `{one}, not {other}`, fit too much that is no sentence of ours."""
 NEEDED = re.compile(
     "[\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200c-\u200f\U000110bd\U000110cd\U000e0020-\U000e007f]"
 )
 """Invisible characters that scripts and emoji need: joiners, marks of direction, signs, tags."""
-LONGEST_STORED = 1500
-"""Characters of a stored sentence; a longer line is none of ours, and stays as it is."""
-_DEEPEST = 4
-"""Sentences inside places of sentences."""
+SENTENCES = "sentences"
+"""The key of a file's table of messages."""
 
 _current: ContextVar[str | None] = ContextVar("language", default=None)
 _process: str | None = None
@@ -59,17 +51,13 @@ def recognised(name: str) -> str | None:
     ('pt', 'en', None)
     """
     short = re.split(r"[_.@-]", name.strip().casefold())[0]
-    return {"c": "en", "posix": "en", "english": "en", "portuguese": "pt"}.get(
-        short, short if short in LANGUAGES else None
-    )
+    known = {"c": "en", "posix": "en", "english": "en", "portuguese": "pt"}.get(short, short)
+    return known if known in LANGUAGES else None
 
 
 def system_language() -> str:
     """The language of the environment: VITRAL_LANG, else that of the system; English if there is no catalogue of it."""
-    own = os.environ.get(VARIABLE)
-    if own:
-        return recognised(own) or "en"
-    named = next((os.environ[name] for name in SYSTEM_VARIABLES if os.environ.get(name)), None)
+    named = next((os.environ[name] for name in (VARIABLE, *SYSTEM_VARIABLES) if os.environ.get(name)), None)
     return recognised(named or locale.getlocale()[0] or "en") or "en"
 
 
@@ -82,12 +70,8 @@ def unknown_language() -> str | None:
 def language() -> str:
     """The code of the current language."""
     global _process
-    chosen = _current.get()
-    if chosen is not None:
-        return chosen
-    if _process is None:
-        _process = system_language()
-    return _process
+    _process = _process or system_language()
+    return _current.get() or _process
 
 
 def set_language(name: str | None) -> str:
@@ -123,27 +107,123 @@ def process_language(name: str | None) -> Generator[str]:
         _process = before
 
 
+class Message(str):
+    """An English sentence with its values filled in, which `_` says in the current language.
+
+    Attributes:
+        sentence: with its places.
+        values: what fills them: numbers, texts, other messages.
+    """
+
+    sentence: str
+    values: Mapping[str, Any]
+    _begin = ""
+
+    def __new__(cls, text: str, sentence: str | None = None, values: Mapping[str, Any] | None = None) -> "Message":
+        """A message; without a sentence the text is one."""
+        made = super().__new__(cls, text)
+        made.sentence, made.values = str(text if sentence is None else sentence), values or {}
+        return made
+
+    def format(self, *_places: Any, **values: Any) -> "Message":  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The sentence with these values in its places; of an error, what it says."""
+        values = {name: said(value) for name, value in values.items()}
+        return Message(super().format(**values), self.sentence, values)
+
+    @property
+    def cause(self) -> "Message":
+        """What it says without its advice: the place {why}, if it has one."""
+        return self.values.get("why", self)
+
+    def removeprefix(self, prefix: str, /) -> "Message":  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The message without a beginning that it has in every language, such as a path."""
+        if not self.startswith(prefix):
+            return self
+        made = Message(super().removeprefix(prefix), self.sentence, self.values)
+        made._begin = self._begin + prefix
+        return made
+
+    def told(self) -> str:
+        """The message in the current language."""
+        return _(self.sentence, **self.values).removeprefix(self._begin)
+
+
+def N_(sentence: str, /) -> Message:
+    """Marks a sentence that is translated where it is shown."""
+    return Message(sentence)
+
+
+def said(value: Any) -> Any:
+    """The message that an error holds; any other value as it is."""
+    holds = isinstance(value, BaseException) and len(value.args) == 1 and isinstance(value.args[0], Message)
+    return value.args[0] if holds else value
+
+
 def _(sentence: str, /, **places: Any) -> str:
-    """The sentence in the current language, with values in its places.
+    """The sentence or message in the current language, with values in its places.
 
     A place has the syntax of `str.format`: `{steps:,}`, `{path!r}`. Without values the sentence has no places, and
     braces are braces.
     """
+    if isinstance(sentence, Message) and not places:
+        return sentence.told()
     code = language()
-    told = _translated(sentence, code)
-    return _filled(told, places, code) if places else told
+    # The translation of the empty sentence is the header of the catalogue.
+    told = sentence if code == "en" or not sentence else _translations(code).gettext(sentence)
+    return _FORMATTER.vformat(told, (), places) if places else told
 
 
 def ngettext(one: str, several: str, n: int, /, **places: Any) -> str:
     """The sentence for one or for several, in the current language; see `_`."""
     code = language()
     told = (one if n == 1 else several) if code == "en" else _translations(code).ngettext(one, several, n)
-    return _filled(told, places, code) if places else told
+    return _FORMATTER.vformat(told, (), places) if places else told
 
 
-def N_(sentence: str, /) -> str:
-    """Marks a sentence that is translated where it is shown; returns it unchanged."""
-    return sentence
+def storable(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Data with messages as a file holds it: their English texts, and a table of their sentences and values."""
+    table = [_plain(one) for one in _messages(data) if one.values]
+    return {**data, SENTENCES: table} if table else dict(data)
+
+
+def restored(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The data that `storable` was given; texts that are not in the table, as in older files, are plain texts."""
+    data = dict(data)
+    table = {plain["text"]: _message(plain) for plain in data.pop(SENTENCES, ())}
+    return _with_messages(data, table) if table else data
+
+
+def _messages(data: Any) -> Iterator[Message]:
+    if isinstance(data, Message):
+        yield data
+    elif isinstance(data, Mapping | list | tuple):
+        inside = cast("Mapping[Any, Any]", data).values() if isinstance(data, Mapping) else cast("list[Any]", data)
+        for one in inside:
+            yield from _messages(one)
+
+
+def _plain(value: Any) -> Any:
+    """A message, or a value of one, as plain data."""
+    if isinstance(value, Message):
+        values = {name: _plain(one) for name, one in value.values.items()}
+        return {"text": value, "sentence": value.sentence, "values": values}
+    return value if value is None or isinstance(value, int | float | str) else str(value)
+
+
+def _message(plain: Any) -> Any:
+    if not isinstance(plain, dict):
+        return plain
+    found = cast("dict[str, Any]", plain)
+    values = {name: _message(one) for name, one in found["values"].items()}
+    return Message(found["text"], found["sentence"], values)
+
+
+def _with_messages(data: Any, table: Mapping[str, Message]) -> Any:
+    if isinstance(data, dict):
+        return {key: _with_messages(one, table) for key, one in cast("dict[str, Any]", data).items()}
+    if isinstance(data, list):
+        return [_with_messages(one, table) for one in cast("list[Any]", data)]
+    return table.get(data, data) if isinstance(data, str) else data
 
 
 def number(value: float, spec: str = "") -> str:
@@ -171,76 +251,17 @@ def listed(numbers: Iterable[str]) -> str:
     return ("; " if language() in COMMA else ", ").join(numbers)
 
 
-def retold(stored: str) -> str:
-    """An English sentence that was stored with its values filled in, in the current language.
-
-    It is compared with the marked sentences, and so are the values in its places. One that fits none stays as it is,
-    and so does a line that is too long.
-    """
-    code = language()
-    return stored if code == "en" or not stored else _retold(stored, code)
-
-
-@lru_cache(maxsize=4096)
-def _retold(stored: str, code: str, deepest: int = _DEEPEST) -> str:
-    known = _translations(code).gettext(stored)
-    if known != stored or len(stored) > LONGEST_STORED:
-        return known
-    for own_words, pattern, sentence in _patterns(code):
-        found = pattern.fullmatch(stored) if own_words in stored else None
-        if found:
-            values = {name: _in_language(value, code, deepest - 1) for name, value in found.groupdict().items()}
-            return _BARE.vformat(_translations(code).gettext(sentence), (), values)
-    return stored
-
-
-def _in_language(value: str, code: str, deepest: int) -> str:
-    """A value in a place of a stored sentence: a number, another sentence, or anything else as it is."""
-    if _NUMBER.fullmatch(value):
-        return value.translate(_SWAPPED) if code in COMMA else value
-    return _retold(value, code, deepest) if deepest and " " in value else value
-
-
 class _Formatter(string.Formatter):
-    """Formats numbers as a language writes them."""
-
-    def __init__(self, code: str) -> None:
-        self._has_comma = code in COMMA
+    """Formats numbers as the current language writes them, and messages and errors as it says them."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
         """A value in its place."""
-        text = format(value, format_spec)
-        is_number = isinstance(value, Real) and value is not True and value is not False
-        return text.translate(_SWAPPED) if is_number and self._has_comma else text
+        value = said(value)
+        text = format(_(value) if isinstance(value, Message) else value, format_spec)
+        return localised(text) if isinstance(value, Real) and value is not True and value is not False else text
 
 
-class _BareFormatter(string.Formatter):
-    """Fills in values that are already written: their formats are ignored."""
-
-    def format_field(self, value: Any, format_spec: str) -> str:
-        """The value as it is."""
-        return str(value)
-
-    def convert_field(self, value: Any, conversion: str | None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The value as it is."""
-        return value
-
-
-_BARE = _BareFormatter()
-
-
-@cache
-def _formatter(code: str) -> _Formatter:
-    return _Formatter(code)
-
-
-def _translated(sentence: str, code: str) -> str:
-    # The translation of the empty sentence is the header of the catalogue.
-    return sentence if code == "en" or not sentence else _translations(code).gettext(sentence)
-
-
-def _filled(sentence: str, places: Mapping[str, Any], code: str) -> str:
-    return _formatter(code).vformat(sentence, (), places)
+_FORMATTER = _Formatter()
 
 
 @cache
@@ -260,46 +281,3 @@ def _translations(code: str) -> GNUTranslations:
     write_mo(compiled, whole)
     compiled.seek(0)
     return GNUTranslations(compiled)
-
-
-@cache
-def _patterns(code: str) -> list[tuple[str, re.Pattern[str], str]]:
-    """Marked sentences with places, those with most own words first.
-
-    Each has its longest piece between two places, and the pattern of what it becomes in English.
-    """
-    sentences = [each for each in _translations(code)._catalog if isinstance(each, str) and _PLACE.search(each)]  # pyright: ignore
-    sentences.sort(key=lambda each: len(_PLACE.sub("", each)), reverse=True)
-    pieces = {each: max(re.split(r"\{.*?\}|\}", each), key=len) for each in sentences}
-    return [(pieces[each], re.compile(_pattern(each), re.DOTALL), each) for each in sentences if _is_telling(each)]
-
-
-def _is_telling(sentence: str) -> bool:
-    """Whether its own words, or its numbers, distinguish a sentence from others."""
-    letters = sum(map(str.isalpha, _PLACE.sub("", sentence)))
-    of_numbers = all(_OF_NUMBERS.fullmatch(place[2]) for place in _PLACE.finditer(sentence) if place[1])
-    return letters >= _LEAST_LETTERS or (of_numbers and letters > 1) or re.match(r"\w+ \w+ ", sentence) is not None
-
-
-def _pattern(sentence: str) -> str:
-    """A sentence with places as a regular expression; a place that comes twice has the same value.
-
-    A place of words ends at the first piece of the sentence that follows it (an atomic group), since the next place
-    fits whatever remains. So a line takes time in proportion to its length, whoever wrote it.
-    """
-    parts, end, seen = [""], 0, set[str]()
-    for place in _PLACE.finditer(sentence):
-        parts[-1] += re.escape(sentence[end : place.start()])
-        name, end = place[1], place.end()
-        if name is None:
-            parts[-1] += re.escape(place[0][0])
-        elif name in seen:
-            parts[-1] += f"(?P={name})"
-        elif _OF_NUMBERS.fullmatch(place[2]):
-            parts[-1] += rf"(?P<{name}>{_ANY_NUMBER})"
-        else:
-            parts.append(rf"(?P<{name}>.*?)")
-        seen |= {str(name)}
-    first, *between = parts
-    last = between.pop() if between else ""
-    return first + "".join(map("(?>{})".format, between)) + last + re.escape(sentence[end:])

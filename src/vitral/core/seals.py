@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from vitral.core.files import as_json, sha256
-from vitral.core.language import _
+from vitral.core.language import N_
 
 SEAL = "sha256"
 
@@ -31,7 +31,7 @@ def unsealed_json(raw: bytes) -> dict[str, Any]:
     content = json_object(raw)
     seal = content.pop(SEAL, None)
     if seal is None or raw != sealed_json(content):
-        raise ValueError(_("its content does not agree with its SHA-256"))
+        raise ValueError(N_("its content does not agree with its SHA-256"))
     return content
 
 
@@ -44,9 +44,9 @@ def json_object(raw: bytes) -> dict[str, Any]:
     try:
         found: Any = json.loads(raw)
     except RecursionError:
-        raise ValueError(_("it is nested too deeply")) from None
+        raise ValueError(N_("it is nested too deeply")) from None
     if not isinstance(found, dict):
-        raise ValueError(_("it is not a JSON object"))
+        raise ValueError(N_("it is not a JSON object"))
     return cast("dict[str, Any]", found)
 
 

@@ -23,14 +23,19 @@ class Tap:
 
     def within(self, scope: str) -> "Tap":
         """This tap for a submodule: it puts `scope.` before each name."""
-        return self
+        return _Scoped(self, scope)
 
     def __call__(self, name: str, value: Tensor) -> Tensor:
         """Pass one activation to the tap; return the value to continue with."""
         return value
 
 
-SILENT = Tap()
+class _Silent(Tap):
+    def within(self, scope: str) -> Tap:
+        return self
+
+
+SILENT = _Silent()
 
 
 class Recorder(Tap):
@@ -49,10 +54,6 @@ class Recorder(Tap):
     def wants_any(self, names: Iterable[str]) -> bool:
         """Whether one of `names` is stored."""
         return self.names is None or not self.names.isdisjoint(names)
-
-    def within(self, scope: str) -> Tap:
-        """This recorder for a submodule: it puts `scope.` before each name."""
-        return _Scoped(self, scope)
 
     def __call__(self, name: str, value: Tensor) -> Tensor:
         """Store `value` if its name is selected."""
@@ -75,11 +76,7 @@ class Editor(Tap):
 
     def wants_any(self, names: Iterable[str]) -> bool:
         """Whether one of `names` is edited."""
-        return any(name in self.edits for name in names)
-
-    def within(self, scope: str) -> Tap:
-        """This editor for a submodule: it puts `scope.` before each name."""
-        return _Scoped(self, scope)
+        return not self.asked.isdisjoint(names)
 
     def __call__(self, name: str, value: Tensor) -> Tensor:
         """The edited value, or the value unchanged."""
@@ -103,10 +100,6 @@ class InTurn(Tap):
         asked = list(names)
         return any(tap.wants_any(asked) for tap in self.taps)
 
-    def within(self, scope: str) -> Tap:
-        """These taps for a submodule."""
-        return InTurn(*(tap.within(scope) for tap in self.taps))
-
     def __call__(self, name: str, value: Tensor) -> Tensor:
         """The value that the last tap returns."""
         for tap in self.taps:
@@ -120,9 +113,6 @@ class _Scoped(Tap):
 
     def wants_any(self, names: Iterable[str]) -> bool:
         return self.tap.wants_any([f"{self.scope}.{name}" for name in names])
-
-    def within(self, scope: str) -> Tap:
-        return _Scoped(self.tap, f"{self.scope}.{scope}")
 
     def __call__(self, name: str, value: Tensor) -> Tensor:
         return self.tap(f"{self.scope}.{name}", value)

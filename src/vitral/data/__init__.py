@@ -7,24 +7,23 @@ from vitral.core.lazy import lazily
 if TYPE_CHECKING:
     from vitral.data.alphabet import PAD, UnseenCharacter
     from vitral.data.batches import Batches, ShuffledBatches, Split, count_windows, windows
-    from vitral.data.byte_pairs import BPETokenizer
     from vitral.data.config import BPEConfig, ByteConfig, CharConfig, CorpusConfig, FileConfig, TokenizerConfig
     from vitral.data.corpora import Corpus, corpus_names, load_corpus
     from vitral.data.dataset import Dataset, prepare, prepare_recorded
     from vitral.data.duplicates import Duplicates
-    from vitral.data.file_tokenizer import FileTokenizer
     from vitral.data.long_texts import LongText, Text
     from vitral.data.recorded import RecordedText, without_folders
     from vitral.data.report import CharacterCount, CorpusReport, LineStatistics, corpus_report
     from vitral.data.sources import SOURCES, Source, cache_folder
     from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks, split_text
     from vitral.data.tokenizers import (
-        ByteTokenizer,
-        CharTokenizer,
-        DeclaringTokenizer,
         Tokenizer,
+        bpe_tokenizer,
         build_tokenizer,
-        tokenizer_from_plain,
+        byte_tokenizer,
+        char_tokenizer,
+        declaring,
+        file_tokenizer,
     )
 
 __all__ = [
@@ -34,22 +33,17 @@ __all__ = [
     "SPLITS",
     "SPLIT_SEED",
     "BPEConfig",
-    "BPETokenizer",
     "Batches",
     "Blocks",
     "ByteConfig",
-    "ByteTokenizer",
     "CharConfig",
-    "CharTokenizer",
     "CharacterCount",
     "Corpus",
     "CorpusConfig",
     "CorpusReport",
     "Dataset",
-    "DeclaringTokenizer",
     "Duplicates",
     "FileConfig",
-    "FileTokenizer",
     "LineStatistics",
     "LongText",
     "RecordedText",
@@ -60,16 +54,20 @@ __all__ = [
     "Tokenizer",
     "TokenizerConfig",
     "UnseenCharacter",
+    "bpe_tokenizer",
     "build_tokenizer",
+    "byte_tokenizer",
     "cache_folder",
+    "char_tokenizer",
     "corpus_names",
     "corpus_report",
     "count_windows",
+    "declaring",
+    "file_tokenizer",
     "load_corpus",
     "prepare",
     "prepare_recorded",
     "split_text",
-    "tokenizer_from_plain",
     "windows",
     "without_folders",
 ]
@@ -79,22 +77,17 @@ __getattr__ = lazily(
     {
         "BLOCK": "split",
         "BPEConfig": "config",
-        "BPETokenizer": "byte_pairs",
         "Batches": "batches",
         "Blocks": "split",
         "ByteConfig": "config",
-        "ByteTokenizer": "tokenizers",
         "CharConfig": "config",
-        "CharTokenizer": "tokenizers",
         "CharacterCount": "report",
         "Corpus": "corpora",
         "CorpusConfig": "config",
         "CorpusReport": "report",
         "Dataset": "dataset",
-        "DeclaringTokenizer": "tokenizers",
         "Duplicates": "duplicates",
         "FileConfig": "config",
-        "FileTokenizer": "file_tokenizer",
         "LineStatistics": "report",
         "LongText": "long_texts",
         "PAD": "alphabet",
@@ -109,16 +102,20 @@ __getattr__ = lazily(
         "Tokenizer": "tokenizers",
         "TokenizerConfig": "config",
         "UnseenCharacter": "alphabet",
+        "bpe_tokenizer": "tokenizers",
         "build_tokenizer": "tokenizers",
+        "byte_tokenizer": "tokenizers",
         "cache_folder": "sources",
+        "char_tokenizer": "tokenizers",
         "corpus_names": "corpora",
         "corpus_report": "report",
         "count_windows": "batches",
+        "declaring": "tokenizers",
+        "file_tokenizer": "tokenizers",
         "load_corpus": "corpora",
         "prepare": "dataset",
         "prepare_recorded": "dataset",
         "split_text": "split",
-        "tokenizer_from_plain": "tokenizers",
         "windows": "batches",
         "without_folders": "recorded",
     },

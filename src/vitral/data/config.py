@@ -197,13 +197,6 @@ class CorpusConfig(Config):
         """One name for each encoding, and None for the default, so that equal meanings have equal configurations."""
         return None if value is None else codec_name(value)
 
-    @field_validator("field", mode="after")
-    @classmethod
-    def _field_is_a_text(cls, value: str | None) -> str | None:
-        if value is not None and not is_utf8(value):
-            raise ValueError(_("the name of a field must be a text, without half of a surrogate pair"))
-        return value
-
     @field_validator("glob", mode="before")
     @classmethod
     def _accept_one_pattern(cls, value: Any) -> Any:
@@ -214,19 +207,11 @@ class CorpusConfig(Config):
     def _patterns_are_of_files_in_the_folder(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
         for pattern in value or ():
             parts = pattern.split("/")
-            if not is_utf8(pattern) or ".." in parts or not parts[0]:
+            if not is_utf8(pattern) or ".." in parts or not parts[0] or not parts[-1]:
                 raise ValueError(
                     _(
-                        "expected a pattern of files inside the folder, such as '*.py', not {pattern}",
+                        "expected a pattern of files inside the folder, such as '*.py' or 'src/**', not {pattern}",
                         pattern=shown(pattern),
-                    )
-                )
-            if not parts[-1]:
-                raise ValueError(
-                    _(
-                        "{pattern} is a folder; give the files in it: {files}",
-                        pattern=shown(pattern),
-                        files=shown(f"{pattern}**"),
                     )
                 )
         return None if value is None else tuple(dict.fromkeys(pattern.removeprefix("./") for pattern in value))

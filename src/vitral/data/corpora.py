@@ -4,9 +4,10 @@ import hashlib
 import os
 import re
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +16,13 @@ from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, in_language
 from vitral.data.config import TASK, CorpusConfig
-from vitral.data.folders import Listing, is_surely_text, library_files, no_match, own_named, refuse_own, user_files
+from vitral.data.folders import Listing, is_surely_text, no_match, own_named, refuse_own, user_files
 from vitral.data.long_texts import Text, joined_text, pieces
 from vitral.data.opening import opened, shown, stamp_of
 from vitral.data.shards import Shards, are_shards
 from vitral.data.sources import SOURCES, Source, cache_folder, fetch
 from vitral.data.tasks import TASKS, Task, task_text
-from vitral.data.texts import (
-    LONG,
-    Document,
-    Reading,
-    decode_document,
-    on_disk,
-    read_file,
-    reading_notes,
-)
+from vitral.data.texts import LONG, Document, decode_document, read_file, reading_notes
 
 BUNDLED = {"sample": "the-window-of-aldermere.txt", "sample-pt": "dom-casmurro.txt"}
 """The files of the bundled texts, under `data/texts`; its README has their sources and licences."""
@@ -42,6 +35,7 @@ _BUILT_IN = {
 COLLECTIONS = {"machado": ("dom-casmurro", "bras-cubas")}
 """Names of several texts, read one after the other."""
 _NAME = re.compile(r"\w[\w .-]*")
+_NOT_THE_LIBRARY = {"site-packages", "dist-packages", "__pycache__"}
 _NAMED_AT_MOST = 3
 MOST_ENTRIES = 100_000
 """Files and folders looked at in a folder that a run names."""
@@ -80,19 +74,6 @@ class Corpus:
         return {**({} if self.path is None else {"path": self.path}), **folder}
 
 
-@dataclass(frozen=True)
-class Again:
-    """How the text of a run is read again: never downloaded, and with formats that are refused today.
-
-    Attributes:
-        num_bytes: its size; another file is not read. None: whatever its size.
-        folder: see `Corpus.folder`; another folder is not read.
-    """
-
-    num_bytes: int | None = None
-    folder: tuple[int, int] | None = None
-
-
 @checked(first=True)
 def corpus_names() -> dict[str, str]:
     """Every corpus name currently available to `load_corpus`, with a one-line description in English."""
@@ -114,7 +95,8 @@ def load_corpus(
     *,
     sources: Mapping[str, Source] = SOURCES,
     cache: Path | None = None,
-    again: Again | None = None,
+    may_download: bool = True,
+    size: int | None = None,
 ) -> Corpus:
     """Read the text of a configuration, or generate its task.
 
@@ -127,41 +109,43 @@ def load_corpus(
         config: source and reading options.
         sources: the downloadable texts.
         cache: folder for downloads, see `cache_folder`.
-        again: for the text of an existing run.
+        may_download: whether a text that is not on this machine is downloaded.
+        size: bytes of the file, or of the files of the folder, if it was read before; others are not read.
 
     Raises:
-        UsageError: the name, file or folder does not exist, cannot be read, is not a text, is a run, or is
-            empty.
+        UsageError: the name, file or folder does not exist, cannot be read, is not a text, is a run, is empty, or has
+            another size.
         StorageError: a download cannot be stored.
     """
-    corpus = _find(config, sources, cache, again)
+    corpus = _find(config, sources, cache, may_download, size)
     if not len(corpus.text):
         raise UsageError("{name}: empty, there is no text in it", name=corpus.name)
     return corpus
 
 
-def _find(config: CorpusConfig, sources: Mapping[str, Source], cache: Path | None, again: Again | None) -> Corpus:
+def _find(
+    config: CorpusConfig, sources: Mapping[str, Source], cache: Path | None, may_download: bool, size: int | None
+) -> Corpus:
     if config.task is not None:
         return generated(config.task)
     name = config.source
     if own := next((path for path in own_files(name, sources) if path.is_file()), None):
-        return _from_file(name, own, config, again, noted=True)
+        return _from_file(name, own, config, size, noted=True)
     if name in BUNDLED:
         return bundled(name, config)
     if name == "python":
         return python(config)
     if name in sources:
-        file = fetch(name, sources[name], downloads(cache), may_download=again is None)
-        return _from_file(name, file, config, again, noted=True)
+        file = fetch(name, sources[name], downloads(cache), may_download=may_download)
+        return _from_file(name, file, config, size, noted=True)
     if name in COLLECTIONS:
-        each = None if again is None else Again()
         parts = (config.model_copy(update={"source": part}) for part in COLLECTIONS[name])
-        return joined(name, [_find(part, sources, cache, each) for part in parts], config)
+        return _joined(name, [_find(part, sources, cache, may_download, None) for part in parts], config)
     path = as_path(name)
     if os.path.isdir(path):
-        return from_shards(path) if are_shards(path) else from_folder(path, config, again)
+        return from_shards(path) if are_shards(path) else from_folder(path, config, size)
     if os.path.lexists(path):
-        return _from_file(path.name, path, config, again)
+        return _from_file(path.name, path, config, size)
     refuse_task_name(name)
     known = {*corpus_names(), *sources, *COLLECTIONS}
     raise UsageError(
@@ -205,7 +189,7 @@ def own_files(name: str, sources: Mapping[str, Source] = SOURCES) -> list[Path]:
     Raises:
         UsageError: VITRAL_CORPORA is not a folder.
     """
-    folder = own_folder() if is_name(name) else None
+    folder = own_folder() if _NAME.fullmatch(name) else None
     if folder is None:
         return []
     others = sources[name].files if name in sources else ()
@@ -220,24 +204,20 @@ def as_path(source: str) -> Path:
         return Path(source)
 
 
-def is_name(source: str) -> bool:
-    """Whether a source can be the name of a text."""
-    return _NAME.fullmatch(source) is not None
-
-
 def downloads(cache: Path | None = None) -> Path:
     """The folder of downloaded texts."""
     return cache_folder(cache) / "corpora"
 
 
-def _from_file(name: str, path: Path, config: CorpusConfig, again: Again | None, *, noted: bool = False) -> Corpus:
+def _from_file(name: str, path: Path, config: CorpusConfig, size: int | None, *, noted: bool = False) -> Corpus:
     """One file as a corpus; `noted` records the path, for a source given by name."""
     _refuse_patterns(name, config)
     with opened(path) as file:
-        if again is not None and again.num_bytes not in (None, stamp_of(file.fileno())[0]):
+        if size not in (None, stamp_of(file.fileno())[0]):
             raise UsageError("{path}: has another size", path=shown(path))
-        document = read_file(file, path, Reading.of(config, refuses_formats=again is None))
-    return from_document(name, document, path, noted=noted)
+        document = read_file(file, path, config)
+    where = (N_("Read from {path}.").format(path=shown(path)),) if noted else ()
+    return _of_document(name, document, where, os.path.abspath(path))
 
 
 def _refuse_patterns(name: str, config: CorpusConfig) -> None:
@@ -247,12 +227,9 @@ def _refuse_patterns(name: str, config: CorpusConfig) -> None:
         )
 
 
-def from_document(name: str, document: Document, path: Path | None = None, *, noted: bool = False) -> Corpus:
-    """One file that has been read as a corpus; `noted` adds a note of its path."""
-    where = (N_("Read from {path}.").format(path=shown(path)),) if noted and path else ()
-    notes = (*where, *reading_notes([document]))
-    origin = None if path is None else os.path.abspath(path)
-    return Corpus(shown(name), document.text, document.num_bytes, document.sha256, notes, origin)
+def _of_document(name: str, document: Document, notes: tuple[str, ...] = (), path: str | None = None) -> Corpus:
+    notes = (*notes, *reading_notes([document]))
+    return Corpus(shown(name), document.text, document.num_bytes, document.sha256, notes, path)
 
 
 def bundled(name: str, config: CorpusConfig) -> Corpus:
@@ -267,7 +244,7 @@ def bundled(name: str, config: CorpusConfig) -> Corpus:
         raw = resources.files("vitral.data").joinpath("texts", file).read_bytes()
     except OSError:
         raise UsageError("the bundled text {file} is missing; install Vitral again", file=file) from None
-    return from_document(name, decode_document(raw, file, Reading.of(config)))
+    return _of_document(name, decode_document(raw, file, config))
 
 
 def generated(task: Task) -> Corpus:
@@ -281,34 +258,33 @@ def generated(task: Task) -> Corpus:
 def python(config: CorpusConfig) -> Corpus:
     """The source of this Python's standard library."""
     root = Path(sysconfig.get_paths()["stdlib"])
-    listing = Listing(library_files(root, config.glob), {})
-    if config.glob is not None and not listing.files:
-        raise no_match(root, config.glob, Listing(library_files(root), {}))
-    return _of_files("python", root, config, listing)
+    listing = user_files(root, config.glob, without=_NOT_THE_LIBRARY)
+    sources = [path for path in listing.files if path.suffix == ".py"]
+    return _of_files("python", root, config, Listing(sources, listing.own))
 
 
-def from_folder(path: Path, config: CorpusConfig, again: Again | None = None) -> Corpus:
+def from_folder(path: Path, config: CorpusConfig, size: int | None = None) -> Corpus:
     """The files of a folder that are text and match `config.glob`, joined in the order of their paths.
 
     Args:
         path: the folder.
         config: how it is read.
-        again: for the folder of an existing run.
+        size: bytes of its files, if it was read before.
 
     Raises:
-        UsageError: the folder or a file cannot be read, none is text, or the folder is Vitral's own, such as a run.
+        UsageError: the folder or a file cannot be read, none is text, the folder is Vitral's own, such as a run, or its
+            files have another size.
     """
-    known = None if again is None else again.folder
-    listing = user_files(path, config.glob, None if again is None or again.num_bytes is None else MOST_ENTRIES)
-    if again is not None and again.num_bytes is not None:
-        sizes = [file.stat().st_size for file in listing.files if file.is_file()]
-        if known != (len(listing.files), sum(sizes)):
-            raise UsageError("{path}: has files of another number or size", path=shown(path))
+    listing = user_files(path, config.glob, None if size is None else MOST_ENTRIES)
+    if size not in (None, _size(listing)):
+        raise UsageError("{path}: has files of another size", path=shown(path))
     refuse_own(path, listing)
-    if config.glob is not None and not listing.files:
-        raise no_match(path, config.glob, user_files(path))
     name = path.resolve().name or shown(path)
     return replace(_of_files(name, path, config, listing), path=os.path.abspath(path))
+
+
+def _size(listing: Listing) -> int:
+    return sum(path.stat().st_size for path in listing.files if path.is_file())
 
 
 def from_shards(path: Path) -> Corpus:
@@ -322,37 +298,28 @@ def from_shards(path: Path) -> Corpus:
     return Corpus(name, found.text, found.num_bytes, found.sha256, path=os.path.abspath(path), shards=found)
 
 
-def joined(name: str, texts: Iterable[Corpus], config: CorpusConfig) -> Corpus:
+def _joined(name: str, texts: Sequence[Corpus], config: CorpusConfig) -> Corpus:
     """Several texts as one corpus."""
-    texts = list(texts)
     listing = "".join(f"{corpus.sha256}  {corpus.name}\n" for corpus in texts)
+    begins = accumulate((len(corpus.text) + len(config.separator) for corpus in texts), initial=0)
     return Corpus(
         name=name,
         text=joined_text([corpus.text for corpus in texts], config.separator),
         num_bytes=sum(corpus.num_bytes for corpus in texts),
-        sha256=hashlib.sha256(listing.encode()).hexdigest(),
+        sha256=hashlib.sha256(listing.encode("utf-8", "surrogateescape")).hexdigest(),
         notes=tuple(note for corpus in texts for note in corpus.notes),
-        files=_begins([(corpus.name, len(corpus.text)) for corpus in texts], config),
+        files=tuple(zip(map(shown, (corpus.name for corpus in texts)), begins, strict=False)),
     )
 
 
-def _begins(lengths: Iterable[tuple[str, int]], config: CorpusConfig) -> tuple[tuple[str, int], ...]:
-    """Where each of several texts begins in all of them together."""
-    begins, place = list[tuple[str, int]](), 0
-    for name, length in lengths:
-        begins.append((name, place))
-        place += length + len(config.separator)
-    return tuple(begins)
-
-
 def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing) -> Corpus:
-    encoding = config.encoding or "UTF-8"
+    if config.glob is not None and not listing.files:
+        raise no_match(root, config.glob, user_files(root))
+    encoding, total = config.encoding or "UTF-8", _size(listing)
     documents: list[tuple[str, Document]] = []
     skipped: list[tuple[str, str]] = []
-    total = 0
-    may_be_long = sum(path.stat().st_size for path in listing.files if path.is_file()) > LONG
-    for relative, size, document in _documents(root, listing.files, Reading.of(config), on_the_disk=may_be_long):
-        total += size
+    for path in listing.files:
+        relative, document = path.relative_to(root).as_posix(), _document(path, config, on_disk=total > LONG)
         if isinstance(document, str) or not document.text:
             skipped.append((relative, document if isinstance(document, str) else ""))
         else:
@@ -366,63 +333,37 @@ def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing) -> 
             skipped=len(skipped),
             why=why,
         )
-    read = [document for _, document in documents]
-    if may_be_long and sum(document.num_bytes for document in read) <= LONG:  # the others are images and the like
-        read = [replace(document, text="".join(pieces(document.text))) for document in read]
-    listed = "".join(f"{document.sha256}  {relative}\n" for relative, document in documents)
-    notes = [
-        N_("{files:,} files were joined with {separator!r} between them.").format(
-            files=len(read), separator=config.separator
-        )
-    ]
+    sentence = N_("{files:,} files were joined with {separator!r} between them.")
+    notes: list[str] = [sentence.format(files=len(documents), separator=config.separator)]
     if skipped:
         named = ", ".join(shown(relative) for relative, _ in skipped[:_NAMED_AT_MOST])
         more = ", …" if len(skipped) > _NAMED_AT_MOST else ""
-        notes.append(
-            N_("{files:,} files were skipped, empty or not {encoding} text: {names}.").format(
-                files=len(skipped), encoding=encoding, names=named + more
-            )
-        )
+        left_out = N_("{files:,} files were skipped, empty or not {encoding} text: {names}.")
+        notes.append(left_out.format(files=len(skipped), encoding=encoding, names=named + more))
     if listing.own:
         with in_language("en"):
             notes.append(N_("Left out: {folders}.").format(folders=own_named(root, listing)))
-    return Corpus(
-        name=shown(name),
-        text=joined_text([document.text for document in read], config.separator),
-        num_bytes=sum(document.num_bytes for document in read),
-        sha256=hashlib.sha256(listed.encode("utf-8", "surrogateescape")).hexdigest(),
-        notes=(*notes, *reading_notes(read)),
-        folder=(len(listing.files), total),
-        files=_begins([(shown(relative), len(document.text)) for relative, document in documents], config),
-    )
+    notes += reading_notes([document for _, document in documents])
+    each = [Corpus(relative, one.text, one.num_bytes, one.sha256) for relative, one in documents]
+    joint = _joined(shown(name), each, config)
+    return replace(joint, notes=tuple(notes), folder=(len(listing.files), total))
 
 
-def _documents(
-    root: Path, files: list[Path], reading: Reading, *, on_the_disk: bool
-) -> Iterator[tuple[str, int, Document | str]]:
-    """The relative path, size in bytes and text of each file; for a file that is not text, the reason or nothing.
-
-    With `on_the_disk`, what is yielded does not hold its characters.
+def _document(path: Path, config: CorpusConfig, *, on_disk: bool) -> Document | str:
+    """A file of a folder; if it is not text, the reason or nothing.
 
     Raises:
-        UsageError: a file cannot be read, has the suffix of a text file but is none, or has no such field.
+        UsageError: the file cannot be read, has the suffix of a text file but is none, or has no such field.
     """
-    for path in files:
-        relative = path.relative_to(root).as_posix()
-        if not path.is_file():
-            yield relative, 0, ""
-            continue
-        with opened(path) as file:
-            size, _ = stamp = stamp_of(file.fileno())
-            try:
-                document = read_file(file, path, reading)
-            except UsageError as error:
-                if is_surely_text(path) or reading.field is not None:
-                    raise
-                yield relative, size, str(error)
-                continue
-        # A NUL in a file without a text suffix: an image, an archive or binary data.
-        if not is_surely_text(path) and any("\0" in piece for piece in pieces(document.text)):
-            yield relative, size, ""
-            continue
-        yield relative, size, on_disk(document, path, reading, stamp) if on_the_disk else document
+    if not path.is_file():
+        return ""
+    with opened(path) as file:
+        try:
+            document = read_file(file, path, config, on_disk=on_disk)
+        except UsageError as error:
+            if is_surely_text(path) or config.field is not None:
+                raise
+            return str(error)
+    # A NUL in a file without a text suffix: an image, an archive or binary data.
+    has_nul = not is_surely_text(path) and any("\0" in piece for piece in pieces(document.text))
+    return "" if has_nul else document

@@ -15,14 +15,13 @@ import numpy as np
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.files import replace_durably, storage, sweep
-from vitral.core.language import N_
+from vitral.core.language import N_, storable
 from vitral.core.renamed import renamed
 from vitral.data.alphabet import label_text
 from vitral.data.batches import Split
 from vitral.data.config import BPEConfig, CorpusConfig
 from vitral.data.corpora import Corpus, downloads, load_corpus
 from vitral.data.encoded import encoded
-from vitral.data.file_tokenizer import FileTokenizer
 from vitral.data.growth import grown, growth_notes
 from vitral.data.long_texts import Text, hash_text
 from vitral.data.opening import read_bytes, shown
@@ -31,16 +30,8 @@ from vitral.data.shards import Shards
 from vitral.data.sources import cache_folder
 from vitral.data.special_tokens import alphabet_counts
 from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks
-from vitral.data.tokenizers import (
-    CharTokenizer,
-    Tokenizer,
-    build_tokenizer,
-    special_tokens,
-    tokenizer_from_plain,
-    undeclared,
-    with_special_tokens,
-)
-from vitral.data.tokens import stored
+from vitral.data.tokenizers import Tokenizer, build_tokenizer, char_tokenizer, with_special_tokens
+from vitral.data.tokens import Store, stored
 from vitral.data.training_text import Addition, TrainingText, additions, in_parts, load_additions, restricted, train_key
 from vitral.data.works import (
     Work,
@@ -108,7 +99,7 @@ class Dataset:
 
     def describe(self) -> dict[str, Any]:
         """The description saved with a run (`corpus.json`), JSON-ready."""
-        return {
+        described = {
             "source": self.config.source,
             "name": self.corpus_name,
             "bytes": self.num_bytes,
@@ -129,6 +120,7 @@ class Dataset:
             **({"trained_on": dict(self.trained_on)} if self.trained_on else {}),
             **self.origin,
         }
+        return storable(described)
 
     def load_text(self) -> Corpus:
         """The text, read again from its place and never downloaded.
@@ -252,24 +244,30 @@ def _of_shards(
                 key=key,
             )
     tokenizer = tokenizer or shards.tokenizer
-    if not isinstance(tokenizer, FileTokenizer) or tokenizer.document != shards.tokenizer.document:
+    if tokenizer.data.get("document") != shards.tokenizer.data["document"] or tokenizer.declared:
         raise UsageError("{path}: these tokens are of another tokenizer than that of the run", path=shown(shards.path))
     fingerprint = _hash(shards.sha256, tokenizer.plain())
     store, _damaged = stored(folder / "tokens" / fingerprint, tokenizer.vocab_size, shards.pieces())
+    return _dataset(
+        config, corpus, tokenizer, store, fingerprint, notes=corpus.notes, blocks=shards.blocks(), made_elsewhere=True
+    )
+
+
+def _dataset(
+    config: CorpusConfig, corpus: Corpus, tokenizer: Tokenizer, store: Store, fingerprint: str, **more: Any
+) -> Dataset:
     return Dataset(
         config=config,
         corpus_name=corpus.name,
         num_bytes=corpus.num_bytes,
         num_characters=len(corpus.text),
         sha256=corpus.sha256,
-        notes=corpus.notes,
         tokenizer=tokenizer,
         splits=store.splits,
         fingerprint=fingerprint,
         store_sha256=store.sha256,
         origin=corpus.origin(),
-        blocks=shards.blocks(),
-        made_elsewhere=True,
+        **more,
     )
 
 
@@ -316,19 +314,14 @@ def _tokenized(
     remarks = [*remarks, *_special_notes(tokenizer, [store.splits[split] for split in distinct])]
     if damaged:
         notes.append(N_("The stored tokens were damaged ({reason}) and have been rebuilt.").format(reason=damaged))
-    return Dataset(
-        config=config,
-        corpus_name=corpus.name,
-        num_bytes=corpus.num_bytes,
-        num_characters=len(corpus.text),
-        sha256=corpus.sha256,
+    return _dataset(
+        config,
+        corpus,
+        tokenizer,
+        store,
+        fingerprint,
         notes=(*notes, *remarks),
-        tokenizer=tokenizer,
-        splits=store.splits,
-        fingerprint=fingerprint,
-        store_sha256=store.sha256,
         trained_on=_trained_on(config, training, added),
-        origin=corpus.origin(),
         blocks=whole,
         works=titles_by_split(config, works),
         remarks=tuple(remarks),
@@ -365,16 +358,16 @@ def _make_tokenizer(config: CorpusConfig, texts: Sequence[_Cut], text_key: list[
 
 def _merged_tokenizer(tokenizers: Sequence[Tokenizer]) -> Tokenizer:
     """One tokenizer for several texts: a character tokenizer gets the union of the alphabets."""
-    bases = [undeclared(tokenizer)[0] for tokenizer in tokenizers]
-    alphabets = [base.alphabet for base in bases if isinstance(base, CharTokenizer)]
-    if len(alphabets) < 2:
-        return tokenizers[0]
-    return with_special_tokens(CharTokenizer("".join(sorted(set().union(*alphabets)))), special_tokens(tokenizers[0]))
+    first = tokenizers[0]
+    if len(tokenizers) < 2 or first.name != "char":
+        return first
+    alphabet = sorted(set().union(*(tokenizer.alphabet for tokenizer in tokenizers)))
+    return with_special_tokens(char_tokenizer("".join(alphabet)), list(first.declared))
 
 
 def _blocks_to_learn_from(text: Text, training: Blocks) -> Blocks:
     stride = 1 if isinstance(text, str) else max(1, training.num_characters // LEARN_FROM)
-    return training[::stride]
+    return training.chosen(slice(None, None, stride))
 
 
 def _cached_tokenizer(path: Path) -> Tokenizer | None:
@@ -383,18 +376,18 @@ def _cached_tokenizer(path: Path) -> Tokenizer | None:
         return None
     try:
         kept = json.loads(read_bytes(path))
-        return tokenizer_from_plain(kept["tokenizer"]) if kept["sha256"] == _hash(kept["tokenizer"]) else None
+        return Tokenizer(kept["tokenizer"]) if kept["sha256"] == _hash(kept["tokenizer"]) else None
     except (UsageError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
 def _shortfall(config: CorpusConfig, tokenizer: Tokenizer) -> list[str]:
-    base, _ = undeclared(tokenizer)
-    wanted = getattr(config.tokenizer, "vocab_size", base.vocab_size)
-    if base.vocab_size >= wanted:
+    found = len(tokenizer.ids)
+    wanted = getattr(config.tokenizer, "vocab_size", found)
+    if found >= wanted:
         return []
     sentence = N_("The text yields {found:,} tokens instead of {wanted:,}: no other pair occurs twice.")
-    return [sentence.format(found=base.vocab_size, wanted=wanted)]
+    return [sentence.format(found=found, wanted=wanted)]
 
 
 def _special_notes(tokenizer: Tokenizer, splits: Sequence[Split]) -> list[str]:
@@ -405,18 +398,17 @@ def _special_notes(tokenizer: Tokenizer, splits: Sequence[Split]) -> list[str]:
     )
     return [
         (there if count else absent).format(token=label_text(text), number=count)
-        for text, token in undeclared(tokenizer)[1]
+        for text, token in tokenizer.declared.items()
         for count in [sum(int(np.count_nonzero(split.tokens == token)) for split in splits)]
     ]
 
 
 def _replacement_notes(config: CorpusConfig, texts: Sequence[Text], tokenizer: Tokenizer) -> list[str]:
     """How many characters of the texts are replaced because the tokenizer has no token for them."""
-    base, _ = undeclared(tokenizer)
-    if config.replacement is None or not isinstance(base, CharTokenizer):
+    if config.replacement is None or tokenizer.name != "char":
         return []
-    counts = alphabet_counts(texts, special_tokens(tokenizer))
-    unknown = {character: count for character, count in counts.items() if character not in base.alphabet}
+    counts = alphabet_counts(texts, list(tokenizer.declared))
+    unknown = {character: count for character, count in counts.items() if character not in tokenizer.alphabet}
     if not unknown:
         return []
     by = label_text(config.replacement)

@@ -13,7 +13,7 @@ import unicodedata
 from collections import Counter
 from functools import cache
 from math import log2
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from vitral.core.config import closest, shown
 from vitral.core.language import N_, _
@@ -103,8 +103,8 @@ _INSIDE = re.compile(r"[^\W\d_][“”„‘«»…¿¡\xa0][^\W\d_]|[A-Za-z][\u
 """Inside a word what never is there: such punctuation, and letters of two alphabets."""
 _BEYOND = re.compile(r"[^ \t\r\n]{0,11}[^\0-\x7f][^ \t\r\n]{0,4}")
 """A word with a character beyond ASCII, or a part of a long one."""
-_FEW, _MOST = 0.2, 0.9
-"""Shares of small bytes: at most, in the lower half of UTF-16; at least, in the upper half."""
+_ALPHABETS, _MOST = "\u0900", 0.9
+"""Above the alphabets of Europe and the Near East, and the share of a text in UTF-16 that is below it at least."""
 _NO_TEXT = {"Cc", "Cn", "Co", "Cs"}
 """Unicode categories: control, unassigned, private use, surrogate."""
 _CONTROL = re.compile(r"[\0-\x08\x0b\x0e-\x1f]")
@@ -145,25 +145,16 @@ def is_utf8(text: str) -> bool:
 
 
 def unmarked_utf(head: bytes) -> str | None:
-    r"""The encoding of a text in UTF-16 or UTF-32 without byte order mark, by the places of its small bytes.
-
-    Such bytes are often valid UTF-8. None for a text of another kind, or of a script with few small bytes.
+    r"""The encoding of a text in UTF-16 without byte order mark, which is often valid UTF-8; None for other texts.
 
     >>> unmarked_utf("one".encode("utf-16-be")), unmarked_utf(b"o\0n\0e\0"), unmarked_utf(b"o\0n\0e")
     ('utf-16-be', 'utf-16-le', None)
     """
-    for name, width in (("utf-32-le", 4), ("utf-32-be", 4), ("utf-16-le", 2), ("utf-16-be", 2)):
-        if len(head) % width == 0 and head:
-            columns = [head[place::width] for place in range(width)]
-            low, *rest = columns if name.endswith("le") else columns[::-1]
-            if _small(low) < _FEW and all(0 in column and _small(column) > _MOST for column in rest[-width // 2 :]):
-                return None if _CONTROL.search(_read(head, name) or "\0") else name
+    for name in ("utf-16-le", "utf-16-be") if 0 in head and len(head) % 2 == 0 else ():
+        text = _read(head, name)
+        if not _CONTROL.search(text) and sum(one < _ALPHABETS for one in text) > _MOST * len(text):
+            return name
     return None
-
-
-def _small(column: bytes) -> float:
-    """The share of bytes below 9: the upper halves of Latin, Greek, Cyrillic, Hebrew and Arabic, but no white space."""
-    return sum(column.count(byte) for byte in range(9)) / len(column)
 
 
 def _read(head: bytes, name: str) -> str:
@@ -175,23 +166,19 @@ def _read(head: bytes, name: str) -> str:
     return "" if any(unicodedata.category(one) in _NO_TEXT for one in set(text) if one > "~") else text
 
 
-def sample_around(file: BinaryIO, place: int) -> bytes:
-    """About `SAMPLE` bytes around the byte at `place`, in whole lines if possible; moves the file's position."""
-    begin = 0 if place < SAMPLE // 2 else place - SAMPLE // 4
-    file.seek(begin)
-    sample = file.read(SAMPLE)
-    line = sample.find(b"\n", 0, place - begin) + 1 if begin else 0
-    return _whole_lines(sample[line:]) if len(sample) == SAMPLE else sample[line:]
-
-
-def guess(sample: bytes) -> str:
-    """The end of a message about bytes that are not UTF-8: what they may be, and what to do.
+def guess(raw: bytes, place: int) -> str:
+    """The end of a message about bytes that are not in an encoding: what they may be, and what to do.
 
     Args:
-        sample: bytes of the file, see `sample_around`.
+        raw: bytes of the file.
+        place: the byte that is wrong.
     """
+    begin = 0 if place < SAMPLE // 2 else raw.find(b"\n", place - SAMPLE // 4, place) + 1 or place - SAMPLE // 4
+    sample = raw[begin : begin + SAMPLE]
     text = sample.decode("utf-8", "surrogateescape")
     lost = sum(map(len, _LOST.findall(text)))
+    if not lost:
+        return _("it is UTF-8: leave --encoding out")
     if len(re.findall("[^\0-\x7f]", text)) >= 5 * lost:
         return _(
             "the bytes around are UTF-8, so the file is damaged or cut there: repair it there, or remove the bytes"
@@ -261,9 +248,3 @@ def _is_mixed(text: str, name: str, best: float, size: int) -> bool:
     parts = _LOST.sub(lambda run: run[0].encode("utf-8", "surrogateescape").decode(name, "replace"), text)
     both = _judged(parts, name, size)
     return both.plausible and both.bits + _RARE * len(_JOINED.findall(text)) + _LIKELY < best
-
-
-def _whole_lines(sample: bytes) -> bytes:
-    r"""The sample without a last line that may be cut inside a character (UTF-16 writes `\n` as two bytes)."""
-    end = sample.rfind(b"\n") + 1 or len(sample)
-    return sample[: end + 1] if sample[end : end + 1] == b"\0" else sample[:end]

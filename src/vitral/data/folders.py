@@ -2,18 +2,16 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache
 from pathlib import Path
 
-from vitral.core.errors import UsageError, VitralError, reason
+from vitral.core.errors import UsageError, reason
 from vitral.core.language import N_, _, number
 from vitral.data.opening import shown
 
 _SURELY_TEXT = {".txt", ".md"}
-_NOT_THE_LIBRARY = {"site-packages", "dist-packages", "__pycache__"}
 _MOST_SUFFIXES = 5
 
 
@@ -30,13 +28,16 @@ class Listing:
     own: dict[Path, str]
 
 
-def user_files(root: Path, glob: Sequence[str] | None = None, most: int | None = None) -> Listing:
+def user_files(
+    root: Path, glob: Sequence[str] | None = None, most: int | None = None, without: Collection[str] = ()
+) -> Listing:
     """All files under a folder, without hidden ones; links to folders are not followed.
 
     Args:
         root: the folder.
         glob: patterns, see `CorpusConfig`.
         most: maximum number of files and folders to look at.
+        without: names of folders that are left out.
 
     Raises:
         UsageError: a folder cannot be read, or there are more than `most` files and folders.
@@ -48,49 +49,28 @@ def user_files(root: Path, glob: Sequence[str] | None = None, most: int | None =
             left_out[folder] = kind
             subfolders.clear()
             continue
-        subfolders[:] = [name for name in subfolders if not name.startswith(".")]
+        subfolders[:] = [name for name in subfolders if not name.startswith(".") and name not in without]
         files += [folder / name for name in names if not name.startswith(".")]
-    return Listing(sorted(_matching(root, files, glob), key=_parts_below(root)), left_out)
+    chosen = [path for path in files if glob is None or any(matches(_below(path, root), pattern) for pattern in glob)]
+    return Listing(sorted(chosen, key=lambda path: _below(path, root)), left_out)
 
 
-def library_files(root: Path, glob: Sequence[str] | None = None) -> list[Path]:
-    """The Python files of a standard library, sorted by path."""
-    files: list[Path] = []
-    for folder, subfolders, names in _walk(root):
-        subfolders[:] = [name for name in subfolders if name not in _NOT_THE_LIBRARY]
-        files += [folder / name for name in names if name.endswith(".py")]
-    return sorted(_matching(root, files, glob), key=_parts_below(root))
+def _below(path: Path, root: Path) -> tuple[str, ...]:
+    return path.relative_to(root).parts
 
 
-def _parts_below(root: Path) -> Callable[[Path], tuple[str, ...]]:
-    return lambda path: path.relative_to(root).parts
-
-
-def _walk(root: Path, most: int | None = None) -> Iterator[tuple[Path, list[str], list[str]]]:
+def _walk(root: Path, most: int | None) -> Iterator[tuple[Path, list[str], list[str]]]:
     """Every folder, with the names of its folders, of which those removed are not entered, and files."""
     seen = 0
-    try:
-        for folder, subfolders, names in os.walk(root, onerror=_refuse):
-            seen += len(subfolders) + len(names)
-            if most is not None and seen > most:
-                raise UsageError("{root}: contains more than {most:,} files and folders", root=shown(root), most=most)
-            yield Path(folder), subfolders, names
-    except VitralError:
-        raise
-    except OSError as error:
-        raise UsageError(
-            "{path}: cannot be read ({reason})", path=shown(error.filename or root), reason=reason(error)
-        ) from None
+    for folder, subfolders, names in os.walk(root, onerror=_refuse):
+        seen += len(subfolders) + len(names)
+        if most is not None and seen > most:
+            raise UsageError("{root}: contains more than {most:,} files and folders", root=shown(root), most=most)
+        yield Path(folder), subfolders, names
 
 
 def _refuse(error: OSError) -> None:
-    raise error
-
-
-def _matching(root: Path, files: list[Path], glob: Sequence[str] | None) -> list[Path]:
-    if glob is None:
-        return files
-    return [path for path in files if any(matches(path.relative_to(root).parts, pattern) for pattern in glob)]
+    raise UsageError("{path}: cannot be read ({reason})", path=shown(error.filename), reason=reason(error)) from None
 
 
 def matches(parts: Sequence[str], pattern: str) -> bool:
@@ -101,34 +81,28 @@ def matches(parts: Sequence[str], pattern: str) -> bool:
     >>> matches(("src", "in", "a.py"), "src/**/*.py"), matches(("a.py",), "**/a.py"), matches(("A.PY",), "*.py")
     (True, True, False)
     """
-    if "/" not in pattern:
-        return fnmatchcase(parts[-1], pattern)
     wanted = pattern.split("/")
+    return _fits(parts if len(wanted) > 1 else parts[-1:], wanted)
 
-    @cache
-    def fits(part: int, place: int) -> bool:
-        if place == len(wanted):
-            return part == len(parts)
-        if wanted[place] == "**":
-            return fits(part, place + 1) or (part < len(parts) and fits(part + 1, place))
-        return part < len(parts) and fnmatchcase(parts[part], wanted[place]) and fits(part + 1, place + 1)
 
-    return fits(0, 0)
+def _fits(parts: Sequence[str], wanted: Sequence[str]) -> bool:
+    if not wanted:
+        return not parts
+    first, *others = wanted
+    if first == "**":
+        return any(_fits(parts[skipped:], others) for skipped in range(len(parts) + 1))
+    return len(parts) > 0 and fnmatchcase(parts[0], first) and _fits(parts[1:], others)
 
 
 def no_match(root: Path, glob: Sequence[str], listing: Listing) -> UsageError:
     """The refusal of patterns that no file matches; names some suffixes that are there."""
     suffixes = Counter(path.suffix or path.name for path in listing.files).most_common(_MOST_SUFFIXES)
     there = ", ".join(f"{number(count, ',')} {shown(suffix)}" for suffix, count in suffixes) or _("no files")
-    is_hidden = any(part.startswith(".") for part in "/".join(glob).split("/"))
-    hidden = _("; hidden files are never read") if is_hidden else ""
-    patterns = _(" or ").join(map(repr, glob))
     return UsageError(
-        "{root}: no file matches --glob {patterns}; there are {there}{hidden}",
+        "{root}: no file matches --glob {patterns}; there are {there}, hidden files apart, which are never read",
         root=shown(root),
-        patterns=patterns,
+        patterns=_(" or ").join(map(repr, glob)),
         there=there,
-        hidden=hidden,
     )
 
 
@@ -162,17 +136,6 @@ _REMEDIES = {
     "demonstration": N_("{folder}: is a demonstration, not a text; its page is {path}/report.html"),
     "report": N_("{folder}: is a report, not a text; open its page in a browser"),
 }
-_NOTHING_ELSE = {
-    "run": N_(
-        "{folder}: contains no text, only {own}; vitral evaluate {path} measures it; vitral train TEXT "
-        "--init-from {path} trains it further on a text"
-    ),
-    "study": N_(
-        "{folder}: contains no text, only {own}; its pages are in {path}/report; vitral doctor {path} examines it"
-    ),
-    "demonstration": N_("{folder}: contains no text, only {own}; its page is {path}/report.html"),
-    "report": N_("{folder}: contains no text, only {own}; open its page in a browser"),
-}
 
 
 def refuse_own(root: Path, listing: Listing) -> None:
@@ -184,9 +147,7 @@ def refuse_own(root: Path, listing: Listing) -> None:
     if kind := listing.own.get(root):
         raise UsageError(_(_REMEDIES[kind], folder=shown(root), path=shown(root)))
     if listing.own and not listing.files and not user_files(root).files:
-        first, kind = next(iter(listing.own.items()))
-        own = own_named(root, listing)
-        raise UsageError(_(_NOTHING_ELSE[kind], folder=shown(root), own=own, path=shown(first)))
+        raise UsageError("{folder}: contains no text, only {own}", folder=shown(root), own=own_named(root, listing))
 
 
 def own_named(root: Path, listing: Listing) -> str:

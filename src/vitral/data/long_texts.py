@@ -2,12 +2,10 @@
 
 import hashlib
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate
 
-from vitral.core.checked import checked
 from vitral.data.alphabet import character_counts, utf8
 
 PIECE = 1 << 20
@@ -18,7 +16,6 @@ Part = tuple[int, Callable[[], str]]
 """The characters of a part of a text, and a function that reads it."""
 
 
-@checked(first=["__init__"])
 class LongText:
     """A text that stays on disk, sliced like a str: parts that are read whenever they are needed.
 
@@ -26,14 +23,9 @@ class LongText:
         parts: the parts, in order.
     """
 
-    def __init__(self, parts: Sequence[Part], found: tuple[str, dict[str, int]] | None = None) -> None:
-        """Use these parts, at least one.
-
-        Args:
-            parts: the parts.
-            found: SHA-256 and `counts` of the text, where they are known.
-        """
-        self.parts, self._found = parts, found
+    def __init__(self, parts: Sequence[Part]) -> None:
+        """Use these parts."""
+        self.parts = parts
         self._ends = list(accumulate(length for length, _ in parts))
         self._recent: dict[int, str] = {}
 
@@ -47,30 +39,12 @@ class LongText:
         Raises:
             UsageError: a file has changed, or can no longer be read.
         """
-        begin, end, step = where.indices(len(self))
-        if step != 1:
-            raise TypeError("a slice of a long text must have step 1")
+        begin, end, _step = where.indices(len(self))
         if begin >= end:
             return ""
         first, last = (bisect_right(self._ends, place) for place in (begin, end - 1))
         start = self._ends[first] - self.parts[first][0]
         return "".join(map(self._part, range(first, last + 1)))[begin - start : end - start]
-
-    @property
-    def sha256(self) -> str:
-        """SHA-256 of the text's UTF-8, in hexadecimal."""
-        return self._known[0]
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """The number of occurrences of each character, sorted by code point."""
-        return self._known[1]
-
-    @property
-    def _known(self) -> tuple[str, dict[str, int]]:
-        if self._found is None:
-            self._found = _sha256(self.pieces()), character_counts(self.pieces())
-        return self._found
 
     def pieces(self) -> Iterator[str]:
         """The whole text in order, at least about a million characters at a time."""
@@ -132,12 +106,8 @@ def hash_text(text: Text) -> str:
     >>> hash_text("") == hashlib.sha256().hexdigest()
     True
     """
-    return _sha256([text]) if isinstance(text, str) else text.sha256
-
-
-def _sha256(pieces: Iterable[str]) -> str:
     digest = hashlib.sha256()
-    for piece in pieces:
+    for piece in pieces(text):
         digest.update(utf8(piece))
     return digest.hexdigest()
 
@@ -148,7 +118,4 @@ def text_counts(texts: Iterable[Text]) -> dict[str, int]:
     >>> text_counts(["ab", "b"])
     {'a': 1, 'b': 2}
     """
-    together = Counter[str]()
-    for text in texts:
-        together.update(text.counts if isinstance(text, LongText) else character_counts([text]))
-    return dict(sorted(together.items()))
+    return character_counts(piece for text in texts for piece in pieces(text))

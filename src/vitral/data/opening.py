@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from vitral.core.errors import UsageError, VitralError, reason
+from vitral.core.files import open_regular
 from vitral.core.language import N_
 
 
@@ -40,26 +41,17 @@ def opened(path: Path, trouble: str = N_("{path}: cannot be read ({reason})")) -
         UsageError: the file cannot be opened or read, is not regular, or does not fit into memory.
     """
     try:
-        # A device may act when it is opened, so it is refused before; O_NONBLOCK and the second look are for a file
-        # that is exchanged for a pipe in between.
-        _require_regular(os.stat(path), path)
-        flags = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY", "O_CLOEXEC"))
-        with open(os.open(path, flags), "rb") as file:
-            _require_regular(os.fstat(file.fileno()), path)
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a device may act when it is opened
+            raise UsageError("{path}: not a regular file; give a text file or a folder of text files", path=shown(path))
+        with open_regular(path) as file:
             yield file
     except VitralError:
         raise
-    except OSError as error:
-        raise UsageError(trouble, path=shown(path), reason=reason(error)) from None
-    except ValueError as error:
-        raise UsageError(trouble, path=shown(path), reason=error) from None
+    except (OSError, ValueError) as error:
+        said = reason(error) if isinstance(error, OSError) else error
+        raise UsageError(trouble, path=shown(path), reason=said) from None
     except MemoryError:
         raise UsageError("{path}: too large for this machine's memory; use a smaller file", path=shown(path)) from None
-
-
-def _require_regular(status: os.stat_result, path: Path) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise UsageError("{path}: not a regular file; give a text file or a folder of text files", path=shown(path))
 
 
 def all_of(file: BinaryIO) -> bytes:

@@ -1,7 +1,7 @@
 """Finding the text of a run again: on this machine only, and only if it is the very text that the run recorded.
 
 A run's folder may come from a stranger, so nothing in it starts a download, and nothing but regular files is opened. A
-file is read only if its size is the recorded one, a folder only if its files are as many and as large as recorded; and
+file is read only if its size is the recorded one, a folder only if its files are together as large as recorded; and
 what was read is used only if its SHA-256 agrees.
 """
 
@@ -18,14 +18,12 @@ from vitral.core.config import Config
 from vitral.core.errors import UsageError, reason
 from vitral.core.language import _
 from vitral.data.config import CorpusConfig
-from vitral.data.corpora import COLLECTIONS, Again, Corpus, as_path, load_corpus
+from vitral.data.corpora import COLLECTIONS, Corpus, as_path, load_corpus
 from vitral.data.opening import shown
 from vitral.data.sources import SOURCES
 
 _PARTS = re.compile(r"[\\/]")
 _READ_FROM = re.compile(r"^(Read from ).*[\\/]")
-_MOST_SHOWN = 120
-_MOST_NAME, _MOST_REASON = 300, 400
 _Count = Annotated[int, Field(gt=0, lt=1 << 62)]
 
 
@@ -39,9 +37,9 @@ def _without_folder(key: str, value: Any) -> Any:
         return without_folders(value)
     if isinstance(value, list | tuple):
         return [_without_folder(key, item) for item in value]
-    if isinstance(value, str) and key == "path":
+    if key == "path":
         return _PARTS.split(value)[-1]
-    return _READ_FROM.sub(r"\1", value) if isinstance(value, str) and key == "notes" else value
+    return _READ_FROM.sub(r"\1", value) if key == "notes" else value
 
 
 class _Folder(Config):
@@ -81,7 +79,7 @@ class RecordedText(Config):
 
     def identity(self, source: str) -> str:
         """Name, size and the first digits of the SHA-256, for a message."""
-        name, number, digits = _short(source), self.bytes, self.sha256[:12]
+        name, number, digits = shown(source), self.bytes, self.sha256[:12]
         return _("the text {name!r} ({number:,} bytes, SHA-256 {hash}…)", name=name, number=number, hash=digits)
 
 
@@ -125,7 +123,7 @@ def found_again(
         UsageError: no place has it, or what is given now is another text.
     """
     is_given = given is not None and text.fingerprint is not None
-    again = Again() if is_given else Again(text.bytes, text.folder and (text.folder.files, text.folder.bytes))
+    size = None if is_given else text.folder.bytes if text.folder else text.bytes
     places = [str(given)] if is_given else [source, text.path or source]
     if given is not None and not is_given:
         around = as_path(str(given))
@@ -133,17 +131,18 @@ def found_again(
         places = [str(around / _PARTS.split(place)[-1]) for place in places] + places
     reasons = list[str]()
     for place in dict.fromkeys(places):
-        if _is_remote(place):
+        if os.name == "nt" and place.replace("/", "\\").startswith("\\\\"):  # to look would log in to another machine
             continue
         try:
-            found = load_corpus(config.model_copy(update={"source": place}), cache=cache, again=again)
+            placed = config.model_copy(update={"source": place})
+            found = load_corpus(placed, cache=cache, may_download=False, size=size)
         except (OSError, ValueError) as error:
-            told = f"{_short(place)}: {reason(error)}" if isinstance(error, OSError) else str(error)
-            reasons.append(told[:_MOST_REASON])
+            told = f"{shown(place)}: {_(reason(error))}" if isinstance(error, OSError) else str(error)
+            reasons.append(told[:400])
         else:
             if found.sha256 == text.sha256:
-                return replace(found, name=shown(text.name)[:_MOST_NAME])
-            reasons.append(_("{path} has another SHA-256", path=_short(place)))
+                return replace(found, name=shown(text.name))
+            reasons.append(_("{path} has another SHA-256", path=shown(place)))
     identity, why = text.identity(source), "; ".join(reasons)
     if is_given:
         raise UsageError("--corpus {wrong}; {where}{identity} is needed", wrong=why, where=where, identity=identity)
@@ -155,18 +154,3 @@ def found_again(
         why=why,
         download=_(", or download it with vitral corpus {name}", name=source) if can_be_fetched else "",
     )
-
-
-def _is_remote(path: str, system: str = os.name) -> bool:
-    r"""Whether merely looking at a path would log in to another machine.
-
-    >>> _is_remote("//server/share/x.txt", "nt"), _is_remote("//server/share/x.txt", "posix")
-    (True, False)
-    """
-    return system == "nt" and path.replace("/", "\\").startswith("\\\\")
-
-
-def _short(path: str | Path) -> str:
-    """A path for a message: one line of at most `_MOST_SHOWN` characters, its end kept."""
-    text = shown(path)
-    return text if len(text) <= _MOST_SHOWN else f"…{text[-_MOST_SHOWN:]}"

@@ -2,27 +2,24 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import reduce
 from typing import Any
-
-import numpy as np
 
 from vitral.core.checked import Count, checked
 from vitral.core.language import N_, NEEDED, in_language
-from vitral.data.alphabet import by_character, code_point, code_points, label_text, summed
+from vitral.data.alphabet import character_counts, code_point, label_text
 from vitral.data.batches import Split, count_windows, too_short
 from vitral.data.dataset import Dataset
 from vitral.data.duplicates import Duplicates, duplicates_across
-from vitral.data.in_order import in_order
 from vitral.data.long_texts import Text, in_lines, pieces, text_counts
-from vitral.data.split import SPLITS, Blocks
+from vitral.data.split import SPLITS
 
 RARE = 10
 """A character with fewer occurrences than this counts as rare."""
 
-_CHUNK = 1 << 20
+_BEGINNING = 1 << 20
+"""Characters in which special tokens are looked for."""
 _LONG_LINE = 5_000
 _FEW_BATCHES = 20
 _FEW_TEST_TOKENS = 10_000
@@ -129,14 +126,12 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: Count, batch_
     blocks = dataset.blocks
     counts = text_counts([text])
     validation, test = blocks["validation"], blocks["test"]
-    seen = _seen(text, counts, [test] if test == validation else [validation, test])
-    held_out = by_character(seen.held_out)
-    alphabet = tuple(_counted(character, count) for character, count in counts.items())
+    spans = (span for held_out in ([test] if test == validation else [validation, test]) for span in held_out)
+    held_out = character_counts(text[begin:end] for begin, end in spans)
+    alphabet = _those(counts)
     rare = tuple(sorted((entry for entry in alphabet if entry.count < RARE), key=lambda entry: entry.count))
-    unlearnable = tuple(
-        _counted(character, count) for character, count in counts.items() if held_out.get(character) == count
-    )
-    lines = seen.statistics
+    unlearnable = _those(counts, lambda character: held_out.get(character) == counts[character])
+    lines = _lines(text, counts)
     duplicates = duplicates_across(text, blocks)
     train = dataset.splits["train"]
     batches_per_pass = train.tokens.size / (context_length * batch_size)
@@ -145,7 +140,8 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: Count, batch_
         *([] if num_windows else [_nothing_to_train_on(train, context_length)]),
         *_size_problems(dataset, batches_per_pass, context_length, batch_size),
         *_alphabet_problems(alphabet, rare, unlearnable),
-        *_character_problems(seen, counts),
+        *_character_problems(text, counts),
+        *_normal_form_problems(text, counts),
         *([] if dataset.config.task else _line_problems(lines)),  # a task has no lines
         *_duplicate_problems(duplicates),
     ]
@@ -172,7 +168,7 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: Count, batch_
 
 def _special_notes(dataset: Dataset, text: Text) -> list[str]:
     """What looks like a special token in the beginning of a text, and has no token of its own."""
-    found, by = [*dict.fromkeys(_SPECIAL.findall(text[:_CHUNK]))][:_NAMED_AT_MOST], dataset.config.replacement
+    found, by = [*dict.fromkeys(_SPECIAL.findall(text[:_BEGINNING]))][:_NAMED_AT_MOST], dataset.config.replacement
     given = " ".join(f"--special '{one}'" for one in found if len(dataset.tokenizer.encode(one, replacement=by)) > 1)
     sentence = N_("Special tokens are spelled letter by letter; {options} makes one token of each.")
     return [sentence.format(options=given)] if given else []
@@ -183,82 +179,20 @@ def _nothing_to_train_on(train: Split, context_length: int) -> str:
         return N_("There is nothing to train on: {reason}.").format(reason=too_short(train, context_length))
 
 
-@dataclass(frozen=True)
-class _Seen:
-    r"""What one pass over a text, or over a piece of it, finds.
-
-    Attributes:
-        endings: number of `\n`, `\r\n` and lone `\r`.
-        first: characters before the first end of a line.
-        last: characters after the last one, the same as `first` if there is none.
-        longest: characters of the longest line between.
-        held_out: `code_point_counts` of the blocks that are not for training.
-        num_mangled: see `_mangled`.
-        num_decomposed: characters that the normal form NFC would save.
-    """
-
-    endings: tuple[int, int, int]
-    first: int
-    last: int
-    longest: int
-    held_out: np.ndarray
-    num_mangled: int
-    num_decomposed: int
-
-    def followed_by(self, other: "_Seen") -> "_Seen":
-        """What both show together."""
-        one_line, one_more = not sum(self.endings), not sum(other.endings)
-        joint = self.last + other.first
-        return _Seen(
-            endings=(
-                self.endings[0] + other.endings[0],
-                self.endings[1] + other.endings[1],
-                self.endings[2] + other.endings[2],
-            ),
-            first=joint if one_line else self.first,
-            last=joint if one_more else other.last,
-            longest=max(self.longest, other.longest, 0 if one_line or one_more else joint),
-            held_out=summed(self.held_out, other.held_out),
-            num_mangled=self.num_mangled + other.num_mangled,
-            num_decomposed=self.num_decomposed + other.num_decomposed,
-        )
-
-    @property
-    def statistics(self) -> LineStatistics:
-        """The lines of the whole text."""
-        num_lines = sum(self.endings) + (self.last > 0)
-        longest = max(self.first, self.longest, self.last)
-        return LineStatistics(num_lines, longest, dict(zip(("\\n", "\\r\\n", "\\r"), self.endings, strict=True)))
+def _lines(text: Text, counts: Mapping[str, int]) -> LineStatistics:
+    num_crlf = longest = last = 0
+    for piece in pieces(text):
+        num_crlf += piece.count("\r\n")
+        lengths = [len(line) for line in in_lines(piece, "lf").split("\n")]
+        lengths[0] += last
+        longest, last = max(longest, max(lengths)), lengths[-1]
+    endings = {"\\n": counts.get("\n", 0) - num_crlf, "\\r\\n": num_crlf, "\\r": counts.get("\r", 0) - num_crlf}
+    return LineStatistics(sum(endings.values()) + (last > 0), longest, endings)
 
 
-def _seen(text: Text, counts: Mapping[str, int], held_out: Sequence[Blocks]) -> _Seen:
-    """What one pass over the text finds; `counts` says what need not be looked for."""
-    may_be_mangled, is_ascii = any(map(counts.get, "ÂÃâ")), all(map(str.isascii, counts))
-
-    def look(piece: tuple[int, str]) -> _Seen:
-        offset, text = piece
-        points = code_points(text)
-        spans = np.concatenate([blocks.inside(offset, offset + len(text)) for blocks in held_out]) - offset
-        there = np.concatenate([points[:0], *(points[begin:end] for begin, end in spans.tolist())])
-        num_decomposed = 0 if is_ascii else len(text) - len(unicodedata.normalize("NFC", text))
-        num_mangled = _mangled(text) if may_be_mangled else 0
-        return _Seen(*_lines(text, points), np.bincount(there), num_mangled, num_decomposed)
-
-    return reduce(_Seen.followed_by, in_order(look, _whole_letters(text)))
-
-
-def _lines(text: str, points: np.ndarray) -> tuple[tuple[int, int, int], int, int, int]:
-    """Of a piece of text: the ends of its lines, the characters before the first and after the last, the longest."""
-    num_crlf = num_cr = 0
-    if "\r" in text:
-        num_crlf = text.count("\r\n")
-        num_cr = text.count("\r") - num_crlf
-        points = code_points(in_lines(text, "lf"))
-    ends = np.flatnonzero(points == ord("\n"))
-    if not ends.size:
-        return (0, 0, 0), points.size, points.size, 0
-    last, longest = points.size - int(ends[-1]) - 1, int(np.diff(ends).max(initial=1)) - 1
-    return (ends.size - num_crlf - num_cr, num_crlf, num_cr), int(ends[0]), last, longest
+def _those(counts: Mapping[str, int], wanted: Callable[[str], bool] = bool) -> tuple[CharacterCount, ...]:
+    """The characters for which `wanted` is true."""
+    return tuple(_counted(character, count) for character, count in counts.items() if wanted(character))
 
 
 def _counted(character: str, count: int) -> CharacterCount:
@@ -272,86 +206,64 @@ def _named(entries: tuple[CharacterCount, ...]) -> str:
     return listed + (", …" if len(entries) > _NAMED_AT_MOST else "")
 
 
-def _size_problems(dataset: Dataset, batches: float, context_length: Count, batch_size: Count) -> list[str]:
-    problems = []
+def _size_problems(dataset: Dataset, batches: float, context_length: Count, batch_size: Count) -> Iterator[str]:
     if batches < _FEW_BATCHES:
-        problems.append(
-            N_(
-                "One pass over the training split takes only {batches:.1f} batches of {batch_size} windows of "
-                "{context_length} tokens. The model will see every line many times and memorize it: use a longer "
-                "text, a smaller model or fewer steps, and watch the validation loss."
-            ).format(batches=batches, batch_size=batch_size, context_length=context_length)
-        )
+        yield N_(
+            "One pass over the training split takes only {batches:.1f} batches of {batch_size} windows of "
+            "{context_length} tokens. The model will see every line many times and memorize it: use a longer "
+            "text, a smaller model or fewer steps, and watch the validation loss."
+        ).format(batches=batches, batch_size=batch_size, context_length=context_length)
     num_test = int(dataset.splits["test"].tokens.size)
     if num_test < _FEW_TEST_TOKENS:
-        problems.append(
-            N_(
-                "The test split has only {number:,} tokens, so its loss is uncertain by several hundredths of a nat: "
-                "ignore small differences between models, or use a longer text."
-            ).format(number=num_test)
-        )
-    return problems
+        yield N_(
+            "The test split has only {number:,} tokens, so its loss is uncertain by several hundredths of a nat: "
+            "ignore small differences between models, or use a longer text."
+        ).format(number=num_test)
 
 
 def _alphabet_problems(
     alphabet: tuple[CharacterCount, ...],
     rare: tuple[CharacterCount, ...],
     unlearnable: tuple[CharacterCount, ...],
-) -> list[str]:
-    problems = []
+) -> Iterator[str]:
     if rare:
-        problems.append(
-            N_(
-                "Characters with fewer than {least} occurrences each: {number:,} ({names}). This is too few to learn "
-                "from, and the char tokenizer spends a row of embedding and head on each: replace them in the text, or "
-                "use the byte or bpe tokenizer."
-            ).format(number=len(rare), least=RARE, names=_named(rare))
-        )
+        yield N_(
+            "Characters with fewer than {least} occurrences each: {number:,} ({names}). This is too few to learn "
+            "from, and the char tokenizer spends a row of embedding and head on each: replace them in the text, or "
+            "use the byte or bpe tokenizer."
+        ).format(number=len(rare), least=RARE, names=_named(rare))
     if unlearnable:
-        problems.append(
-            N_(
-                "Characters of the held-out splits that the training split lacks: {number:,} ({names}). The model "
-                "cannot predict them, which raises the losses: replace them in the text."
-            ).format(number=len(unlearnable), names=_named(unlearnable))
-        )
+        yield N_(
+            "Characters of the held-out splits that the training split lacks: {number:,} ({names}). The model "
+            "cannot predict them, which raises the losses: replace them in the text."
+        ).format(number=len(unlearnable), names=_named(unlearnable))
     if len(alphabet) == 1:
-        problems.append(N_("The text repeats a single character, so there is nothing to learn: use another text."))
-    return problems
+        yield N_("The text repeats a single character, so there is nothing to learn: use another text.")
 
 
-def _character_problems(seen: _Seen, counts: dict[str, int]) -> list[str]:
-    problems = []
-    control = tuple(_counted(character, count) for character, count in counts.items() if _is_control(character))
+def _character_problems(text: Text, counts: Mapping[str, int]) -> Iterator[str]:
+    control, spaces = _those(counts, _is_control), _those(counts, _is_unusual_space)
     if control:
-        problems.append(
-            N_(
-                "The text contains control or invisible characters ({names}). The model will learn to write "
-                "them, invisibly: remove them unless they are intended."
-            ).format(names=_named(control))
-        )
-    spaces = tuple(_counted(character, count) for character, count in counts.items() if _is_unusual_space(character))
+        yield N_(
+            "The text contains control or invisible characters ({names}). The model will learn to write "
+            "them, invisibly: remove them unless they are intended."
+        ).format(names=_named(control))
     if sum(entry.count for entry in spaces) >= RARE:
-        problems.append(
-            N_(
-                "The text contains unusual spaces ({names}). They look like ordinary ones, but to the model they "
-                "are other characters, and typed prompts will not match: replace them by ordinary spaces."
-            ).format(names=_named(spaces))
-        )
+        yield N_(
+            "The text contains unusual spaces ({names}). They look like ordinary ones, but to the model they "
+            "are other characters, and typed prompts will not match: replace them by ordinary spaces."
+        ).format(names=_named(spaces))
     if num_lost := counts.get("\ufffd", 0):
-        problems.append(
-            N_(
-                "U+FFFD occurs {number:,} times: characters were lost there when this file was made. The model will "
-                "learn to write it: use the original file."
-            ).format(number=num_lost)
-        )
-    if seen.num_mangled >= _FEW_MANGLED:
-        problems.append(
-            N_(
-                "In {number:,} places the text looks like UTF-8 that was decoded as Latin-1 (Ã© for é). Each such "
-                "letter becomes two characters: convert the original file again."
-            ).format(number=seen.num_mangled)
-        )
-    return problems + _normal_form_problems(seen.num_decomposed, counts)
+        yield N_(
+            "U+FFFD occurs {number:,} times: characters were lost there when this file was made. The model will "
+            "learn to write it: use the original file."
+        ).format(number=num_lost)
+    num_mangled = sum(map(_mangled, pieces(text))) if any(map(counts.get, "ÂÃâ")) else 0
+    if num_mangled >= _FEW_MANGLED:
+        yield N_(
+            "In {number:,} places the text looks like UTF-8 that was decoded as Latin-1 (Ã© for é). Each such "
+            "letter becomes two characters: convert the original file again."
+        ).format(number=num_mangled)
 
 
 def _mangled(text: str) -> int:
@@ -370,82 +282,52 @@ def _is_unusual_space(character: str) -> bool:
     return character not in " \u3000" and unicodedata.category(character) == "Zs"
 
 
-def _normal_form_problems(num_decomposed: int, counts: dict[str, int]) -> list[str]:
-    if num_decomposed <= 0:
-        return []
+def _normal_form_problems(text: Text, counts: Mapping[str, int]) -> Iterator[str]:
+    if all(map(str.isascii, counts)):
+        return
+    num_decomposed = sum(len(piece) - len(unicodedata.normalize("NFC", piece)) for piece in pieces(text))
     num_composed = sum(count for character, count in counts.items() if _is_composed(character))
-    if num_composed:
-        return [
-            N_(
-                "The same letters are written in two ways: {composed:,} accented letters as one character, "
-                "{decomposed:,} as a letter and a combining accent. The model treats them as unrelated: "
-                "normalize the text to NFC."
-            ).format(composed=num_composed, decomposed=num_decomposed)
-        ]
-    return [
-        N_(
+    if num_decomposed > 0 and num_composed:
+        yield N_(
+            "The same letters are written in two ways: {composed:,} accented letters as one character, "
+            "{decomposed:,} as a letter and a combining accent. The model treats them as unrelated: "
+            "normalize the text to NFC."
+        ).format(composed=num_composed, decomposed=num_decomposed)
+    elif num_decomposed > 0:
+        yield N_(
             "{number:,} accented letters are written as a letter and a combining accent (NFD). Each takes two "
             "characters, and typed prompts will not match: normalize the text to NFC."
         ).format(number=num_decomposed)
-    ]
-
-
-def _whole_letters(text: Text) -> Iterator[tuple[int, str]]:
-    r"""The text in pieces with their offsets.
-
-    Each starts with an ASCII character, so that no accent is separated from its letter, and none between `\r` and `\n`.
-    """
-    held, offset = "", 0
-    for piece in pieces(text):
-        for begin in range(0, len(piece), _CHUNK):
-            held += piece[begin : begin + _CHUNK]
-            places = range(len(held) - 1, 0, -1)
-            cut = next((place for place in places if held[place].isascii() and held[place - 1] != "\r"), 0)
-            if cut:
-                yield offset, held[:cut]
-                held, offset = held[cut:], offset + cut
-    yield offset, held
 
 
 def _is_composed(character: str) -> bool:
     return len(unicodedata.normalize("NFD", character)) > 1
 
 
-def _line_problems(lines: LineStatistics) -> list[str]:
-    problems = []
+def _line_problems(lines: LineStatistics) -> Iterator[str]:
     kinds = {ending: count for ending, count in lines.endings.items() if count}
     if len(kinds) > 1:
         listed = ", ".join(f"{count:,} {ending}" for ending, count in kinds.items())
-        problems.append(
-            N_(
-                "Lines end in different ways ({counts}). The model must guess which, which raises every loss: use "
-                'newlines = "lf".'
-            ).format(counts=listed)
-        )
+        yield N_(
+            "Lines end in different ways ({counts}). The model must guess which, which raises every loss: use "
+            'newlines = "lf".'
+        ).format(counts=listed)
     elif kinds and "\\n" not in kinds:
-        problems.append(
-            N_(
-                'Every line ends with {ending}, since newlines = "keep". Prompts and samples will not match '
-                'texts with \\n line endings: use newlines = "lf".'
-            ).format(ending=next(iter(kinds)))
-        )
+        yield N_(
+            'Every line ends with {ending}, since newlines = "keep". Prompts and samples will not match '
+            'texts with \\n line endings: use newlines = "lf".'
+        ).format(ending=next(iter(kinds)))
     if lines.longest > _LONG_LINE:
-        problems.append(
-            N_(
-                "The longest line has {number:,} characters. A model with a short context never sees the end of "
-                "such a line, and tables or data without line breaks teach it little: break such lines, or remove them."
-            ).format(number=lines.longest)
-        )
-    return problems
+        yield N_(
+            "The longest line has {number:,} characters. A model with a short context never sees the end of "
+            "such a line, and tables or data without line breaks teach it little: break such lines, or remove them."
+        ).format(number=lines.longest)
 
 
-def _duplicate_problems(duplicates: Duplicates) -> list[str]:
-    if duplicates.share < _DUPLICATE_SHARE:
-        return []
-    return [
-        N_(
+def _duplicate_problems(duplicates: Duplicates) -> Iterator[str]:
+    if duplicates.share >= _DUPLICATE_SHARE:
+        yield N_(
             "{share:.1%} of the windows of {length} characters in the test split also occur in the training "
             "split, for example “{example}”. Memorization will then lower the test loss: remove repeated "
             "documents and boilerplate."
         ).format(share=duplicates.share, length=duplicates.length, example=label_text(duplicates.example))
-    ]

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 from vitral.core.errors import UsageError
-from vitral.data.file_tokenizer import FileTokenizer
 from vitral.data.long_texts import PIECE, LongText, Part
 from vitral.data.opening import read_bytes, shown
 from vitral.data.split import SPLITS, Blocks
+from vitral.data.tokenizers import Tokenizer, file_tokenizer
 from vitral.data.tokens import Piece
 
 TOKENIZER, INDEX = "tokenizer.json", "index.json"
@@ -52,7 +52,7 @@ class Shards:
     path: Path
 
     @cached_property
-    def tokenizer(self) -> FileTokenizer:
+    def tokenizer(self) -> Tokenizer:
         """The tokenizer, of `tokenizer.json`.
 
         Raises:
@@ -64,7 +64,7 @@ class Shards:
                 path=shown(self.path),
                 file=TOKENIZER,
             )
-        return FileTokenizer.alone(read_bytes(self.path / TOKENIZER).decode("utf-8", "replace"))
+        return file_tokenizer(read_bytes(self.path / TOKENIZER).decode("utf-8", "replace"))
 
     @cached_property
     def files(self) -> list[_File]:
@@ -116,7 +116,7 @@ class Shards:
     @cached_property
     def sha256(self) -> str:
         """SHA-256 of the tokenizer and of the tokens of each file, in hexadecimal."""
-        digest = hashlib.sha256(self.tokenizer.document.encode())
+        digest = hashlib.sha256(self.tokenizer.data["document"].encode())
         for split, tokens in self.files:
             digest.update(f"{split} {tokens.dtype.str} {tokens.size}\n".encode() + hashlib.sha256(tokens.data).digest())
         return digest.hexdigest()

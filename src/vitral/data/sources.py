@@ -9,7 +9,7 @@ from typing import Any
 from vitral.core.checked import checked
 from vitral.core.errors import StorageError, UsageError, VitralError, reason
 from vitral.core.files import insist, temporary_name
-from vitral.core.language import N_
+from vitral.core.language import N_, _
 from vitral.data.opening import read_bytes, shown
 
 _GUTENBERG = ("*** START OF TH", "*** END OF TH")
@@ -101,13 +101,7 @@ def fetch(name: str, source: Source, folder: Path, *, may_download: bool = True)
         folder.mkdir(parents=True, exist_ok=True)
         _download(source.url, beside)
         if not _contains(beside, source.phrases):
-            raise UsageError(
-                "the text {name!r} is not on this machine and could not be downloaded from {url} (the "
-                "downloaded file is not this text); save it as {name}.txt in a folder and set VITRAL_CORPORA "
-                "to that folder",
-                name=name,
-                url=source.url,
-            )
+            raise ValueError(N_("the downloaded file is not this text"))
         insist(os.replace, beside, path)
     except VitralError:
         raise
@@ -125,7 +119,7 @@ def fetch(name: str, source: Source, folder: Path, *, may_download: bool = True)
             "{name}.txt in a folder and set VITRAL_CORPORA to that folder",
             name=name,
             url=source.url,
-            error=type(error).__name__,
+            error=type(error).__name__ if isinstance(error, OSError) else _(str(error)),
         ) from None
     finally:
         with contextlib.suppress(OSError):

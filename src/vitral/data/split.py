@@ -4,18 +4,18 @@ A text is cut into blocks, and every block belongs to one split. The split does 
 runs on a text are evaluated on the same characters.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, overload
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Int
 
-from vitral.core.checked import Natural, checked
+from vitral.core.checked import Count, Natural, checked
 from vitral.core.errors import UsageError
 from vitral.core.language import ngettext
 from vitral.core.streams import numpy_stream
-from vitral.data.config import CorpusConfig
 
 SPLITS = ("train", "validation", "test")
 BLOCK = 5_000
@@ -27,54 +27,40 @@ _MIN_BLOCKS = 3
 _MIN_TAIL = 20
 
 
-class Blocks(Sequence[tuple[int, int]]):
-    """Sorted blocks of a text as (begin, end), stored in one array since a long text has millions."""
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Sorted blocks of a text, stored in one array since a long text has millions.
 
-    def __init__(self, spans: Int[np.ndarray, "blocks 2"], *, apart: bool = False) -> None:
-        """Use these blocks, (begin, end) per row.
+    Attributes:
+        spans: begin and end of each, per row.
+        apart: whether each is a segment by itself, even where the next one begins at its end.
+    """
 
-        Args:
-            spans: sorted.
-            apart: whether each is a segment by itself, even where the next one begins at its end.
-        """
-        if not isinstance(spans, np.ndarray) or spans.ndim != 2 or spans.shape[1] != 2 or spans.dtype.kind not in "iu":
-            raise UsageError("blocks: expected an array of whole numbers with two columns, begin and end")
-        self._spans, self.apart = spans, apart
+    spans: Int[np.ndarray, "blocks 2"]
+    apart: bool = False
 
     def __len__(self) -> int:
         """Number of blocks."""
-        return len(self._spans)
-
-    @overload
-    def __getitem__(self, place: int) -> tuple[int, int]: ...
-    @overload
-    def __getitem__(self, place: slice) -> "Blocks": ...
-    def __getitem__(self, place: int | slice) -> "tuple[int, int] | Blocks":
-        """One block, or a slice of blocks."""
-        if isinstance(place, slice):
-            return Blocks(self._spans[place], apart=self.apart)
-        begin, end = self._spans[place].tolist()
-        return begin, end
+        return len(self.spans)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        """Iterate over the blocks."""
-        return ((int(begin), int(end)) for begin, end in self._spans)
+        """Begin and end of each block."""
+        return ((int(begin), int(end)) for begin, end in self.spans)
 
     def __eq__(self, other: object) -> bool:
-        """Whether the other sequence contains the same blocks."""
-        return isinstance(other, Sequence) and len(self) == len(other) and all(map(tuple.__eq__, self, other))
+        """Whether the other has the same blocks."""
+        return isinstance(other, Blocks) and np.array_equal(self.spans, other.spans)
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
     @property
     def num_characters(self) -> int:
         """Total number of characters."""
-        return int((self._spans[:, 1] - self._spans[:, 0]).sum())
+        return int((self.spans[:, 1] - self.spans[:, 0]).sum())
 
-    @property
-    def spans(self) -> Int[np.ndarray, "blocks 2"]:
-        """Begin and end of each, per row."""
-        return self._spans
+    def chosen(self, places: Any) -> "Blocks":
+        """Some of the blocks: those at an array of places, or of a slice."""
+        return Blocks(self.spans[places], self.apart)
 
     def run_numbers(self) -> Int[np.ndarray, " blocks"]:
         """For each block, which of `runs` it belongs to.
@@ -82,27 +68,29 @@ class Blocks(Sequence[tuple[int, int]]):
         >>> Blocks(np.array([[0, 5], [5, 10], [15, 20]])).run_numbers().tolist()
         [0, 0, 1]
         """
-        is_first = self.apart | (self._spans[1:, 0] != self._spans[:-1, 1])
+        is_first = self.apart | (self.spans[1:, 0] != self.spans[:-1, 1])
         return np.cumsum(np.concatenate([[False], is_first]))[: len(self)]
 
     def inside(self, begin: int, end: int) -> Int[np.ndarray, "blocks 2"]:
         """The parts of the blocks between two places of the text, (begin, end) per row."""
-        first, last = np.searchsorted(self._spans[:, 1], begin, "right"), np.searchsorted(self._spans[:, 0], end)
-        cut = np.clip(self._spans[first:last], begin, end)
+        first, last = np.searchsorted(self.spans[:, 1], begin, "right"), np.searchsorted(self.spans[:, 0], end)
+        cut = np.clip(self.spans[first:last], begin, end)
         return cut[cut[:, 0] < cut[:, 1]].astype(np.int64)
 
-    def runs(self) -> "Iterator[Blocks]":
-        """Groups of adjacent blocks: each block begins where the previous one ends. Blocks that are apart are alone.
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """Begin and end of each group of blocks of which each begins where the one before it ends.
 
-        >>> [list(run) for run in Blocks(np.array([[0, 5], [5, 10], [15, 20]])).runs()]
-        [[(0, 5), (5, 10)], [(15, 20)]]
+        >>> list(Blocks(np.array([[0, 5], [5, 10], [15, 20]])).runs())
+        [(0, 10), (15, 20)]
         """
-        borders = np.flatnonzero(self.apart | (self._spans[1:, 0] != self._spans[:-1, 1])) + 1
-        return (self[begin:end] for begin, end in pairwise([0, *borders.tolist(), len(self)]) if end > begin)
+        borders = np.flatnonzero(np.diff(self.run_numbers(), prepend=-1, append=-1)).tolist()
+        return ((int(self.spans[first, 0]), int(self.spans[after - 1, 1])) for first, after in pairwise(borders))
 
 
 @checked(first=True)
-def split_text(num_characters: Natural, method: Literal["blocks", "tail", "nanogpt"]) -> dict[str, Blocks]:
+def split_text(
+    num_characters: Natural, method: Literal["blocks", "tail", "nanogpt"], block: Count = BLOCK
+) -> dict[str, Blocks]:
     """Divide a text into blocks and the blocks into splits.
 
     `blocks`: one block in ten is for test and one in twenty for validation (at least one each), drawn with seed 0. The
@@ -114,6 +102,7 @@ def split_text(num_characters: Natural, method: Literal["blocks", "tail", "nanog
     Args:
         num_characters: length of the text.
         method: `"blocks"`, `"tail"` or `"nanogpt"`.
+        block: characters of a block of `"blocks"`.
 
     Returns:
         Split -> its blocks; together they cover every character (exactly once except for `nanogpt`). Blocks are 5,000
@@ -125,24 +114,14 @@ def split_text(num_characters: Natural, method: Literal["blocks", "tail", "nanog
     Raises:
         UsageError: the text is too short to be split this way.
     """
-    return _split_blocks(num_characters) if method == "blocks" else _split_tail(num_characters, method)
-
-
-def split_blocks(config: CorpusConfig, num_characters: Natural) -> dict[str, Blocks]:
-    """The split of a corpus: of a text by its method, of a generated task by sequences (`split_text`)."""
-    if config.task is None:
-        if config.split in ("works", "one-work"):
-            raise UsageError("split: {method} needs the works of the text", method=config.split)
-        return split_text(num_characters, config.split)
-    splits = _split_blocks(num_characters, config.task.span)
-    return {split: Blocks(np.array(blocks), apart=True) for split, blocks in splits.items()}
+    return _split_blocks(num_characters, block) if method == "blocks" else _split_tail(num_characters, method)
 
 
 def _characters(count: int) -> str:
     return ngettext("{number:,} character", "{number:,} characters", count, number=count)
 
 
-def _split_blocks(num_characters: int, block: int = BLOCK) -> dict[str, Blocks]:
+def _split_blocks(num_characters: int, block: int) -> dict[str, Blocks]:
     num_blocks = num_characters // block
     if num_blocks < _MIN_BLOCKS:
         needed = _MIN_BLOCKS * block
@@ -160,13 +139,9 @@ def _split_blocks(num_characters: int, block: int = BLOCK) -> dict[str, Blocks]:
         "validation": order[num_test : num_test + num_validation],
         "train": order[num_test + num_validation :],
     }
-    last = (num_blocks - 1) * block
-    return {split: _spans(np.sort(chosen[split]) * block, block, num_characters, last) for split in SPLITS}
-
-
-def _spans(begins: Int[np.ndarray, " blocks"], block: int, end: int, last: int) -> Blocks:
-    """Blocks of `block` characters at these offsets; the last of the text extends to its end."""
-    return Blocks(np.stack([begins, np.where(begins == last, end, begins + block)], axis=1))
+    begins = np.arange(num_blocks) * block
+    ends = np.append(begins[1:], num_characters)
+    return {split: Blocks(np.stack([begins, ends], axis=1)[np.sort(chosen[split])]) for split in SPLITS}
 
 
 def _split_tail(num_characters: int, method: str) -> dict[str, Blocks]:

@@ -1,399 +1,392 @@
-"""Tokenizers with one protocol: characters, bytes, byte-pair encoding, and files of others; saved as plain data.
+"""Tokenizers: characters, bytes, byte pairs, and the `tokenizer.json` of another library; one class for all of them.
 
-For each of them `decode(encode(text)) == text` for every text that it accepts. Special tokens that a corpus declares
-(`DeclaringTokenizer`) are strings with one token each; `Tokenizer.specials` are ids without text, such as `<PAD>`.
+`decode(encode(text)) == text` for every text that a tokenizer of ours accepts. Special tokens that a corpus declares
+are strings with one token each; `Tokenizer.specials` are ids without text, such as `<PAD>`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vitral.core.checked import checked
-from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.language import _
-from vitral.data.alphabet import (
-    PAD,
-    UnseenCharacter,
-    code_points,
-    from_code_points,
-    is_surrogate,
-    label_bytes,
-    label_text,
-    token_ids,
-    utf8,
-)
-from vitral.data.byte_pairs import BPETokenizer, learn_merges
+from vitral.data.alphabet import PAD, UnseenCharacter, code_points, label_bytes, token_ids, utf8
 from vitral.data.config import MOST_SPECIAL, BPEConfig, CorpusConfig, FileConfig
-from vitral.data.file_tokenizer import FileTokenizer
+from vitral.data.engines import (
+    Merges,
+    Spelling,
+    byte_engine,
+    character_engine,
+    encoding_of,
+    learn_merges,
+    letters_to_bytes,
+    of_package,
+    read_engine,
+    spelled_tokens,
+    spelling_of,
+)
 from vitral.data.long_texts import LongText, Text, pieces
 from vitral.data.special_tokens import alphabet_counts, between_special_tokens, special_pattern
 
+if TYPE_CHECKING:
+    import tokenizers
+
+MOST_TOKENS = 2**24
 _CHUNK = 1 << 17
 """Characters encoded at once."""
 
-_NEWLINE = ord("\n")
-
-
-@runtime_checkable
-class Tokenizer(Protocol):
-    """Text to token ids and back."""
-
-    @property
-    def name(self) -> str:
-        """The kind: `"char"`, `"byte"`, `"bpe"` or `"file"`."""
-        ...
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of ids."""
-        ...
-
-    @property
-    def specials(self) -> tuple[int, ...]:
-        """Ids without text, which are never generated; declared special tokens have text and are not among them."""
-        ...
-
-    @property
-    def start(self) -> int:
-        """The id that replaces an empty prompt: the newline if there is one, else the first that is not special."""
-        ...
-
-    def encode(self, text: str, *, replacement: str | None = None) -> np.ndarray:
-        """The token ids of a text, 1-d int64; a character without a token is refused, or replaced if requested."""
-        ...
-
-    def decode(self, ids: Iterable[Any]) -> str:
-        """The text of these ids, without specials; invalid UTF-8 becomes U+FFFD."""
-        ...
-
-    def token_bytes(self, token: int) -> bytes:
-        """UTF-8 bytes of one token, empty for a special."""
-        ...
-
-    def label(self, token: int) -> str:
-        """One token for a table cell: visible, on one line, without control characters."""
-        ...
-
-    def plain(self) -> dict[str, Any]:
-        """The complete tokenizer as JSON-ready data for `tokenizer_from_plain`."""
-        ...
-
 
 @checked(first=["__init__"])
 @dataclass(frozen=True)
-class CharTokenizer:
-    """One token per character: id 0 is `<PAD>`, id i is the i-th character of the alphabet.
+class Tokenizer:
+    """Text to token ids and back.
 
-    `build_tokenizer` takes the alphabet from the whole text, sorted by code point, so that every split can be encoded.
-    Nothing else of the held-out splits reaches the model.
+    Special tokens are found from left to right; of several that begin at one place, the longest counts. The text
+    between them is encoded by one of four kinds:
 
-    >>> tokenizer = CharTokenizer("!abt")
-    >>> tokenizer.encode("tab!").tolist()
-    [4, 2, 3, 1]
-    >>> tokenizer.decode([4, 2, 3, 0, 1])
-    'tab!'
-    """
+    - "char": one token per character. Id 0 is `<PAD>`, id i is the i-th character of the alphabet.
+    - "byte": one token per byte of the text's UTF-8; the id is the byte's value.
+    - "bpe": byte-pair encoding (Sennrich et al. 2016) over UTF-8 bytes, so that every text can be encoded. Ids 0 to 255
+      are the bytes; each merge (left, right) of two existing tokens makes a token with the next free id, unless the
+      same bytes already have one. Text is first split into words by GPT-2's rule (Radford et al. 2019), and no token
+      crosses a word border.
+    - "file": the `tokenizer.json` of another library, kept whole, decides every id. Nothing is added to a text. A model
+      may have more rows than the file has tokens: the ids without a token are never generated.
 
-    alphabet: str
-    name = "char"
-    specials = (0,)
-
-    @property
-    def vocab_size(self) -> int:
-        """The characters and `<PAD>`."""
-        return len(self.alphabet) + 1
-
-    @property
-    def start(self) -> int:
-        """The newline's id, or that of the first character."""
-        return self.alphabet.find("\n") + 1 or 1
-
-    @cached_property
-    def _points(self) -> np.ndarray:
-        return code_points(self.alphabet)
-
-    @cached_property
-    def _ids(self) -> np.ndarray:
-        """Code point -> id, 0 for none; the last entry is for all higher code points."""
-        table = np.zeros(int(self._points.max()) + 2, dtype=np.int64)
-        table[self._points] = np.arange(1, self.vocab_size)
-        return table
-
-    def encode(self, text: str, *, replacement: str | None = None) -> np.ndarray:
-        """One id per character.
-
-        Args:
-            text: any text.
-            replacement: a character of the alphabet to use for characters outside it.
-
-        Raises:
-            UnseenCharacter: a character is not in the alphabet, and there is no replacement.
-            UsageError: the replacement is not a character of the alphabet.
-        """
-        return self.encode_as(text, np.dtype(np.int64), replacement)
-
-    def encode_as(self, text: str, dtype: np.dtype, replacement: str | None = None) -> np.ndarray:
-        """The same ids in a dtype that has them all."""
-        if replacement is not None and (len(replacement) != 1 or replacement not in self.alphabet):
-            raise UsageError(
-                "replacement {replacement!a} is not a character of the tokenizer's alphabet", replacement=replacement
-            )
-        table, ids = self._ids.astype(dtype), np.empty(len(text), dtype=dtype)
-        for begin in range(0, len(text), _CHUNK):  # small enough for the processor's cache
-            chunk = ids[begin : begin + _CHUNK]
-            np.take(table, code_points(text[begin : begin + _CHUNK]), mode="clip", out=chunk)
-            if chunk.all():
-                continue
-            unseen = chunk == 0
-            if replacement is None:
-                position = begin + int(unseen.argmax())
-                alphabet = _("the tokenizer's alphabet of {number:,} characters", number=len(self.alphabet))
-                raise UnseenCharacter(text[position], position, alphabet)
-            chunk[unseen] = table[ord(replacement)]
-        return ids
-
-    def decode(self, ids: Iterable[Any]) -> str:
-        """The characters of these ids, without `<PAD>`.
-
-        Raises:
-            UsageError: a value is not an id of this vocabulary.
-        """
-        known = token_ids(ids, self.vocab_size)
-        return from_code_points(self._points[known[known > 0] - 1])
-
-    def token_bytes(self, token: int) -> bytes:
-        """UTF-8 bytes of one character, empty for `<PAD>`."""
-        return (self.alphabet[token - 1] if 0 < token < self.vocab_size else self.decode([token])).encode("utf-8")
-
-    def label(self, token: int) -> str:
-        r"""One visible character: `\n` for the newline, `␣` for the space, `<PAD>`."""
-        return label_text(self.decode([token])) or PAD
-
-    def plain(self) -> dict[str, Any]:
-        """Name and tokens; a token's index is its id."""
-        return {"name": self.name, "tokens": [PAD, *self.alphabet]}
-
-
-@checked(first=["__init__"])
-@dataclass(frozen=True)
-class ByteTokenizer:
-    """One token per byte of the text's UTF-8; the id is the byte's value.
-
-    >>> ByteTokenizer().encode("é").tolist()
-    [195, 169]
-    """
-
-    name = "byte"
-    specials = ()
-    vocab_size = 256
-    start = _NEWLINE
-
-    def encode(self, text: str, *, replacement: str | None = None) -> np.ndarray:
-        """The bytes of the text's UTF-8.
-
-        Args:
-            text: any text.
-            replacement: a character to use for lone surrogates, which have no UTF-8.
-
-        Raises:
-            UnseenCharacter: the text contains a lone surrogate, and there is no replacement.
-        """
-        return np.frombuffer(utf8(text, replacement), dtype=np.uint8).astype(np.int64)
-
-    def decode(self, ids: Iterable[Any]) -> str:
-        """The text of these bytes; invalid UTF-8 becomes U+FFFD.
-
-        Raises:
-            UsageError: a value is not a byte.
-        """
-        return token_ids(ids, self.vocab_size).astype(np.uint8).tobytes().decode("utf-8", "replace")
-
-    def token_bytes(self, token: int) -> bytes:
-        """The byte itself."""
-        return token_ids([token], self.vocab_size).astype(np.uint8).tobytes()
-
-    def label(self, token: int) -> str:
-        r"""A visible ASCII character, or `\xNN`."""
-        return label_bytes(self.token_bytes(token))
-
-    def plain(self) -> dict[str, Any]:
-        """The name only."""
-        return {"name": self.name}
-
-
-@checked(first=["__init__"])
-@dataclass(frozen=True)
-class DeclaringTokenizer:
-    """A tokenizer with declared special tokens: strings that are one token each wherever they occur in a text.
-
-    Occurrences are found from left to right; of several special tokens that begin at one place, the longest counts.
-    The text between them is encoded by the tokenizer `base`.
+    Special tokens have the ids that are given for them, the other tokens those that are left, in order.
 
     Attributes:
-        base: the tokenizer of all other text.
-        declared: each special token with its id, in the order of the ids; the ids of `base` are the others, in order.
+        data: the complete tokenizer, JSON-ready: "name", its kind; "tokens", "merges", or "document" with "vocab_size"
+            and "start"; and "special_tokens", each with its id.
 
-    >>> tokenizer = DeclaringTokenizer(CharTokenizer("ab"), (("<|end|>", 3),))
+    >>> tokenizer = bpe_tokenizer([(116, 104), (256, 101)])  # t+h, th+e
+    >>> tokenizer.encode("the path").tolist()
+    [257, 32, 112, 97, 256]
+    >>> tokenizer = with_special_tokens(char_tokenizer("ab"), ["<|end|>"])
     >>> tokenizer.encode("ab<|end|>b").tolist()
     [1, 2, 3, 2]
     >>> tokenizer.decode([3, 1])
     '<|end|>a'
     """
 
-    base: Tokenizer
-    declared: tuple[tuple[str, int], ...]
+    data: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        """Check the special tokens.
+        """Check the data.
 
         Raises:
-            UsageError: there are none, one is empty, too long or not valid text, or their ids cannot be.
+            UsageError: it is malformed; the package cannot read a file, or the file has more tokens than the model.
         """
-        texts, ids = [text for text, _ in self.declared], [token for _, token in self.declared]
-        for text in texts:
-            if not isinstance(text, str) or not 0 < len(text) <= MOST_SPECIAL or any(map(is_surrogate, text)):
+        try:
+            is_whole = self._is_whole()
+        except UsageError:
+            raise
+        except (ValueError, LookupError, TypeError, AttributeError):
+            is_whole = False
+        if not is_whole:
+            raise UsageError(
+                "tokenizer: cannot be read (name: {name!a}); restore tokenizer.json from a copy of the run, or use the "
+                "version of Vitral that made it",
+                name=self.data.get("name"),
+            )
+
+    def _is_whole(self) -> bool:
+        ids, vocab_size = list(self.declared.values()), self.vocab_size
+        if not all(type(token) is int and 0 <= token < vocab_size for token in ids) or len({*ids}) < len(ids):
+            return False
+        if not all(0 < len(text) <= MOST_SPECIAL and text.encode() for text in self.declared):
+            return False
+        if self.name == "char":
+            distinct = {*self.alphabet.encode().decode()}
+            return self.words == [PAD, *self.alphabet] and 0 < len(distinct) == len(self.alphabet)
+        if self.name == "file":
+            size, start, _decoder = self.data["vocab_size"], self.data["start"], self._spelling
+            largest = max(start, *self._texts)
+            if largest >= size:
                 raise UsageError(
-                    "tokenizer: a special token must have 1 to {most} characters, not {text!a:.40}",
-                    most=MOST_SPECIAL,
-                    text=text,
+                    "tokenizer: its ids go up to {largest:,}, but the model has {vocab_size:,} tokens",
+                    largest=largest,
+                    vocab_size=size,
                 )
-        whole = all(type(token) is int for token in ids) and ids == sorted(set(ids))
-        if not ids or len(set(texts)) != len(texts) or not whole or ids[0] < 0 or ids[-1] >= self.vocab_size:
-            raise UsageError("tokenizer: special tokens must differ, with increasing ids inside the vocabulary")
+            return type(size) is type(start) is int and start >= 0 and size <= MOST_TOKENS
+        return self.name == "byte" or (self.name == "bpe" and len({*map(tuple, self.merges)}) == len(self.merges))
 
     @property
     def name(self) -> str:
-        """The kind of `base`."""
-        return self.base.name
-
-    @property
-    def vocab_size(self) -> int:
-        """The tokens of `base` and the special tokens."""
-        return self.base.vocab_size + len(self.declared)
-
-    @property
-    def specials(self) -> tuple[int, ...]:
-        """Ids without text, those of `base`."""
-        return tuple(int(self._from_base[token]) for token in self.base.specials)
-
-    @property
-    def start(self) -> int:
-        """The newline if it is a special token, else the start of `base`."""
-        return self._ids.get("\n", int(self._from_base[self.base.start]))
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The special tokens, in the order of their ids."""
-        return tuple(text for text, _ in self.declared)
+        """The kind: `"char"`, `"byte"`, `"bpe"` or `"file"`."""
+        return self.data["name"]
 
     @cached_property
-    def _ids(self) -> dict[str, int]:
-        return dict(self.declared)
+    def declared(self) -> dict[str, int]:
+        """Each special token with its id, in the order of the ids."""
+        return dict(sorted(self.data.get("special_tokens", {}).items(), key=lambda entry: entry[1]))
+
+    @cached_property
+    def alphabet(self) -> str:
+        """The characters of a character tokenizer, in the order of their ids."""
+        return "".join(self.data["tokens"][1:])
+
+    @property
+    def merges(self) -> Merges:
+        """The merges of byte pairs, each a pair of ids; special tokens do not count in them."""
+        return self.data["merges"] if self.name == "bpe" else ()
+
+    @cached_property
+    def words(self) -> list[str]:
+        """The tokens that are not special ones, as the package spells them; not of a file."""
+        return list(self.data["tokens"]) if self.name == "char" else spelled_tokens(self.merges)
+
+    @cached_property
+    def vocab_size(self) -> int:
+        """Number of ids."""
+        return (self.data["vocab_size"] if self.name == "file" else len(self.words)) + len(self.declared)
+
+    @cached_property
+    def ids(self) -> np.ndarray:
+        """The id of each token that is not a special one, in order."""
+        return np.setdiff1d(np.arange(self.vocab_size), list(self.declared.values()))
+
+    @cached_property
+    def start(self) -> int:
+        """The id that replaces an empty prompt: the newline if there is one, else the first character."""
+        newline = self.alphabet.find("\n") + 1 or 1 if self.name == "char" else ord("\n")
+        return self.declared.get("\n", int(self.ids[self.data.get("start", newline)]))
+
+    @cached_property
+    def specials(self) -> tuple[int, ...]:
+        """Ids without text, which are never generated; declared special tokens have text and are not among them."""
+        return tuple(token for token in range(self.vocab_size) if token not in self._pieces)
+
+    @cached_property
+    def _engine(self) -> "tokenizers.Tokenizer":
+        """The package's tokenizer, without special tokens: its id i is `ids[i]`."""
+        if self.name == "file":
+            return read_engine(self.data["document"])
+        return self._built({word: token for token, word in enumerate(self.words)})
+
+    def _built(self, vocabulary: Mapping[str, int]) -> "tokenizers.Tokenizer":
+        if self.name == "char":
+            return character_engine(vocabulary)
+        merges = [(self.words[left], self.words[right]) for left, right in self.merges]
+        return byte_engine(vocabulary, merges, in_words=self.name == "bpe")
+
+    @cached_property
+    def _spelling(self) -> Spelling:
+        if self.name == "file":
+            return spelling_of(self._engine)
+        return Spelling(str.encode if self.name == "char" else letters_to_bytes)
 
     @cached_property
     def _texts(self) -> dict[int, str]:
-        return {token: text for text, token in self.declared}
+        """The tokens as the package spells them, by their place in `ids`; without `<PAD>`."""
+        if self.name == "file":
+            return {token: text for text, token in self._engine.get_vocab().items()}
+        return dict(list(enumerate(self.words))[self.name == "char" :])
 
     @cached_property
-    def _from_base(self) -> np.ndarray:
-        """The id of each token of `base`."""
-        return np.setdiff1d(np.arange(self.vocab_size), list(self._texts), assume_unique=True)
+    def _pieces(self) -> dict[int, bytes]:
+        """What each id writes inside a text."""
+        ids = self.ids.tolist()
+        added = self._engine.get_added_tokens_decoder() if self.name == "file" else {}
+        own = {ids[at]: text.encode() if at in added else self._spelling.each(text) for at, text in self._texts.items()}
+        return own | {token: text.encode() for text, token in self.declared.items()}
 
     @cached_property
-    def _to_base(self) -> np.ndarray:
-        """The token of `base` with each id, -1 for a special token."""
-        table = np.full(self.vocab_size, -1, dtype=np.int64)
-        table[self._from_base] = np.arange(self.base.vocab_size)
+    def _table(self) -> np.ndarray:
+        """Code point -> id of its character, -1 for none; the last entry is for all higher code points."""
+        points = code_points("".join(self._texts.values()))
+        table = np.full(int(points.max()) + 2, -1)
+        table[points] = self.ids[list(self._texts)]
         return table
 
+    @cached_property
+    def _is_by_character(self) -> bool:
+        """Whether it is one of characters; also in a file, such as that of a model of nanoGPT."""
+        if self.name != "file" or any(len(text) != 1 for text in self._texts.values()):
+            return self.name == "char"
+        same = character_engine({text: token for token, text in self._texts.items()})
+        return json.loads(same.to_str()) == json.loads(self._engine.to_str())
+
+    @property
+    def prepends_a_space(self) -> bool:
+        """Whether a space before a whole text is left out: the decoder says so, or every text gets one."""
+        return self._spelling.begin == (" ", 1)
+
     def encode(self, text: str, *, replacement: str | None = None) -> np.ndarray:
-        """The text's tokens, 1-d int64.
+        """The token ids of a text, 1-d int64.
 
         Args:
             text: any text.
-            replacement: a character to use for those that `base` has no token for.
+            replacement: a character to use for those without a token, and for lone surrogates, which have no UTF-8.
 
         Raises:
-            UnseenCharacter: `base` has no token for a character, and there is no replacement.
+            UnseenCharacter: a character has no token, and there is no replacement.
+            UsageError: the replacement has no token; or a file has no tokens for this text, and none for unknown ones.
         """
-        parts: list[np.ndarray] = []
-        begin = 0
-        for match in special_pattern(self.texts).finditer(text):
-            parts += [self._between(text[begin : match.start()], begin, replacement), np.array([self._ids[match[0]]])]
-            begin = match.end()
-        return np.concatenate([*parts, self._between(text[begin:], begin, replacement)])
+        found = []
+        for begin, part, is_special in self._parts(text):
+            try:
+                found.append([self.declared[part]] if is_special else self._encoded(part, replacement))
+            except UnseenCharacter as unseen:
+                raise unseen.moved(begin) from None
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
-    def _between(self, text: str, offset: int, replacement: str | None) -> np.ndarray:
-        try:
-            return self._from_base[self.base.encode(text, replacement=replacement)]
-        except UnseenCharacter as unseen:
-            raise unseen.moved(offset) from None
+    def ends(self, text: str, *, replacement: str | None = None) -> np.ndarray:
+        """The number of characters of the text before the end of each token of a file, 1-d int64, never decreasing.
+
+        The characters are those of the text as it is given, before the file's normaliser.
+
+        Args:
+            text: a text that `encode` takes.
+            replacement: as for `encode`.
+        """
+        found = list[int]()
+        for begin, part, is_special in self._parts(text):
+            if is_special:
+                ends = [len(part)]
+            elif self._is_by_character:
+                ends = range(1, 1 + len(part))
+            else:
+                ends = [end for _begin, end in encoding_of(self._engine, utf8(part, replacement).decode()).offsets]
+            found += [begin + end for end in ends]
+        return np.maximum.accumulate(np.array(found, dtype=np.int64))
+
+    def _parts(self, text: str) -> Iterator[tuple[int, str, bool]]:
+        """The special tokens of a text and what is between them: of each its place, and whether it is special."""
+        begin = 0
+        parts = special_pattern(tuple(self.declared)).split(text) if self.declared else [text]
+        for number, part in enumerate(parts):
+            yield begin, part, number % 2 == 1
+            begin += len(part)
+
+    def _encoded(self, text: str, replacement: str | None) -> np.ndarray:
+        if self._is_by_character:
+            return self._looked_up(text, replacement)
+        if self.name == "byte":
+            return self.ids.take(np.frombuffer(utf8(text, replacement), dtype=np.uint8))
+        return self.ids[encoding_of(self._engine, utf8(text, replacement).decode()).ids]
+
+    def _looked_up(self, text: str, replacement: str | None) -> np.ndarray:
+        """One id for each character; the package takes a hundred times as long."""
+        if replacement is not None and replacement not in self._texts.values():
+            raise UsageError(
+                "replacement {replacement!a} is not a character of the tokenizer's alphabet", replacement=replacement
+            )
+        ids = np.empty(len(text), dtype=np.int64)
+        for begin in range(0, len(text), _CHUNK):  # small enough for the processor's cache
+            chunk = ids[begin : begin + _CHUNK]
+            np.take(self._table, code_points(text[begin : begin + _CHUNK]), mode="clip", out=chunk)
+            unseen = chunk < 0
+            if replacement is not None:
+                chunk[unseen] = self._table[ord(replacement)]
+            elif unseen.any():
+                place = begin + int(unseen.argmax())
+                alphabet = _("the tokenizer's alphabet of {number:,} characters", number=len(self._texts))
+                raise UnseenCharacter(text[place], place, alphabet)
+        return ids
 
     def decode(self, ids: Iterable[Any]) -> str:
-        """The text of these tokens, special tokens as they are written; invalid UTF-8 becomes U+FFFD.
+        """The text of these ids, special tokens as they are written; invalid UTF-8 becomes U+FFFD.
 
         Raises:
             UsageError: a value is not an id of this vocabulary.
         """
-        tokens = token_ids(ids, self.vocab_size)
-        inner = self._to_base[tokens]
-        places = np.flatnonzero(inner < 0).tolist()
-        begins = [0, *(place + 1 for place in places)]
-        texts = [self.base.decode(inner[begin:end]) for begin, end in zip(begins, [*places, len(inner)], strict=True)]
-        return texts[0] + "".join(
-            self._texts[int(tokens[place])] + text for place, text in zip(places, texts[1:], strict=True)
-        )
+        listed, text = token_ids(ids, self.vocab_size).tolist(), ""
+        for is_special, run in groupby(listed, {*self.declared.values()}.__contains__):
+            part = b"".join(self._pieces.get(token, b"") for token in run).decode("utf-8", "replace")
+            text += part if is_special else self._spelling.whole(part)
+        return text
 
     def token_bytes(self, token: int) -> bytes:
-        """UTF-8 bytes of one token."""
-        inner = int(self._to_base[token_ids([token], self.vocab_size)[0]])
-        return self._texts[token].encode("utf-8") if inner < 0 else self.base.token_bytes(inner)
+        """UTF-8 bytes of one token, which need not be whole characters; empty for one without text."""
+        return self._pieces.get(int(token_ids([token], self.vocab_size)[0]), b"")
 
     def label(self, token: int) -> str:
-        """The label of `base`, or the special token as it is written."""
-        inner = int(self._to_base[token_ids([token], self.vocab_size)[0]])
-        return label_text(self._texts[token]) if inner < 0 else self.base.label(inner)
+        r"""One token for a table cell, visible, on one line, without control characters: `␣the`, `\n`, `\xc3`."""
+        return label_bytes(self.token_bytes(token)) or (PAD if self.name == "char" else f"<{token}>")
 
     def plain(self) -> dict[str, Any]:
-        """The data of `base`, and the id of each special token."""
-        return {**self.base.plain(), "special_tokens": dict(self.declared)}
+        """The complete tokenizer as JSON-ready data for `Tokenizer`."""
+        return dict(self.data)
+
+    @property
+    def document(self) -> str:
+        """Its `tokenizer.json`: the same ids for every text that it accepts.
+
+        Raises:
+            UsageError: it is a file's that has grown by other ids than the file can have.
+        """
+        from tokenizers import AddedToken
+
+        if self.name == "file":
+            given = self.data["document"]
+            cut = json.loads(given)
+            if not (self.declared or cut.get("truncation") or cut.get("padding")):
+                return given
+            engine = read_engine(given)
+        else:  # special tokens are words of the vocabulary too, which keep their ids
+            engine = self._built({**dict(zip(self.words, self.ids.tolist(), strict=True)), **self.declared})
+        engine.add_special_tokens([AddedToken(text, normalized=False, special=True) for text in self.declared])
+        if any(engine.token_to_id(text) != token for text, token in self.declared.items()):
+            raise UsageError("tokenizer: the special tokens that were added to it have other ids in its file")
+        return engine.to_str(pretty=False)
 
 
-def encode_each(
-    tokenizer: Tokenizer, texts: Sequence[str], dtype: np.dtype, replacement: str | None = None
-) -> list[np.ndarray]:
-    """The tokens of each text, see `Tokenizer.encode`; characters of all of them are encoded at once.
+def char_tokenizer(alphabet: str) -> Tokenizer:
+    """A tokenizer of these characters, in this order."""
+    return Tokenizer({"name": "char", "tokens": [PAD, *alphabet]})
+
+
+def byte_tokenizer() -> Tokenizer:
+    """The tokenizer of bytes."""
+    return Tokenizer({"name": "byte"})
+
+
+def bpe_tokenizer(merges: Merges) -> Tokenizer:
+    """A tokenizer of byte pairs."""
+    return Tokenizer({"name": "bpe", "merges": [list(merge) for merge in merges]})
+
+
+def file_tokenizer(document: str, vocab_size: int | None = None, begin: Any = None) -> Tokenizer:
+    """The tokenizer of a `tokenizer.json`.
+
+    Args:
+        document: its content.
+        vocab_size: the model's number of tokens; that of the file if there is no model.
+        begin: the id that replaces an empty prompt, if it is one; else the newline's is, or the first.
 
     Raises:
-        UsageError: one cannot be encoded.
+        UsageError: it cannot be used.
     """
-    if not isinstance(tokenizer, CharTokenizer):
-        return [tokenizer.encode(text, replacement=replacement).astype(dtype) for text in texts]
-    ids = tokenizer.encode_as("".join(texts), dtype, replacement)
-    return np.split(ids, np.cumsum([len(text) for text in texts])[:-1])
+    engine = read_engine(document)
+    size = 1 + max(engine.get_vocab().values(), default=0) if vocab_size is None else vocab_size
+    newline = of_package(lambda: _newline(engine))
+    start = next(token for token in (begin, *newline, 0) if type(token) is int and 0 <= token < size)
+    return Tokenizer({"name": "file", "vocab_size": size, "start": start, "document": document})
 
 
-def special_tokens(tokenizer: Tokenizer) -> tuple[str, ...]:
-    """The declared special tokens of a tokenizer, in the order of their ids."""
-    return tokenizer.texts if isinstance(tokenizer, DeclaringTokenizer) else ()
+def _newline(engine: "tokenizers.Tokenizer") -> list[int]:
+    try:
+        return engine.encode("\n", add_special_tokens=False).ids
+    except Exception:  # the package's own class: it has no token; a fault of the package is none
+        return []
+
+
+def declaring(tokenizer: Tokenizer, special: Mapping[str, int]) -> Tokenizer:
+    """A tokenizer with these special tokens; its other tokens have the other ids, in order."""
+    return Tokenizer({**tokenizer.data, "special_tokens": dict(special)}) if special else tokenizer
 
 
 def with_special_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokenizer:
     """A tokenizer with further special tokens, whose ids follow the others."""
-    if not texts:
-        return tokenizer
-    base, declared = undeclared(tokenizer)
-    first = tokenizer.vocab_size
-    return DeclaringTokenizer(base, (*declared, *((text, first + place) for place, text in enumerate(texts))))
-
-
-def undeclared(tokenizer: Tokenizer) -> tuple[Tokenizer, tuple[tuple[str, int], ...]]:
-    """A tokenizer without its declared special tokens, and these."""
-    return (tokenizer.base, tokenizer.declared) if isinstance(tokenizer, DeclaringTokenizer) else (tokenizer, ())
+    new = {text: token for token, text in enumerate(texts, start=tokenizer.vocab_size)}
+    return declaring(tokenizer, tokenizer.declared | new)
 
 
 @checked(first=True)
@@ -403,7 +396,8 @@ def build_tokenizer(config: CorpusConfig, text: Text, training_blocks: Sequence[
     Args:
         config: its `tokenizer` is the kind to build, its `specials` are special tokens.
         text: the whole text, whose distinct characters, without those of special tokens, are the alphabet of the
-            character tokenizer.
+            character tokenizer, sorted by code point, so that every split can be encoded; nothing else of the held-out
+            splits reaches the model.
         training_blocks: the blocks of the training split; byte-pair merges are learned from these only.
 
     Raises:
@@ -415,58 +409,15 @@ def build_tokenizer(config: CorpusConfig, text: Text, training_blocks: Sequence[
     if not len(text):
         raise UsageError("the text is empty: there is nothing to build a tokenizer from")
     kind, specials = config.tokenizer, config.specials or ()
-    if isinstance(kind, BPEConfig):
-        learned_from = list(between_special_tokens(training_blocks, specials))
-        return with_special_tokens(BPETokenizer(learn_merges(learned_from, kind.vocab_size)), specials)
     if isinstance(kind, FileConfig):
         raise UsageError(
             "corpus.tokenizer: a tokenizer of another library comes with its model; start from an imported run "
             "(--init-from)"
         )
-    if kind.name == "byte":
-        return with_special_tokens(ByteTokenizer(), specials)
-    alphabet = alphabet_counts([text], specials) or alphabet_counts([text], ())
-    return with_special_tokens(CharTokenizer("".join(alphabet)), specials)
-
-
-def tokenizer_from_plain(plain: Any) -> Tokenizer:
-    """The tokenizer from the data returned by its `plain`.
-
-    Raises:
-        UsageError: the data is malformed; names the place.
-    """
-    if not isinstance(plain, Mapping) or not isinstance(plain.get("name"), str):
-        raise UsageError("tokenizer: expected a table with a name")
-    reader = _READERS.get(plain["name"])
-    if reader is None:
-        raise UsageError(
-            "tokenizer: unknown name {name!a}, {hint}", name=plain["name"], hint=nearest(plain["name"], _READERS)
-        )
-    declared = plain.get("special_tokens")
-    if declared is None:
-        return reader(plain)
-    if not isinstance(declared, Mapping) or not all(type(token) is int for token in declared.values()):
-        raise UsageError("tokenizer: special_tokens must be a table of ids")
-    return DeclaringTokenizer(reader(plain), tuple(sorted(declared.items(), key=lambda entry: entry[1])))
-
-
-def _read_char(plain: Mapping[str, Any]) -> Tokenizer:
-    tokens = plain.get("tokens")
-    if not isinstance(tokens, list) or len(tokens) < 2 or tokens[0] != PAD:
-        raise UsageError("tokenizer: tokens must be a list of {pad} and at least one character", pad=PAD)
-    for index, token in enumerate(tokens[1:], start=1):
-        if not isinstance(token, str) or len(token) != 1 or is_surrogate(token):
-            raise UsageError(
-                "tokenizer: tokens[{index}] must be one character, not {token!a:.40}", index=index, token=token
-            )
-    if len(set(tokens)) != len(tokens):
-        raise UsageError("tokenizer: tokens contains a character twice")
-    return CharTokenizer("".join(tokens[1:]))
-
-
-_READERS: dict[str, Callable[[Mapping[str, Any]], Tokenizer]] = {
-    "char": _read_char,
-    "byte": lambda plain: ByteTokenizer(),
-    "bpe": BPETokenizer.from_plain,
-    "file": FileTokenizer.from_plain,
-}
+    if isinstance(kind, BPEConfig):
+        made = bpe_tokenizer(learn_merges(list(between_special_tokens(training_blocks, specials)), kind.vocab_size))
+    elif kind.name == "byte":
+        made = byte_tokenizer()
+    else:
+        made = char_tokenizer("".join(alphabet_counts([text], specials) or alphabet_counts([text], ())))
+    return with_special_tokens(made, specials)

@@ -85,12 +85,12 @@ def stored(folder: Path, vocab_size: int, make: Iterable[Piece]) -> tuple[Store,
     damage = ""
     if folder.exists():
         try:
-            return read(folder, vocab_size), ""
+            return read(folder), ""
         except DamagedStore as error:
             damage = str(error)
     write(folder, token_dtype(vocab_size), make)
     try:
-        return read(folder, vocab_size), damage
+        return read(folder), damage
     except DamagedStore as error:
         raise _unwritable(folder, error) from None
 
@@ -141,18 +141,18 @@ def _fill(folder: Path, dtype: np.dtype, pieces: Iterable[Piece]) -> None:
     (folder / MANIFEST).write_text(json.dumps({"version": VERSION, "dtype": dtype.name, "splits": told}), "ascii")
 
 
-def read(folder: Path, vocab_size: int) -> Store:
+def read(folder: Path) -> Store:
     """Open the tokens in a folder after verifying all of them.
 
     Raises:
-        DamagedStore: a file is missing, cut or changed, of another version, or has a token outside the vocabulary.
+        DamagedStore: a file is missing, cut or changed, or of another version.
     """
     try:
         raw = (folder / MANIFEST).read_bytes()
         manifest = json.loads(raw)
         if manifest["version"] != VERSION or manifest["dtype"] not in DTYPES:
             raise DamagedStore(N_("another version"))
-        opened = {split: _split(folder / f"{split}.bin", manifest, split, vocab_size) for split in SPLITS}
+        opened = {split: _split(folder / f"{split}.bin", manifest, split) for split in SPLITS}
     except OSError as error:
         raise DamagedStore(reason(error)) from None
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -160,15 +160,13 @@ def read(folder: Path, vocab_size: int) -> Store:
     return Store(opened, hashlib.sha256(raw).hexdigest())
 
 
-def _split(path: Path, manifest: dict[str, Any], split: str, vocab_size: int) -> Split:
+def _split(path: Path, manifest: dict[str, Any], split: str) -> Split:
     told, dtype = manifest["splits"][split], np.dtype(manifest["dtype"])
     if path.stat().st_size != told["tokens"] * dtype.itemsize:
         raise DamagedStore(N_("{file} has another size").format(file=path.name))
     tokens = np.memmap(path, dtype, "r") if told["tokens"] else np.empty(0, dtype)
     if hashlib.sha256(tokens.data).hexdigest() != told["sha256"]:
         raise DamagedStore(N_("the SHA-256 of {file} does not match").format(file=path.name))
-    if tokens.max(initial=0) >= vocab_size:
-        raise DamagedStore(N_("a token is not in the vocabulary of {vocab_size:,}").format(vocab_size=vocab_size))
     ends = np.cumsum([0, *told["segments"]])
     if ends.dtype != np.int64 or ends[-1] != tokens.size or (np.diff(ends) < 0).any():
         sentence = N_("the segments of {split} do not cover its {number:,} tokens")

@@ -4,6 +4,7 @@
 different training text can be compared.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,17 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from vitral.core.config import closest, shown
+from vitral.core.config import shown
 from vitral.core.errors import UsageError
-from vitral.core.language import _
 from vitral.core.streams import numpy_stream
 from vitral.data.config import CorpusConfig
 from vitral.data.corpora import Corpus, load_corpus
 from vitral.data.long_texts import Text, hash_text
 from vitral.data.split import SPLIT_SEED, Blocks, whole
-from vitral.data.works import Work, lines_of
-
-_SHOWN_AT_MOST = 200
+from vitral.data.works import Work, found_lines
 
 
 @dataclass(frozen=True)
@@ -99,8 +97,7 @@ def _of_works(works: Sequence[Work], blocks: Blocks, config: CorpusConfig, num_w
     order = numpy_stream(draw, "works trained on").permutation(len(parts))
     chosen: list[tuple[Work, Blocks]] = [parts[place] for place in sorted(order[:num_works].tolist())]
     taken = [part if config.share is None else drawn(part, each, draw, work.begin) for work, part in chosen]
-    spans = np.array([span for part in taken for span in part], dtype=np.int64)
-    return TrainingText(Blocks(spans), tuple(work.title for work, _ in chosen))
+    return TrainingText(Blocks(np.concatenate([part.spans for part in taken])), tuple(work.title for work, _ in chosen))
 
 
 def shared(blocks: Blocks, share: float, draw: int | None = None) -> Blocks:
@@ -120,8 +117,7 @@ def shared(blocks: Blocks, share: float, draw: int | None = None) -> Blocks:
     if draw is not None:
         return drawn(blocks, max(1, round(share * blocks.num_characters)), draw)
     order = numpy_stream(SPLIT_SEED, "share").permutation(len(blocks))
-    kept = np.sort(order[: max(1, round(share * len(blocks)))])
-    return Blocks(np.array([blocks[place] for place in kept.tolist()], dtype=np.int64), apart=blocks.apart)
+    return blocks.chosen(np.sort(order[: max(1, round(share * len(blocks)))]))
 
 
 def drawn(blocks: Blocks, characters: int, draw: int, *of: int) -> Blocks:
@@ -133,8 +129,7 @@ def drawn(blocks: Blocks, characters: int, draw: int, *of: int) -> Blocks:
         draw: number of the random order.
         of: numbers that tell several random orders of one draw apart.
     """
-    spans = np.array(list(blocks), dtype=np.int64).reshape(-1, 2)
-    spans = spans[numpy_stream(draw, "share", "drawn", *of).permutation(len(spans))]
+    spans = blocks.spans[numpy_stream(draw, "share", "drawn", *of).permutation(len(blocks))]
     ends = np.cumsum(spans[:, 1] - spans[:, 0])
     kept = spans[: int(np.searchsorted(ends, characters)) + 1].copy()
     kept[-1, 1] -= max(0, int(ends[len(kept) - 1]) - characters)
@@ -224,45 +219,23 @@ def passage_spans(text: Text, passages: Sequence[tuple[str, str]]) -> list[tuple
     Raises:
         UsageError: no line or several lines match, or the second line comes before the first.
     """
-    wanted = {line for passage in passages for line in passage if line}
-    found: dict[str, list[int]] = {line: [] for line in wanted}
-    near: set[str] = set()
-    words = {word for line in wanted for word in line.split()}
-    for begin, line in lines_of(text):
-        if line in found:
-            found[line].append(begin)
-        elif words.intersection(line.split()):
-            near.add(line[:_SHOWN_AT_MOST])
+    found = found_lines(text, {line: re.escape(line) for passage in passages for line in passage if line}, "passages")
+    for line, places in found.items():
+        if len(places) > 1:
+            raise UsageError(
+                "corpus.passages: {number} lines of the text read {line!r}; choose a line that occurs once",
+                number=len(places),
+                line=line,
+            )
     spans = []
     for first, last in passages:
-        begin = _only(first, found[first], near)
-        end = _only(last, found[last], near) if last else len(text)
+        begin, end = found[first][0][0], found[last][0][0] if last else len(text)
         if end <= begin:
             raise UsageError(
                 "corpus.passages: the line {last} comes before {first}; swap them", last=shown(last), first=shown(first)
             )
         spans.append((begin, end))
     return spans
-
-
-def _only(line: str, begins: Sequence[int], near: set[str]) -> int:
-    """The offset of the only occurrence of a line."""
-    if not begins:
-        raise UsageError(
-            "corpus.passages: no line of the text reads {line!r}; {hint}", line=line, hint=_closest(line, near)
-        )
-    if len(begins) > 1:
-        raise UsageError(
-            "corpus.passages: {number} lines of the text read {line!r}; choose a line that occurs once",
-            number=len(begins),
-            line=line,
-        )
-    return begins[0]
-
-
-def _closest(line: str, near: set[str]) -> str:
-    """A hint: the most similar line of the text, if any."""
-    return closest(line, near) or _("copy a line exactly, including leading spaces")
 
 
 def _inside(blocks: Blocks, spans: Sequence[tuple[int, int]]) -> Blocks:

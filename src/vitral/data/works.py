@@ -1,16 +1,14 @@
 """The works of a text: the files of a folder, the sections that chosen lines begin, or those of its table of contents.
 
-A table of contents is a line `Contents` and the lines after it, up to where they begin to occur again, in their order.
-A work goes from the line that is its title to the line that is the next title. Where the next title does not occur
-again word for word, the end of the work is unknown, and it is omitted.
+A table of contents is a line `Contents` and the lines after it, up to where the first of them stands again. A work goes
+from the line that is its title to the line that is the next title. Where the next title does not occur again word for
+word, the end of the work is unknown, and it is omitted.
 """
 
-from bisect import bisect_left
-from collections import Counter, defaultdict
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,13 +19,10 @@ from vitral.core.streams import numpy_stream
 from vitral.data.config import CorpusConfig
 from vitral.data.corpora import Corpus
 from vitral.data.long_texts import Text, pieces
-from vitral.data.split import BLOCK, SPLIT_SEED, Blocks, split_blocks
+from vitral.data.split import BLOCK, SPLIT_SEED, Blocks, split_text
 
-CONTENTS = "contents"
 HEAD = 200_000
-"""Characters in which a table of contents is looked for."""
-ANY = "*"
-"""Stands for any characters in a line of `corpus.works`."""
+"""Characters in which a table of contents begins, and which it has at most."""
 BY_WORKS = ("works", "one-work")
 """Splits for which the works of a text must be known."""
 _BLANK = 1000
@@ -35,10 +30,6 @@ _BLANK = 1000
 _FEWEST = 3
 """Works below which none can be held out."""
 _SHOWN_AT_MOST = 200
-_MOST_BORDERS = 20
-"""Lines that are tried as the end of a table of contents."""
-_MOST_PAIRS = 1_000_000
-"""Pairs of a title and a line of the text above which a table of contents is not used."""
 
 
 @dataclass(frozen=True)
@@ -107,112 +98,22 @@ def refuse_unused(config: CorpusConfig) -> None:
 def works_of(text: Text) -> list[Work]:
     r"""The works of a table of contents, in the order of the text; none where there is no table.
 
-    As many titles as possible are found again in the order of the table. Of several lines that are the same title,
-    those after the most empty lines count, and the first of these.
-
     >>> [work.title for work in works_of("Contents\nHAMLET\nLEAR\n\nHAMLET\nto be\nLEAR\nnothing\n")]
     ['HAMLET', 'LEAR']
     """
-    head = list(_after_contents(text))
-    borders = _borders([line.title for line in head])
-    if not borders:
+    lines = [(begin, line.strip()) for begin, line in lines_of(text) if line]
+    titles = [title for _, title in lines]
+    start = next((place for place, title in enumerate(titles, 1) if title.lower() == "contents"), len(titles))
+    again = next((place for place in range(start + 1, len(titles)) if titles[place] == titles[start]), None)
+    if again is None or lines[start][0] >= HEAD or lines[again][0] - lines[start][0] >= HEAD:
         return []
-    listed = {line.title for line in head[: borders[-1]]}
-    lines = [line for line in _stripped(text) if line.title in listed and line.begin >= head[borders[0]].begin]
-    found: list[int | None] = []
-    for border in borders:
-        table, first = [line.title for line in head[:border]], head[border].begin
-        places = _in_order(table, [line for line in lines if line.begin >= first])
-        if _agreement(places) > _agreement(found):
-            found = places
-    titles = (line.title for line in head)
-    ends = [*found[1:], len(text)]
-    return [
-        Work(title, begin, end)
-        for title, begin, end in zip(titles, found, ends, strict=False)
-        if begin is not None and end is not None
-    ]
-
-
-class _Line(NamedTuple):
-    """A line without spaces at its ends, and the number of empty lines before it."""
-
-    title: str
-    begin: int
-    empty: int
-
-
-class _Chain(NamedTuple):
-    """A title of the table with the line where it is found again, after those found before it."""
-
-    place: int
-    begin: int
-    before: "_Chain | None"
-
-
-def _stripped(text: Text) -> Iterator[_Line]:
-    """Every line that is not empty."""
-    empty = 0
-    for begin, line in lines_of(text):
-        title = line.strip()
-        if title:
-            yield _Line(title, begin, empty)
-        empty = 0 if title else empty + 1
-
-
-def _after_contents(text: Text) -> Iterator[_Line]:
-    """The lines after `Contents`, as far as a table of contents may reach; none where it begins too late."""
-    start = None
-    for line in _stripped(text):
-        if line.begin >= HEAD + (start or 0):
-            return
-        if start is not None:
-            yield line
-        elif line.title.lower() == CONTENTS:
-            start = line.begin
-
-
-def _borders(titles: Sequence[str]) -> list[int]:
-    """The lines at which the table may be over: the first that stand there twice, and the first line again."""
-    seen, again, first = set[str](), list[int](), list[int]()
-    for index, title in enumerate(titles):
-        if title in seen:
-            again.append(index)
-            first += [index] if title == titles[0] else []
-        seen.add(title)
-    return sorted({*again[:_MOST_BORDERS], *first[:_MOST_BORDERS]})
-
-
-def _agreement(places: Sequence[int | None]) -> int:
-    """Titles that are found again less those that are not; 0 for no table at all is less than any table with one."""
-    found = sum(place is not None for place in places)
-    return 2 * found - len(places) if found else -(1 << 60)
-
-
-def _in_order(table: Sequence[str], lines: Sequence[_Line]) -> list[int | None]:
-    """Where each title begins, so that most titles are found, in the order of the table (Hunt & Szymanski 1977)."""
-    times, places = Counter(table), defaultdict[str, list[_Line]](list)
-    for line in lines:
-        places[line.title].append(line)
-    for title, found in places.items():
-        if 0 < times[title] < len(found):
-            least = sorted((line.empty for line in found), reverse=True)[times[title] - 1]
-            places[title] = [line for line in found if line.empty >= least]
-    if sum(len(places[title]) for title in table) > _MOST_PAIRS:
-        return [None] * len(table)
-    ends: list[int] = []
-    chains: list[_Chain] = []
-    for index, title in enumerate(table):
-        for line in reversed(places[title]):
-            length = bisect_left(ends, line.begin)
-            link = _Chain(index, line.begin, chains[length - 1] if length else None)
-            ends[length : length + 1], chains[length : length + 1] = [line.begin], [link]
-    begins: list[int | None] = [None] * len(table)
-    chain = chains[-1] if chains else None
-    while chain is not None:
-        begins[chain.place] = chain.begin
-        chain = chain.before
-    return begins
+    begins, place = list[int | None](), again
+    for title in titles[start:again]:
+        found = next((place for place in range(place, len(titles)) if titles[place] == title), None)
+        begins.append(None if found is None else lines[found][0])
+        place = place if found is None else found + 1
+    spans = zip(titles[start:], begins, [*begins[1:], len(text)], strict=False)
+    return [Work(title, begin, end) for title, begin, end in spans if begin is not None and end is not None]
 
 
 def works_from(text: Text, lines: Sequence[str]) -> list[Work]:
@@ -224,38 +125,38 @@ def works_from(text: Text, lines: Sequence[str]) -> list[Work]:
     Raises:
         UsageError: no line of the text is like one of them.
     """
-    patterns = {line: line.split(ANY) for line in lines}
-    unseen, near, begins = set(lines), set[str](), list[tuple[str, int]]()
-    words = {word for line in lines for word in line.replace(ANY, " ").split()}
+    patterns = {line: ".*".join(map(re.escape, line.split("*"))) for line in lines}
+    begins = sorted({place for found in found_lines(text, patterns, "works").values() for place in found})
+    ends = [*(begin for begin, _ in begins[1:]), len(text)]
+    return [Work(title.strip(), begin, end) for (begin, title), end in zip(begins, ends, strict=True)]
+
+
+def found_lines(text: Text, patterns: Mapping[str, str], key: str) -> dict[str, list[tuple[int, str]]]:
+    """The lines of a text that are as the user says, each with its offset.
+
+    Args:
+        text: the text.
+        patterns: the lines as the user wrote them -> regular expressions.
+        key: the key of `corpus` that names them.
+
+    Raises:
+        UsageError: no line of the text is like one of them.
+    """
+    compiled = {wanted: re.compile(pattern) for wanted, pattern in patterns.items()}
+    found: dict[str, list[tuple[int, str]]] = {wanted: [] for wanted in patterns}
     for begin, line in lines_of(text):
-        like = [key for key, pattern in patterns.items() if is_like(line, pattern)]
-        unseen.difference_update(like)
-        if like:
-            begins.append((line.strip(), begin))
-        elif unseen and words.intersection(line.split()):
-            near.add(line[:_SHOWN_AT_MOST])
-    missing = next((line for line in lines if line in unseen), None)
-    if missing is not None:
-        hint = closest(missing, near) or _("copy a line exactly, including leading spaces")
-        raise UsageError("corpus.works: no line of the text reads {line!r}; {hint}", line=missing, hint=hint)
-    ends = [*(begin for _, begin in begins[1:]), len(text)]
-    return [Work(title, begin, end) for (title, begin), end in zip(begins, ends, strict=True)]
-
-
-def is_like(line: str, parts: Sequence[str]) -> bool:
-    """Whether a line is these parts in order with any characters between them; in linear time, unlike `re`."""
-    first, *between, last = parts if len(parts) > 1 else (*parts, "")
-    if len(parts) == 1:
-        return line == first
-    end = len(line) - len(last)
-    if end < len(first) or not line.startswith(first) or not line.endswith(last):
-        return False
-    place = len(first)
-    for part in between:
-        place = line.find(part, place, end) + len(part)
-        if place < len(part):
-            return False
-    return True
+        for wanted, pattern in compiled.items():
+            if pattern.fullmatch(line):
+                found[wanted].append((begin, line))
+    for wanted, places in found.items():
+        if not places:
+            words = set(wanted.replace("*", " ").split())
+            near = {line[:_SHOWN_AT_MOST] for _, line in lines_of(text) if words.intersection(line.split())}
+            hint = closest(wanted, near) or _("copy a line exactly, including leading spaces")
+            raise UsageError(
+                "corpus.{key}: no line of the text reads {line!r}; {hint}", key=key, line=wanted, hint=hint
+            )
+    return found
 
 
 def lines_of(text: Text) -> Iterator[tuple[int, str]]:
@@ -270,7 +171,7 @@ def lines_of(text: Text) -> Iterator[tuple[int, str]]:
 
 
 def split_corpus(num_characters: int, config: CorpusConfig, works: Sequence[Work]) -> dict[str, Blocks]:
-    """The splits of a text by its configuration: `split_blocks`, or whole works held out.
+    """The splits of a text by its configuration: `split_text`, the sequences of a task, or whole works held out.
 
     Args:
         num_characters: length of the text.
@@ -282,14 +183,15 @@ def split_corpus(num_characters: int, config: CorpusConfig, works: Sequence[Work
     """
     if config.split == "one-work":
         return _split_one(num_characters, config, chosen_work(works, config.draw))
+    if config.task is not None:
+        sequences = split_text(num_characters, "blocks", config.task.span)
+        return {split: Blocks(blocks.spans, apart=True) for split, blocks in sequences.items()}
     if config.split != "works":
-        return split_blocks(config, num_characters)
+        return split_text(num_characters, config.split)
     held_out = works_by_split(works)
-    others = [work for split in ("validation", "test") for work in held_out[split]]
-    borders = sorted({0, num_characters, *(place for work in others for place in (work.begin, work.end))})
-    begins = {work.begin for work in others}
-    rest = [(begin, end) for begin, end in pairwise(borders) if begin not in begins]
     spans = {split: [(work.begin, work.end) for work in held_out[split]] for split in ("validation", "test")}
+    borders = [0, *sorted(place for found in spans.values() for span in found for place in span), num_characters]
+    rest = [(begin, end) for begin, end in zip(borders[::2], borders[1::2], strict=True) if begin < end]
     return {split: in_blocks(found) for split, found in {"train": rest, **spans}.items()}
 
 
@@ -362,7 +264,7 @@ def chosen_work(works: Sequence[Work], draw: int | None) -> Work:
 
 def _split_one(num_characters: int, config: CorpusConfig, work: Work) -> dict[str, Blocks]:
     """Three tenths of a work's blocks for test, one for validation, the rest of it or all other text for training."""
-    blocks = list(in_blocks([(work.begin, work.end)]))
+    blocks = in_blocks([(work.begin, work.end)])
     if len(blocks) < _FEWEST:
         raise UsageError(
             'the work {title!r} has {characters:,} characters; corpus.split = "one-work" needs at least {needed:,}',
@@ -370,15 +272,11 @@ def _split_one(num_characters: int, config: CorpusConfig, work: Work) -> dict[st
             characters=work.num_characters,
             needed=_FEWEST * BLOCK,
         )
-    order = numpy_stream(SPLIT_SEED, "split of one work").permutation(len(blocks)).tolist()
-    num_test, num_validation = max(1, 3 * len(blocks) // 10), max(1, len(blocks) // 10)
-    chosen = {
-        "train": order[num_test + num_validation :],
-        "validation": order[num_test : num_test + num_validation],
-        "test": order[:num_test],
-    }
-    spans = {split: [blocks[place] for place in sorted(places)] for split, places in chosen.items()}
-    found = {split: Blocks(np.array(each, dtype=np.int64)) for split, each in spans.items()}
+    order = numpy_stream(SPLIT_SEED, "split of one work").permutation(len(blocks))
+    num_test = max(1, 3 * len(blocks) // 10)
+    num_held_out = num_test + max(1, len(blocks) // 10)
+    chosen = {"train": order[num_held_out:], "validation": order[num_test:num_held_out], "test": order[:num_test]}
+    found = {split: blocks.chosen(np.sort(places)) for split, places in chosen.items()}
     if config.train_on == "others":
         rest = [span for span in ((0, work.begin), (work.end, num_characters)) if span[0] < span[1]]
         found["train"] = in_blocks(rest)

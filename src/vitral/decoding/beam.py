@@ -12,7 +12,7 @@ from vitral.core.checked import Count, Finite, Natural, checked
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
 from vitral.decoding.generation import Sample
-from vitral.decoding.reader import Reader, check_same_vocabulary, prompt_ids, rows_of
+from vitral.decoding.reader import Reader, prompt_ids, rows_of
 from vitral.decoding.sampling import distribution
 from vitral.decoding.text import Writer, check_stop
 from vitral.model.transformer import Transformer
@@ -58,7 +58,7 @@ def beam_search(
     Raises:
         UsageError: an invalid value, a prompt that is too long or contains unknown characters, or logits that are NaN.
     """
-    check_same_vocabulary(model, tokenizer)
+    model.require_vocabulary(tokenizer.vocab_size)
     check_stop(stop)
     _check(num_beams, n_best, length_penalty)
     ids = prompt_ids(tokenizer, prompt, model.config.context_length)

@@ -18,7 +18,7 @@ from vitral.core.checked import Natural, checked
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
-from vitral.decoding.reader import AT_ONCE, UNSEEN, Reader, check_same_vocabulary, prompt_ids, rows_of
+from vitral.decoding.reader import AT_ONCE, UNSEEN, Reader, prompt_ids, rows_of
 from vitral.decoding.sampling import Sampling, check_top_k, uniforms
 from vitral.decoding.text import Writer, check_stop
 from vitral.model.transformer import Transformer
@@ -162,7 +162,7 @@ class _Draft:
 
 def _check(model: Transformer, tokenizer: Tokenizer, sampling: Sampling, stop: Sequence[str]) -> None:
     """Refuse invalid arguments before computing anything."""
-    check_same_vocabulary(model, tokenizer)
+    model.require_vocabulary(tokenizer.vocab_size)
     check_stop(stop)
     if sampling.top_k is not None:
         check_top_k(sampling.top_k, tokenizer.vocab_size)

@@ -18,6 +18,7 @@ from vitral.data.tokenizers import Tokenizer
 from vitral.decoding.sampling import PLAIN, Sampling, choose, distribution
 from vitral.model.cache import KVCache
 from vitral.model.decode_step import DecodeStep, can_decode_step
+from vitral.model.modes import evaluating
 from vitral.model.native import Choice, NativeStep, Refused, native, native_step
 from vitral.model.transformer import Transformer
 
@@ -42,8 +43,7 @@ class Way(NamedTuple):
 
     Attributes:
         is_in_c: whether its forward pass and the choice of tokens run in C.
-        found: in English, the instructions used, or why the modules of PyTorch are used; `retold` gives it in the
-            current language.
+        found: the instructions used, or why the modules of PyTorch are used, as a message.
     """
 
     is_in_c: bool
@@ -87,14 +87,8 @@ class Reader:
 
     def logits(self) -> Float[Tensor, "batch vocab"]:
         """The logits of each row's next token; call exactly once before each `append`."""
-        with torch.inference_mode():
-            if not self._model.training:
-                return self._read(self._tokens[:, self._begin : self._length])
-            self._model.eval()
-            try:
-                return self._read(self._tokens[:, self._begin : self._length])
-            finally:
-                self._model.train()
+        with evaluating(self._model):
+            return self._read(self._tokens[:, self._begin : self._length])
 
     def ready(self, most: int, work: int = AT_ONCE) -> int:
         """How many tokens of each row the next `draw` is best asked for, at most `most`: one, or more in C.
@@ -219,20 +213,6 @@ def _choice(sampling: Sampling) -> Choice:
     top_k = 0 if sampling.top_k is None else sampling.top_k
     top_p = 1.0 if sampling.top_p is None else sampling.top_p
     return Choice(sampling.temperature, top_k, top_p, sampling.min_p or 0.0, sampling.repetition_penalty)
-
-
-def check_same_vocabulary(model: Transformer, tokenizer: Tokenizer) -> None:
-    """Refuse a tokenizer of another vocabulary size than the model's.
-
-    Raises:
-        UsageError: the sizes differ; names both.
-    """
-    if model.vocab_size != tokenizer.vocab_size:
-        raise UsageError(
-            "the model has {model} tokens and the tokenizer {tokenizer}: they do not come from the same run",
-            model=model.vocab_size,
-            tokenizer=tokenizer.vocab_size,
-        )
 
 
 def prompt_ids(tokenizer: Tokenizer, prompt: str, context_length: int, *, crop: bool = False) -> list[int]:

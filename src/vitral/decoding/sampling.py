@@ -10,12 +10,11 @@ on other samples.
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Annotated, Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
@@ -106,17 +105,10 @@ def forbid(logits: Float[Tensor, "batch vocab"], tokens: Sequence[int]) -> Float
         if not 0 <= token < vocab:
             raise UsageError("forbidden token {token}: the vocabulary has ids 0 to {last}", token=token, last=vocab - 1)
     if tokens:
-        logits = logits.index_fill(-1, _index(tuple(tokens)).to(logits.device), -math.inf)
+        logits = logits.index_fill(-1, torch.tensor(tokens, device=logits.device), -math.inf)
     if not is_tracing() and float(logits.amax(dim=-1).amin()) == -math.inf:
         raise UsageError("no token is left to choose from: every one is forbidden or impossible")
     return logits
-
-
-@lru_cache(maxsize=16)
-def _index(tokens: tuple[int, ...]) -> Int[Tensor, " tokens"]:
-    """Ids as a tensor, cached across generated tokens."""
-    with torch.inference_mode(False):  # the cached tensor outlives the inference mode
-        return torch.tensor(tokens)
 
 
 def penalise_repetition(
@@ -196,10 +188,11 @@ def keep_top_p(logits: Float[Tensor, "batch vocab"], p: float) -> Float[Tensor, 
     _require(not isinstance(p, bool) and 0 < p <= 1, N_("top_p: must be greater than 0 and at most 1, not {p}"), p=p)
     if p == 1:
         return logits
-    order = _descending(logits)
+    order = logits.sort(dim=-1, descending=True, stable=True).indices
     masses = torch.softmax(logits.double().gather(-1, order), dim=-1)
     before = masses.cumsum(dim=-1) - masses
-    return _keep(logits, order, before < p * (1 - ROUNDING))
+    kept = before < p * (1 - ROUNDING)
+    return logits.masked_fill(~torch.zeros_like(kept).scatter(-1, order, kept), -math.inf)
 
 
 def keep_min_p(logits: Float[Tensor, "batch vocab"], p: float) -> Float[Tensor, "batch vocab"]:
@@ -228,16 +221,6 @@ def check_top_k(k: int, vocab: int) -> None:
         k=k,
         vocab=vocab,
     )
-
-
-def _descending(logits: Tensor) -> Tensor:
-    """Token ids by decreasing probability; ties by increasing id."""
-    return logits.sort(dim=-1, descending=True, stable=True).indices
-
-
-def _keep(logits: Tensor, order: Tensor, kept: Bool[Tensor, "batch vocab"]) -> Tensor:
-    """Exclude the tokens at the places of `order` that are not kept."""
-    return logits.masked_fill(~torch.zeros_like(kept).scatter(-1, order, kept), -math.inf)
 
 
 def _checked(logits: Tensor) -> Tensor:

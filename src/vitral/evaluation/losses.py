@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from vitral.core.streams import numpy_stream
 from vitral.data.batches import Split, window_begins, windows
 from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation.masking import Masking
+from vitral.model.modes import evaluating
 from vitral.model.transformer import Transformer, first_target
 
 
@@ -118,50 +119,43 @@ def evaluate_split(
     Raises:
         UsageError: the tokenizer is not the model's, or the split contains no target.
     """
-    require_tokenizer(model, tokenizer)
-    training = model.training
-    model.eval()
-    try:
-        with torch.inference_mode():
-            on_cpu = model.token_embedding.weight.device.type == "cpu"
-            if on_cpu:
-                keep_freed_memory()
-            passing = _pass if masking is None else partial(_masked_pass, masking=masking)
-            nats, counts = passing(model, split, batch_tokens or (4096 if on_cpu else 16384), tick)
-    finally:
-        model.train(training)
+    model.require_vocabulary(tokenizer.vocab_size)
+    device = model.token_embedding.weight.device
+    if device.type == "cpu":
+        keep_freed_memory()
+    most = batch_tokens or (4096 if device.type == "cpu" else 16384)
+    nats, counts = 0.0, np.zeros(model.vocab_size, dtype=np.int64)
+    with evaluating(model):
+        for inputs, place, targets in _scored(model, split, masking, most):
+            if targets.numel():
+                logits = model(inputs.to(device))[place].flatten(0, -2).float()
+                each = functional.cross_entropy(logits, targets.flatten().to(device), reduction="none")
+                nats += float(each.cpu().double().sum())
+                counts += np.bincount(targets.numpy().ravel(), minlength=model.vocab_size)
+            tick()
     found = _loss_of(nats, counts, split, model.config.context_length, tokenizer)
     if sizes is None:
         return found
-    places = list(_scored_places(model, split, masking))
+    everywhere = Split(np.arange(len(split.tokens)), split.segments)
+    places = [targets.numpy().ravel() for _, _, targets in _scored(model, everywhere, masking, most)]
     characters, bytes_ = (sum(int(each[some].sum()) for some in places) for each in sizes)
     if not characters:
         raise UsageError(NO_CHARACTER)
     return replace(found, num_characters=characters, num_bytes=bytes_)
 
 
-def _scored_places(model: Transformer, split: Split, masking: Masking | None) -> Iterator[Int[np.ndarray, " scored"]]:
-    """The places of the split that `evaluate_split` scores, as it reads them."""
-    places = Split(np.arange(len(split.tokens)), split.segments)
-    context_length, first = model.config.context_length, first_target(model.mask)
-    stream = numpy_stream(0, "blanks", "evaluation")
-    for inputs, targets in windows(places, context_length, max(1, 16384 // context_length)):
-        scored = targets[:, first:] if masking is None else inputs[masking.hide(inputs, stream)[1]]
-        yield scored.numpy().ravel()
-
-
-def require_tokenizer(model: Transformer, tokenizer: Tokenizer) -> None:
-    """Refuse a tokenizer that is not the model's.
-
-    Raises:
-        UsageError: their vocabularies have different sizes.
-    """
-    if model.vocab_size != tokenizer.vocab_size:
-        raise UsageError(
-            "the model has {model} tokens and the tokenizer {tokenizer}: they do not come from the same run",
-            model=model.vocab_size,
-            tokenizer=tokenizer.vocab_size,
-        )
+def _scored(
+    model: Transformer, split: Split, masking: Masking | None, batch_tokens: int
+) -> Iterator[tuple[Tensor, Any, Tensor]]:
+    """Batches: inputs, the index of the scored positions, and the targets there."""
+    context_length, stream = model.config.context_length, numpy_stream(0, "blanks", "evaluation")
+    seen = slice(None), slice(first_target(model.mask), None)
+    for inputs, targets in windows(split, context_length, max(1, batch_tokens // context_length)):
+        if masking is None:
+            yield inputs, seen, targets[seen]
+        else:
+            blanked, hidden = masking.hide(inputs, stream)
+            yield blanked, hidden, inputs[hidden]
 
 
 @checked(first=True)
@@ -179,28 +173,24 @@ def token_losses(
         batch_tokens: tokens per batch; affects speed and memory, not the result.
         tick: called after each batch; an exception it raises ends the pass.
     """
-    context_length, first, training = model.config.context_length, first_target(model.mask), model.training
-    begins, lengths = split.segments[:, 0], split.segments[:, 1] - split.segments[:, 0]
-    targets_before = np.cumsum(np.maximum(lengths - 1, 0)) - np.maximum(lengths - 1, 0)
+    context_length, first = model.config.context_length, first_target(model.mask)
+    begins, sizes = split.segments[:, 0], np.maximum(split.segments[:, 1] - split.segments[:, 0] - 1, 0)
+    targets_before = np.cumsum(sizes) - sizes
     tokens, device = split.tokens, model.token_embedding.weight.device
-    found = np.full(int(np.maximum(lengths - 1, 0).sum()), np.nan)
-    model.eval()
-    try:
-        with torch.inference_mode():
-            for length, starts in window_begins(split, context_length):
-                rows = max(1, batch_tokens // length)
-                for row in range(0, starts.size, rows):
-                    some = starts[row : row + rows]
-                    ids = torch.from_numpy(tokens[some[:, None] + np.arange(length + 1)].astype(np.int64))
-                    logits = model(ids[:, :-1].to(device)).float().flatten(0, 1)
-                    nats = functional.cross_entropy(logits, ids[:, 1:].to(device).flatten(), reduction="none")
-                    each = nats.cpu().double().numpy().reshape(len(some), length)
-                    segment = np.searchsorted(begins, some, side="right") - 1
-                    places = targets_before[segment] + some - begins[segment]
-                    found[(places[:, None] + np.arange(length))[:, first:]] = each[:, first:]
-                    tick()
-    finally:
-        model.train(training)
+    found = np.full(int(sizes.sum()), np.nan)
+    with evaluating(model):
+        for length, starts in window_begins(split, context_length):
+            rows = max(1, batch_tokens // length)
+            for row in range(0, starts.size, rows):
+                some = starts[row : row + rows]
+                ids = torch.from_numpy(tokens[some[:, None] + np.arange(length + 1)].astype(np.int64))
+                logits = model(ids[:, :-1].to(device)).float().flatten(0, 1)
+                nats = functional.cross_entropy(logits, ids[:, 1:].to(device).flatten(), reduction="none")
+                each = nats.cpu().double().numpy().reshape(len(some), length)
+                segment = np.searchsorted(begins, some, side="right") - 1
+                places = targets_before[segment] + some - begins[segment]
+                found[(places[:, None] + np.arange(length))[:, first:]] = each[:, first:]
+                tick()
     return found
 
 
@@ -232,45 +222,6 @@ def _loss_of(
     if not num_characters:
         raise UsageError(NO_CHARACTER)
     return SplitLoss(nats / num_targets, num_targets, num_characters, num_bytes)
-
-
-def _pass(
-    model: Transformer, split: Split, batch_tokens: int, tick: Callable[[], None]
-) -> tuple[float, Int[np.ndarray, " vocab"]]:
-    """The summed loss of all targets, and the number of times each token was a target."""
-    first = first_target(model.mask)
-    context_length = model.config.context_length
-    device = model.token_embedding.weight.device
-    nats, counts = 0.0, np.zeros(model.vocab_size, dtype=np.int64)
-    for inputs, targets in windows(split, context_length, max(1, batch_tokens // context_length)):
-        scored = targets[:, first:]
-        if scored.numel():
-            nats += _nats(model(inputs.to(device))[:, first:], scored.to(device))
-            counts += np.bincount(scored.numpy().ravel(), minlength=model.vocab_size)
-        tick()
-    return nats, counts
-
-
-def _masked_pass(
-    model: Transformer, split: Split, batch_tokens: int, tick: Callable[[], None], *, masking: Masking
-) -> tuple[float, Int[np.ndarray, " vocab"]]:
-    """The summed loss of all masked tokens, and the number of times each token was masked."""
-    context_length, device = model.config.context_length, model.token_embedding.weight.device
-    stream = numpy_stream(0, "blanks", "evaluation")
-    nats, counts = 0.0, np.zeros(model.vocab_size, dtype=np.int64)
-    for tokens, _ in windows(split, context_length, max(1, batch_tokens // context_length)):
-        inputs, hidden = masking.hide(tokens, stream)
-        scored = tokens[hidden][None, :]
-        nats += _nats(model(inputs.to(device))[hidden.to(device)][None, :], scored.to(device))
-        counts += np.bincount(scored.numpy().ravel(), minlength=model.vocab_size)
-        tick()
-    return nats, counts
-
-
-def _nats(logits: Tensor, targets: Tensor) -> float:
-    """The cross-entropy of [batch, time, vocab] logits, summed in float64."""
-    each = functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="none")
-    return float(each.cpu().double().sum())
 
 
 def token_sizes(tokenizer: Tokenizer) -> tuple[Int[np.ndarray, " vocab"], Int[np.ndarray, " vocab"]]:

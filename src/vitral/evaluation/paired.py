@@ -15,7 +15,7 @@ from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.data.batches import Split
 from vitral.data.tokenizers import Tokenizer
-from vitral.evaluation.losses import SplitLoss, require_tokenizer, token_losses, token_sizes
+from vitral.evaluation.losses import SplitLoss, token_losses, token_sizes
 from vitral.evaluation.ngrams import LONG, WittenBell, laid_out
 from vitral.model.transformer import Transformer
 
@@ -50,7 +50,7 @@ def target_losses(model: Transformer, split: Split, tokenizer: Tokenizer) -> Tar
     Raises:
         UsageError: the tokenizer is not the model's, or the split contains no target.
     """
-    require_tokenizer(model, tokenizer)
+    model.require_vocabulary(tokenizer.vocab_size)
     nats = token_losses(model, split)
     tokens, depths = laid_out(split, model.vocab_size)
     characters, sizes = token_sizes(tokenizer)

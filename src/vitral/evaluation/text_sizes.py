@@ -4,7 +4,6 @@ import numpy as np
 from jaxtyping import Int
 
 from vitral.data.alphabet import code_points
-from vitral.data.file_tokenizer import FileTokenizer
 from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation.losses import token_sizes
 
@@ -27,7 +26,7 @@ def sizes_in_text(
         tokens: its tokens.
         replacement: with which they were made.
     """
-    if isinstance(tokenizer, FileTokenizer):
+    if tokenizer.name == "file":
         ends = tokenizer.ends(text, replacement=replacement)
     else:  # one character is replaced by one
         ends = np.minimum(token_sizes(tokenizer)[0][tokens].cumsum(), len(text))

@@ -19,8 +19,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vitral.core.checked import checked
-from vitral.core.edits import replaced
 from vitral.core.taps import Editor, Recorder
+from vitral.inspection.edit_data import replaced
 from vitral.inspection.numbers import RunningMean, number
 from vitral.inspection.targets import Scored, loss_by_row, rows_at_once
 from vitral.model import Transformer

@@ -8,11 +8,19 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vitral.core.checked import Count, checked
-from vitral.core.edits import BETWEEN_POSITIONS, WHERE, Edit, editor, require_as_long, require_fitting, written
 from vitral.core.errors import UsageError
 from vitral.core.taps import Editor, Tap
 from vitral.data import Tokenizer
 from vitral.evaluation import Masking
+from vitral.inspection.edit_data import (
+    BETWEEN_POSITIONS,
+    WHERE,
+    Edit,
+    editor,
+    require_as_long,
+    require_fitting,
+    written,
+)
 from vitral.inspection.lens import told_predictions
 from vitral.inspection.numbers import number
 from vitral.inspection.targets import Scored, rows_at_once, text_targets, text_tokens
@@ -40,7 +48,7 @@ def editing_tap(
     Args:
         model: in evaluation mode.
         time: tokens of the sentence.
-        edits: from `vitral.core.edits.edits_of`.
+        edits: from `vitral.inspection.edit_data.edits_of`.
         encode: makes the tokens of the other sentences of patches.
         where: the origin of the edits, used in error messages.
 
@@ -117,7 +125,7 @@ def effect_of_edits(
         model: in evaluation mode.
         tokenizer: the model's.
         text: what it reads; of a masked language model, each position is masked in turn.
-        edits: from `vitral.core.edits.edits_of`.
+        edits: from `vitral.inspection.edit_data.edits_of`.
         top: how many of the most probable tokens are listed.
         masking: of a masked language model.
 

@@ -13,7 +13,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from vitral.core.language import N_
-from vitral.data import Dataset, Tokenizer
+from vitral.data import Blocks, Dataset, Tokenizer
 from vitral.data.long_texts import pieces
 from vitral.data.works import Work, works_of
 
@@ -70,7 +70,7 @@ def passages_by_work(
 
 
 def _passages(
-    text: str, work: Work, blocks: Sequence[tuple[int, int]], tokenizer: Tokenizer, time: int
+    text: str, work: Work, blocks: Blocks, tokenizer: Tokenizer, time: int
 ) -> Int[np.ndarray, "passages time"]:
     """All passages of a work in some blocks, one after the other."""
     rows = [np.zeros((0, time), dtype=np.int64)]

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch.nn import functional
 
 from vitral.core.checked import Count, checked
-from vitral.core.errors import UsageError
+from vitral.core.errors import UsageError, reason
 from vitral.core.language import N_
 from vitral.data import Split
 from vitral.inspection.windows import read_windows, window_starts
@@ -150,5 +150,5 @@ def _refusal(model: Transformer, length: int) -> str:
         with torch.inference_mode():
             model(torch.zeros(1, length, dtype=torch.int64, device=model.token_embedding.weight.device))
     except UsageError as error:
-        return str(error).removeprefix("model: ")
+        return reason(error).removeprefix("model: ")
     return ""

@@ -5,13 +5,13 @@ from typing import Any
 
 from vitral.attention.masks import ByLayer
 from vitral.core.checked import Count, checked
-from vitral.core.edits import Edit, without_effect
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.data import Split, Tokenizer
 from vitral.evaluation import Masking
 from vitral.inspection.ablation import ablations
 from vitral.inspection.attention import attention_maps, head_kinds
+from vitral.inspection.edit_data import Edit, without_effect
 from vitral.inspection.edits import effect_of_edits
 from vitral.inspection.lens import logit_lens, residual_norms
 from vitral.inspection.targets import text_targets, text_tokens, window_targets

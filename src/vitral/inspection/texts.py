@@ -101,7 +101,7 @@ def strategy_measures(
     prompt_tokens = min(PROMPT_TOKENS, model.config.context_length)
     rows = cut_prompts(dataset.splits["test"], tokenizer, prompt_tokens, length, prompts)
     begins, length = rows[:, :prompt_tokens], rows.shape[1] - prompt_tokens
-    written = {TRUTH: rows[:, prompt_tokens:]}
+    written: dict[str, np.ndarray] = {TRUTH: rows[:, prompt_tokens:]}
     for name, sampling in SAMPLINGS.items():
         written[name] = sampled(model, tokenizer, begins, length, _within(sampling, tokenizer), seed)
         if sampling == GREEDY:

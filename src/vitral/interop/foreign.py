@@ -157,7 +157,7 @@ def read_file(path: Path, most: int) -> bytes:
     except FileNotFoundError:
         raise UsageError("{path}: there is no such file", path=path) from None
     except (OSError, ValueError) as error:
-        said = reason(error) if isinstance(error, OSError) else str(error)
+        said = reason(error)
         raise UsageError("{path}: cannot be read ({reason})", path=path, reason=said) from None
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.core.graphs import IGNORED, OPERATIONS, lstm_of
-from vitral.data.file_tokenizer import read_engine
+from vitral.data.engines import read_engine
 from vitral.interop.foreign import MOST_WEIGHTS, WEIGHTS, read_if_there, read_json
 from vitral.interop.tokenizers import DOCUMENT, MOST_TOKENIZER
 

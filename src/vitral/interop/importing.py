@@ -10,7 +10,6 @@ from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.process import using_threads
 from vitral.data import CorpusConfig
-from vitral.data.tokenizers import Tokenizer, special_tokens, undeclared
 from vitral.interop.foreign import read_foreign
 from vitral.interop.hub import fetched, is_hub
 from vitral.interop.imported import Imported
@@ -99,11 +98,12 @@ def write_run(model: Imported, out: Path) -> RunFolder:
         UsageError: `out` exists.
         StorageError: it cannot be written.
     """
+    size = {"vocab_size": len(model.tokenizer.ids)} if model.tokenizer.name == "bpe" else {}
     corpus = CorpusConfig.parse(
         {
             "source": IMPORTED,
-            "tokenizer": {"name": model.tokenizer.name} | _size(model.tokenizer),
-            "specials": special_tokens(model.tokenizer),
+            "tokenizer": {"name": model.tokenizer.name, **size},
+            "specials": tuple(model.tokenizer.declared),
         },
         "corpus",
     )
@@ -128,11 +128,6 @@ def write_run(model: Imported, out: Path) -> RunFolder:
 
     documents |= {"environment": environment, "run": {"format": FORMAT, **identity.plain()}}
     return RunFolder.create(out, config.plain(), documents, seal)
-
-
-def _size(tokenizer: Tokenizer) -> dict[str, int]:
-    base, _declared = undeclared(tokenizer)
-    return {"vocab_size": base.vocab_size} if base.name == "bpe" else {}
 
 
 def _whole(config: ModelConfig) -> ModelConfig:

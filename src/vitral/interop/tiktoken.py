@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vitral.core.errors import UsageError
-from vitral.data.byte_pairs import byte_letters
+from vitral.data.engines import byte_letters
 
 MOST_RANKS = 1 << 20
 MOST_BYTES = 1 << 10

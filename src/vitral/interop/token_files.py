@@ -10,12 +10,12 @@ from vitral.core.config import Config, parse_toml
 from vitral.core.errors import UsageError
 from vitral.core.files import sha256
 from vitral.data.alphabet import PAD
-from vitral.data.file_tokenizer import MOST_TOKENS, FileTokenizer
-from vitral.data.tokenizers import CharTokenizer, Tokenizer
+from vitral.data.engines import character_engine
+from vitral.data.tokenizers import MOST_TOKENS, Tokenizer, char_tokenizer, file_tokenizer
 from vitral.interop.foreign import read_file
 from vitral.interop.hub import TOKENIZER_FILES, fetched, is_hub
 from vitral.interop.tiktoken import PATTERNS, SPECIALS, Ranks, document_of, read_ranks
-from vitral.interop.tokenizers import character_document, foreign_tokenizer, read_tokenizer
+from vitral.interop.tokenizers import foreign_tokenizer, read_tokenizer
 
 MOST_TEXT = 1 << 31
 MOST_LISTED = 1 << 26
@@ -106,9 +106,9 @@ def _of_characters(characters: str, pad: bool, vocab_size: int, path: Path) -> T
             vocab_size=vocab_size,
         )
     if pad:
-        return CharTokenizer(characters)
-    document = character_document({character: token for token, character in enumerate(characters)})
-    return FileTokenizer(document, vocab_size, max(characters.find("\n"), 0))
+        return char_tokenizer(characters)
+    engine = character_engine({character: token for token, character in enumerate(characters)})
+    return file_tokenizer(engine.to_str(pretty=False), vocab_size)
 
 
 def _of_toml(path: Path, vocab_size: int) -> tuple[Tokenizer, dict[str, bytes]]:

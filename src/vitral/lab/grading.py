@@ -164,8 +164,7 @@ def _rule(given: GradingRule | str | Path | None, points: dict[str, float] | Non
         try:
             raw = read_capped(path, MOST_RULE_BYTES)
         except (OSError, ValueError) as error:
-            why = reason(error) if isinstance(error, OSError) else str(error)
-            raise UsageError("{path}: cannot be read ({reason})", path=path, reason=why) from None
+            raise UsageError("{path}: cannot be read ({reason})", path=path, reason=reason(error)) from None
         given = GradingRule.parse(parse_toml(raw, path), str(path))
     changed: dict[str, Any] = (given or GradingRule()).plain()
     if points:
@@ -258,7 +257,7 @@ def _graded(path: Path, name: str, keys: Sequence[AnswerKey], rule: GradingRule)
         _ = graded.slips  # so that a failure is this sheet's alone
         return graded
     except VitralError as error:
-        return GradedSheet(name, None, str(error))
+        return GradedSheet(name, None, reason(error))
     except RecursionError:
         return GradedSheet(name, None, N_("{where}: not a worked example: brackets nested too deep").format(where=name))
     except Exception as error:

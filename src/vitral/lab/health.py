@@ -1,7 +1,6 @@
 """The results of health checks, and the health of this machine. Nothing is written."""
 
 import os
-import re
 import shutil
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -10,8 +9,8 @@ from typing import Any, Literal
 
 import torch
 
-from vitral.core.errors import UsageError
-from vitral.core.language import N_, in_language, localised, retold
+from vitral.core.errors import UsageError, reason
+from vitral.core.language import N_, _
 from vitral.core.machine import memory_limit
 from vitral.core.streams import torch_stream
 from vitral.core.tables import Tabular
@@ -42,7 +41,7 @@ class HealthCheck:
         mark: "ok" or "wrong", "unknown" where it was not checked; of a choice, "ok" if it makes training faster here,
             "same" if it makes no difference, "slower" if it does harm.
         what: the subject of the check, in English.
-        found: the result, in one line of English; `retold` gives it in the current language.
+        found: the result in one line, as a message.
     """
 
     mark: Mark
@@ -64,7 +63,7 @@ class Diagnosis(Shown, Tabular):
 
     def told(self) -> list[tuple[str, str, str]]:
         """The mark, the subject and the result of each check, in the current language."""
-        return [(MARKS[check.mark], retold(check.what), _told(check.found)) for check in self.findings]
+        return [(MARKS[check.mark], _(check.what), _(check.found)) for check in self.findings]
 
     @property
     def healthy(self) -> bool:
@@ -76,7 +75,7 @@ class Diagnosis(Shown, Tabular):
         checks = self.told()
         width = max((len(what) for _, what, _ in checks), default=0)
         lines = [f"{mark} {what:{width}}  {found}" for mark, what, found in checks]
-        return visible("\n".join([*map(retold, self.repaired), *lines]))
+        return visible("\n".join([*map(_, self.repaired), *lines]))
 
     def plain(self) -> dict[str, Any]:
         """As plain data."""
@@ -88,31 +87,17 @@ class Diagnosis(Shown, Tabular):
         return [asdict(finding) for finding in self.findings]
 
 
-def _told(found: str) -> str:
-    """A result in the current language: a size, a sentence, one whose path was cut off, or several that are joined."""
-    if re.fullmatch(r"[\d.,]+ [GMk]B", found):
-        return localised(found)
-    for path in ("", "path: "):
-        told = retold(path + found).removeprefix(path)
-        if told != found:
-            return told
-    for joint in ("; ", ": ", ", "):
-        first, there, rest = found.partition(joint)
-        if there:
-            return f"{_told(first)}{joint}{_told(rest)}"
-    return found
-
-
-@in_language("en")
 def examine_machine() -> Diagnosis:
     """Processor, memory, disk and compiler of this machine, what makes training faster, and whether it is correct."""
     memory, disk = memory_limit(), shutil.disk_usage(Path.cwd())
     compiler = next((found for name in ("c++", "g++", "clang++", "cl") if (found := shutil.which(name))), None)
-    cores = N_("{cores:d} cores").format(cores=os.cpu_count() or 1)
-    processor = f"{cores}, {torch.backends.cpu.get_cpu_capability()}"
-    known_memory = N_("unknown") if memory is None else f"{memory / 1e9:,.1f} GB"
+    processor = N_("{cores:d} cores, {instructions}").format(
+        cores=os.cpu_count() or 1, instructions=torch.backends.cpu.get_cpu_capability()
+    )
+    known_memory = N_("unknown") if memory is None else N_("{size:,.1f} GB").format(size=memory / 1e9)
     free = N_("{size:,.1f} GB free").format(size=disk.free / 1e9)
     compiling = N_("whether training.compile helps is measured by --plan auto where training takes 30 minutes or more")
+    found = N_("{compiler}; {what}").format(compiler=compiler, what=compiling)
     without = N_("none; training.compile has no effect")
     findings = [
         HealthCheck("ok", N_("versions"), versions()),
@@ -120,7 +105,11 @@ def examine_machine() -> Diagnosis:
         HealthCheck("ok", N_("memory"), known_memory),
         HealthCheck("ok" if disk.free > 1e9 else "wrong", N_("disk here"), free),
         *(judge_speed(compared) for compared in compare_speeds()),
-        HealthCheck("unknown", N_("compiler"), f"{compiler}; {compiling}" if compiler else without),
+        HealthCheck(
+            "unknown",
+            N_("compiler"),
+            N_("{compiler}; {what}").format(compiler=compiler, what=compiling) if compiler else without,
+        ),
         _native_finding(),
         _precision_finding(),
         _fresh_finding(),
@@ -215,5 +204,5 @@ def _accelerator_findings() -> list[HealthCheck]:
                 found = N_("logits differ from the CPU by {difference:.1e}").format(difference=difference)
                 findings.append(HealthCheck("ok", name, found))
             except UsageError as error:
-                findings.append(HealthCheck("wrong", name, str(error)))
+                findings.append(HealthCheck("wrong", name, reason(error)))
     return findings

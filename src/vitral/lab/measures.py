@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from vitral.core.language import N_, _, in_language, number, retold
+from vitral.core.language import N_, _, in_language, number
 from vitral.core.tables import Tabular
 from vitral.evaluation import (
     Copy,
@@ -150,7 +150,7 @@ class Measures(Shown, Tabular):
         )
         standing = Paragraph(_("The test loss is {standing}.", standing=self.standing))
         sections: list[Section] = [Table(self.title(), heads, rows), baselines, standing]
-        sections += [Paragraph(retold(problem)) for problem in self.problems]
+        sections += [Paragraph(_(problem)) for problem in self.problems]
         if self.copying is not None:
             copied = self.copying
             told = _(

@@ -7,7 +7,7 @@ from typing import Any
 from vitral.core.checked import checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
-from vitral.core.language import N_, _, in_language, number, retold
+from vitral.core.language import N_, _, in_language, number
 from vitral.core.tables import Tabular
 from vitral.figures.html import page
 from vitral.figures.notebook import Shown, page_of
@@ -75,7 +75,7 @@ class Names(Shown, Tabular):
         """The names with their descriptions, and the minutes if they were asked for."""
         budgets = [budget for budget in BUDGETS if any(budget in times for times in self.minutes.values())]
         rows = tuple(
-            (name, retold(description), *(_minutes(self.minutes[name].get(budget)) for budget in budgets))
+            (name, _(description), *(_minutes(self.minutes[name].get(budget)) for budget in budgets))
             for name, description in self.descriptions.items()
         )
         return Table(_(TITLES[self.kind]), (_("name"), _("description"), *budgets), rows, prose=(1,))

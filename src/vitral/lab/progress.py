@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from vitral.core.language import _, retold
+from vitral.core.language import _
 from vitral.figures.progress import ProgressView, progress_html
 from vitral.figures.sections import Preformatted
 from vitral.figures.text import visible
@@ -173,9 +173,9 @@ def lasting(event: Event) -> str | None:
     """The line of an event that stays; None if it has none."""
     kind = event["event"]
     if kind == "note":
-        return _("note: {text}", text=retold(event["text"]))
+        return _("note: {text}", text=_(event["text"]))
     if kind == "stopped":
-        return _("stopped: {reason}", reason=retold(event["reason"]))
+        return _("stopped: {reason}", reason=_(event["reason"]))
     if kind == "end" and not event["finished"]:
         return _("stopped after step {step:,}, saved", step=event["step"])
     if kind == "end" and "arm" not in event:

@@ -14,8 +14,6 @@ from torch import Tensor
 
 from vitral.core.checked import Count, Natural, checked
 from vitral.core.devices import DtypeName, precision, resolve_device, weight_dtype
-from vitral.core.edits import Given as Edits
-from vitral.core.edits import edits_of
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import _, number
 from vitral.core.renamed import renamed
@@ -23,6 +21,8 @@ from vitral.core.tables import data_frame
 from vitral.decoding import GenerateOptions, Sample, Sampling, Way, beam_search, generate, stream, way_of
 from vitral.decoding.text import check_stop
 from vitral.figures.notebook import Shown, page_of
+from vitral.inspection.edit_data import Given as Edits
+from vitral.inspection.edit_data import edits_of
 from vitral.model import ParameterRow, parameter_table
 from vitral.model.selfcheck import check_device
 from vitral.runs import enter, load_run
@@ -376,7 +376,7 @@ class Run(Shown):
             text: what the model reads.
             names: of the activations; all if None.
             edits: what is changed on the way, as in `[{"at": "blocks.1.attn.z", "heads": [3], "do": "zero"}]`; see
-                `vitral.core.edits`. An edited activation is returned as it is after its edits.
+                `vitral.inspection.edit_data`. An edited activation is returned as it is after its edits.
             replace: see `readable`.
 
         Raises:

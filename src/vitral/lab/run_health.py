@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from vitral.core.checked import checked
-from vitral.core.errors import StorageError, UsageError, VitralError
+from vitral.core.errors import StorageError, UsageError, VitralError, reason
 from vitral.core.files import insist, names, read, replace_durably, storage
-from vitral.core.language import N_, in_language
+from vitral.core.language import N_
 from vitral.core.parts import own_parts
 from vitral.decoding import way_of
 from vitral.lab.health import Diagnosis, HealthCheck, Mark
@@ -38,7 +38,6 @@ POINTERS = {"best", "last"}
 
 
 @checked(first=True)
-@in_language("en")
 def examine_run(path: Path, *, replay: bool = True) -> Diagnosis:
     """Whether a run is complete: its files and checkpoints, and one logged step computed again. Nothing is written.
 
@@ -58,7 +57,7 @@ def examine_run(path: Path, *, replay: bool = True) -> Diagnosis:
         missing = [own.missing for own in own_parts(sealed.config) if own.registered is None]
         shapes = None if missing else needed_shapes(sealed.config.model, sealed.tokenizer.vocab_size, str(path))
     except VitralError as error:
-        return Diagnosis((*wrong, HealthCheck("wrong", N_("files"), str(error)), *_left_behind(found.folder)))
+        return Diagnosis((*wrong, HealthCheck("wrong", N_("files"), reason(error)), *_left_behind(found.folder)))
     damaged = {one.file for one in found.findings}
     findings = list[HealthCheck]()
     events = [] if LOG in damaged else found.folder.metrics()
@@ -114,7 +113,7 @@ def _checkpoints(
             whole.append(checkpoint)
             findings.append(HealthCheck("ok", one.name, N_("files, hashes, shapes and numbers are correct")))
         except (UsageError, StorageError) as error:
-            findings.append(HealthCheck("wrong", one.name, str(error).removeprefix(f"{one}: ")))
+            findings.append(HealthCheck("wrong", one.name, reason(error).removeprefix(f"{one}: ")))
     return findings, whole
 
 
@@ -197,7 +196,7 @@ def _remaining(path: Path, sealed: SealedRun, last: Checkpoint) -> HealthCheck:
 def repair_run(path: Path) -> tuple[str, ...]:
     """Restore what the newest intact checkpoint seals: config.toml, run.json, log, pointers.
 
-    The returned lines, one for each, are English; `retold` gives them in the current language.
+    The returned lines, one for each, are messages.
 
     What was there is kept beside it, under a name with "damaged".
 

@@ -9,8 +9,8 @@ from statistics import median
 from typing import Any
 
 from vitral.core.checked import Count, Natural, checked
-from vitral.core.errors import UsageError, VitralError
-from vitral.core.language import N_, in_language, retold
+from vitral.core.errors import UsageError, VitralError, reason
+from vitral.core.language import N_, in_language
 from vitral.data import Dataset
 from vitral.data.batches import Split
 from vitral.evaluation import SplitLoss, TargetLosses, block_differences, evaluate_split, target_losses
@@ -162,15 +162,14 @@ def _loaded(found: Sequence[_Found], notes: list[str]) -> list[tuple[_Found, Run
         if each.is_named:
             loaded.append((each, Run(each.summary.path, corpus=each.corpus)))
             continue
-        with in_language("en"):  # a note is data here
-            try:
-                loaded.append((each, Run(each.summary.path)))
-            except VitralError as error:
-                run = readable_path(each.summary.path)
-                sentence = N_("{run}: left out, since it cannot be loaded ({reason})")
-                notes.append(sentence.format(run=run, reason=error))
+        try:
+            loaded.append((each, Run(each.summary.path)))
+        except VitralError as error:
+            run = readable_path(each.summary.path)
+            sentence = N_("{run}: left out, since it cannot be loaded ({reason})")
+            notes.append(sentence.format(run=run, reason=error))
     if len(loaded) < 2:
-        raise UsageError("compare needs two runs or more; {reason}", reason=retold(notes[-1]))
+        raise UsageError("compare needs two runs or more; {reason}", reason=notes[-1])
     return loaded
 
 
@@ -181,19 +180,18 @@ def _measured(
     record, state = sealed.document("corpus"), {} if sealed.newest is None else sealed.newest.state
     targets, loss, sample, why, why_no_sample = None, None, None, "", ""
     is_whole = True
-    with in_language("en"):  # a reason is data here; it is told in the reader's language where it is shown
+    try:
+        sample = run.generate(prompt, **how)
+    except UsageError as error:
+        why_no_sample = reason(error)
+    if losses:
         try:
-            sample = run.generate(prompt, **how)
+            dataset = _dataset(run, summary, corpus)
+            split = final_split(dataset)
+            is_whole = split is dataset.splits["test"]
+            targets, loss = _losses(run, split)
         except UsageError as error:
-            why_no_sample = str(error)
-        if losses:
-            try:
-                dataset = _dataset(run, summary, corpus)
-                split = final_split(dataset)
-                is_whole = split is dataset.splits["test"]
-                targets, loss = _losses(run, split)
-            except UsageError as error:
-                why = str(error)
+            why = reason(error)
     events = run.metrics()
     begin = sealed.config.training.schedule.begin or 0
     speeds = [event["tokens_per_second"] for event in events if event["event"] == "step"]
@@ -302,7 +300,7 @@ def _relation(run: _Measured, other: _Measured, confidence: float) -> Relation:
     try:
         return replace(relation, difference=_difference(run.targets, other.targets, unit, confidence))
     except UsageError as error:
-        return replace(relation, why=str(error))
+        return replace(relation, why=reason(error))
 
 
 def _why_unmeasured(run: _Measured, other: _Measured) -> str:

@@ -1,4 +1,4 @@
-"""The time of every named study on this machine, from a training step and an evaluation of each of its models."""
+"""The time of every named study on this machine, from a training step of each of its models."""
 
 import json
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from vitral.model import Transformer
 from vitral.studies import Study, study_named, study_names
 from vitral.studies.design import BudgetName
 from vitral.studies.measures import FINAL_TOKENS
-from vitral.studies.probe import RunProbe
 from vitral.studies.probes import probe_named
 from vitral.studies.resolution import ResolvedArm, resolve
 from vitral.studies.tuning import rows
 from vitral.training import RunConfig
+from vitral.training.deadline import FORWARD
 from vitral.training.optimizer_cost import step_flops
 from vitral.training.plans import resolve_plan
 from vitral.training.run import build_model
-from vitral.training.trials import Pace, time_pace
+from vitral.training.trials import ExecutionPlan, time_steps
 
 CHARACTERS = 102
 """Vocabulary of a character tokenizer whose text is not at hand."""
@@ -64,13 +64,13 @@ class StudyCost:
 
 
 class Paces:
-    """How fast models are trained and evaluated here; those that differ only in numbers that cost nothing are one."""
+    """How long models' steps take here; those that differ only in numbers that cost nothing are one."""
 
     def __init__(self) -> None:
         """Nothing is timed yet."""
-        self._known: dict[str, Pace] = {}
+        self._known: dict[str, float] = {}
         self._threads: dict[int, int] = {}
-        self._largest: tuple[int, Pace] | None = None
+        self._largest: tuple[int, float] | None = None
 
     def threads(self, base: RunConfig) -> int:
         """The threads that a study with this base chooses.
@@ -89,15 +89,16 @@ class Paces:
         self._threads[flops] = chosen or torch.get_num_threads()
         return self._threads[flops]
 
-    def of(self, config: RunConfig, threads: int) -> Pace:
-        """The pace of a configuration with these threads."""
+    def of(self, config: RunConfig, threads: int) -> float:
+        """Seconds of a step of a configuration with these threads."""
         flops, key = step_flops(config, vocabulary(config.corpus)), self._key(config, threads)
         if flops > MOST_FLOPS and self._largest is not None:
-            least, pace = self._largest
-            return Pace(pace.step * flops / least, pace.step * flops / least / config.tokens_per_step / 3)
+            least, seconds = self._largest
+            return seconds * flops / least
         if key not in self._known:
             with using_threads(threads):
-                self._known[key] = time_pace(config, _model)
+                plan = ExecutionPlan(config.training.dtype, compile=False)
+                self._known[key] = time_steps(config, _model, plan).steady
         if self._largest is None or flops > self._largest[0]:
             self._largest = flops, self._known[key]
         return self._known[key]
@@ -117,7 +118,8 @@ class Paces:
 def study_costs() -> list[StudyCost]:
     """The cost of every named study at every budget it has.
 
-    A training step and an evaluation of each different model are timed now, with the threads that the study chooses.
+    A training step of each different model is timed now, with the threads that the study chooses; an evaluation is
+    taken to be a third of a step for each token.
     Trainings run one after the other, trials of tuning included. Probes are scaled from the machine on which they were
     timed, by the base's step.
     """
@@ -134,15 +136,16 @@ def _cost(study: Study, budget: BudgetName, paces: Paces) -> StudyCost:
     arms, threads = resolve(chosen, base, vocabulary), paces.threads(base)
     seconds, runs, flops = SECONDS_OF_A_STUDY, 0.0, 0
     for arm in arms:
-        pace, tried = paces.of(arm.config, threads), _trials(chosen, arm)
-        once = SECONDS_OF_A_RUN + arm.config.training.steps * pace.step + pace.token * _measured(arm.config)
-        seconds += (tried + len(chosen.seeds)) * once + len(chosen.seeds) * pace.token * _finally(arm.config)
+        a_step, tried = paces.of(arm.config, threads), _trials(chosen, arm)
+        a_token = FORWARD * a_step / arm.config.tokens_per_step
+        once = SECONDS_OF_A_RUN + arm.config.training.steps * a_step + a_token * _measured(arm.config)
+        seconds += (tried + len(chosen.seeds)) * once + len(chosen.seeds) * a_token * _finally(arm.config)
         runs, flops = runs + tried + len(chosen.seeds), flops + round((tried + len(chosen.seeds)) * arm.flops)
     usual = configure("study")
-    slower = REFERENCE * paces.of(usual, threads).step / step_flops(usual, CHARACTERS)
+    slower = REFERENCE * paces.of(usual, threads) / step_flops(usual, CHARACTERS)
     for name in chosen.probes:
         probe = probe_named(name)
-        times = len(arms) * len(chosen.seeds) if isinstance(probe, RunProbe) else 1
+        times = len(arms) * len(chosen.seeds) if probe.of_runs else 1
         seconds += times * probe.seconds.get(budget, SECONDS_OF_A_PROBE) * slower
     return StudyCost(study.name, study.question, budget, round(runs), flops, seconds / 60)
 

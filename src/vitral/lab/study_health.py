@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from vitral.core.errors import VitralError
+from vitral.core.errors import VitralError, reason
 from vitral.core.files import is_left_behind, names
-from vitral.core.language import N_, in_language
+from vitral.core.language import N_, Message
 from vitral.lab.health import Diagnosis, HealthCheck
 from vitral.lab.run_health import examine_run
 from vitral.reports.folder import MANIFEST, check_report
@@ -17,7 +17,6 @@ from vitral.studies.measures import check_measures
 from vitral.studies.record import ARMS, LONGER, MEASURES, RECORD, REPORT, TUNING, read_record
 from vitral.studies.resolution import resolve
 from vitral.studies.results import require_config, require_parent, run_name
-from vitral.studies.tuning import tuned_as_recorded
 
 
 def is_study(path: Path) -> bool:
@@ -25,7 +24,6 @@ def is_study(path: Path) -> bool:
     return (path / RECORD).exists() or (not (path / "config.toml").exists() and (path / ARMS).is_dir())
 
 
-@in_language("en")
 def examine_study(path: Path) -> Diagnosis:
     """Whether a study is whole: its record, every run, the hashes of its measurements and of its report.
 
@@ -36,21 +34,18 @@ def examine_study(path: Path) -> Diagnosis:
         try:
             findings += examine(path)
         except (VitralError, OSError) as error:
-            findings.append(HealthCheck("wrong", N_("folder"), str(error)))
+            findings.append(HealthCheck("wrong", N_("folder"), reason(error)))
     return Diagnosis(tuple(findings))
 
 
 def _record(folder: Path) -> Iterator[HealthCheck]:
-    notes: list[str] = []
     try:
-        found = read_record(folder, notes.append)
+        found = read_record(folder, lambda line: None)
     except VitralError as error:
-        yield HealthCheck("wrong", RECORD, str(error))
+        yield HealthCheck("wrong", RECORD, reason(error))
         return
     if found is None:
         yield HealthCheck("wrong", RECORD, N_("missing; the same vitral study command writes it again"))
-    elif notes:
-        yield HealthCheck("unknown", RECORD, notes[0])
     else:
         yield HealthCheck("ok", RECORD, N_("{study}: agrees with its hash").format(study=found["study"]["name"]))
 
@@ -68,17 +63,24 @@ def _runs(folder: Path) -> Iterator[HealthCheck]:
         try:
             found = examine_run(folder / name, replay=number == 0).findings
         except VitralError as error:
-            found = (HealthCheck("wrong", N_("run"), str(error)),)
+            found = (HealthCheck("wrong", N_("run"), reason(error)),)
         bad = [one for one in found if one.mark == "wrong"]
         for one in bad:
-            yield HealthCheck("wrong", name, f"{one.what}: {one.found}")
+            yield HealthCheck("wrong", name, _beside(one))
         if not bad:
-            again = next((f"; {one.what}: {one.found}" for one in found if one.what == "recomputed step"), "")
-            yield HealthCheck("ok", name, N_("{n} checks, nothing wrong").format(n=len(found)) + again)
+            said = N_("{n} checks, nothing wrong").format(n=len(found))
+            for one in found:
+                if one.what == "recomputed step":
+                    said = N_("{first}; {second}").format(first=said, second=_beside(one))
+            yield HealthCheck("ok", name, said)
     missing = sorted(_designed(folder) - set(there))
     if missing:
         found = N_("{n} not begun, the first {run}; the same vitral study command trains them")
         yield HealthCheck("unknown", N_("runs"), found.format(n=len(missing), run=missing[0]))
+
+
+def _beside(check: HealthCheck) -> Message:
+    return N_("{what}: {found}").format(what=check.what, found=check.found)
 
 
 def _designed(folder: Path) -> set[str]:
@@ -110,12 +112,11 @@ def _agreement(folder: Path) -> Iterator[HealthCheck]:
     if len(sizes) != 1 or gone:
         return  # no run, texts with different tokenizers, which only the command prepares, or no run to begin from
     for arm in resolve(study, RunConfig.parse(found["base"], RECORD), sizes.pop()):
-        tuned = tuned_as_recorded(arm, study.tuned(arm.arm), folder)
         for seed in found["seeds"]:
             name = run_name(arm.arm.name, seed)
-            if name in runs and tuned is not None:
+            if name in runs:
                 path, parent = runs[name].folder.path, arm.arm.init_from
-                require_config(path, tuned.seeded(seed), lambda line: None)
+                require_config(path, arm.seeded(seed), lambda line: None, study.tuned(arm.arm))
                 outside = None if arm.arm.run is None else Path(arm.arm.run)
                 before = outside if parent is None else folder / run_name(parent, seed)
                 require_parent(path, before, lambda line: None)
@@ -123,12 +124,10 @@ def _agreement(folder: Path) -> Iterator[HealthCheck]:
 
 
 def _measures(folder: Path) -> Iterator[HealthCheck]:
-    intact, unsealed, complaints = check_measures(folder)
+    intact, complaints = check_measures(folder)
     for complaint in complaints:
-        yield HealthCheck("wrong", MEASURES, f"{complaint}; {N_('the same vitral study command measures it again')}")
-    if unsealed:
-        found = N_("{n} without a hash, of an earlier Vitral; the same vitral study command measures them again")
-        yield HealthCheck("unknown", MEASURES, found.format(n=unsealed))
+        said = N_("{complaint}; the same vitral study command measures it again")
+        yield HealthCheck("wrong", MEASURES, said.format(complaint=complaint))
     if intact:
         yield HealthCheck("ok", MEASURES, N_("{n} agree with their hashes").format(n=intact))
 
@@ -137,7 +136,8 @@ def _report(folder: Path) -> Iterator[HealthCheck]:
     complaints = check_report(folder / REPORT)
     mark = "wrong" if (folder / REPORT / MANIFEST).exists() else "unknown"
     for complaint in complaints:
-        yield HealthCheck(mark, REPORT, f"{complaint}; {N_('the same vitral study command writes it again')}")
+        said = N_("{complaint}; the same vitral study command writes it again")
+        yield HealthCheck(mark, REPORT, said.format(complaint=complaint))
     if not complaints and names(folder / REPORT):
         yield HealthCheck("ok", REPORT, N_("agrees with its manifest"))
     elif not complaints:

@@ -12,13 +12,13 @@ from itertools import islice
 from typing import Any
 
 from vitral.core.errors import UsageError
-from vitral.core.language import N_
+from vitral.core.language import N_, Message
 from vitral.data import BLOCK, Corpus, CorpusConfig, Split, prepare
 from vitral.data.alphabet import character_counts
 from vitral.data.long_texts import pieces
 from vitral.model.config import DropoutConfig
 from vitral.runs import RunConfig
-from vitral.training.plans import in_minutes
+from vitral.training.deadline import in_minutes
 from vitral.training.regularisation import regularisation
 
 LEAST_CHARACTERS = 200
@@ -67,7 +67,7 @@ class Choice:
     value: Any
     reason: str
     is_pinned: bool = False
-    remark: str | None = None
+    remark: Message | None = None
 
     @property
     def word(self) -> str:
@@ -103,11 +103,12 @@ class TextPlan:
     def lines(self) -> tuple[str, ...]:
         """The plan as English sentences, one for each choice and for each remark."""
         told = [TOLD[choice.key].format(value=choice.word, reason=choice.reason) for choice in self.choices]
-        return (*told, *(f"{_PLAN}{choice.remark}" for choice in self.choices if choice.remark is not None))
+        return (*told, *(choice.remark for choice in self.choices if choice.remark is not None))
 
     def plain(self) -> list[dict[str, Any]]:
         """The choices as plain data."""
-        return [asdict(choice) for choice in self.choices]
+        remarks = [None if choice.remark is None else choice.remark.removeprefix(_PLAN) for choice in self.choices]
+        return [{**asdict(choice), "remark": said} for choice, said in zip(self.choices, remarks, strict=True)]
 
 
 TOLD = {
@@ -186,7 +187,7 @@ class _Chooser:
         self.values, self.choices, self._pinned = dict(given), list[Choice](), pinned
 
     def __call__(
-        self, key: str, value: Any, reason: str, remark: Callable[[Any], str | None] = lambda pin: None
+        self, key: str, value: Any, reason: str, remark: Callable[[Any], Message | None] = lambda pin: None
     ) -> None:
         if key in self._pinned:
             pin = self.values[key]
@@ -224,13 +225,13 @@ def _split(size: int) -> tuple[str, str]:
     return "blocks", N_("blocks of {block:,} characters spread over the text are held out").format(block=BLOCK)
 
 
-def _split_remark(pin: str) -> str | None:
+def _split_remark(pin: str) -> Message | None:
     if pin != "blocks":
         return None
     remark = N_(
         "plan: split blocks holds out more than a quarter of a text this short; tail would hold out {share:.0%}"
     )
-    return remark.format(share=HELD_OUT).removeprefix(_PLAN)
+    return remark.format(share=HELD_OUT)
 
 
 def _tokenizer(size: int, alphabet: int, config: RunConfig) -> tuple[dict[str, Any], str]:
@@ -244,14 +245,14 @@ def _tokenizer(size: int, alphabet: int, config: RunConfig) -> tuple[dict[str, A
     return {"name": "bpe", "vocab_size": 1024}, why
 
 
-def _tokenizer_remark(pin: Mapping[str, Any], alphabet: int) -> str | None:
+def _tokenizer_remark(pin: Mapping[str, Any], alphabet: int) -> Message | None:
     if alphabet < LARGE_ALPHABET or pin["name"] == "char":
         return None
     remark = N_(
         "plan: {alphabet:,} distinct characters are spelled in bytes by {tokenizer}; characters were "
         "measured to be better"
     )
-    return remark.format(alphabet=alphabet, tokenizer=pin["name"]).removeprefix(_PLAN)
+    return remark.format(alphabet=alphabet, tokenizer=pin["name"])
 
 
 def _dropout(size: int, config: RunConfig, values: Mapping[str, Any]) -> tuple[dict[str, float], str]:

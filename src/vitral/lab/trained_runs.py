@@ -5,8 +5,8 @@ from typing import Any
 
 from vitral.core.checked import Count, checked
 from vitral.core.devices import DtypeName
-from vitral.core.edits import Given as Edits
 from vitral.core.errors import UsageError
+from vitral.inspection.edit_data import Given as Edits
 from vitral.lab.inspected import Inspection
 from vitral.lab.measured_text import TextMeasures
 from vitral.lab.measures import Measures

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from vitral.core.language import N_, _, number, retold
+from vitral.core.language import N_, _, number
 from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
 from vitral.evaluation.copying import COPIED_WORDS
 from vitral.training import Event
@@ -158,13 +158,13 @@ class TrainingState:
         """The n-gram baselines in one line; empty where they are not known or do not apply."""
         if self.lines is None or not self.is_causal_lm:
             return ""
-        named = (f"{retold(baseline_name(order))} {number(loss, '.3f')}" for order, loss in self.lines.orders.items())
+        named = (f"{baseline_name(order)} {number(loss, '.3f')}" for order, loss in self.lines.orders.items())
         return _("n-gram baselines, nats per token: {losses}", losses=" · ".join(named))
 
     def _rank(self, loss: float) -> str:
         if self.lines is None or not self.is_causal_lm:
             return ""
-        return f", {retold(rank_among_baselines(loss, self.lines))}"
+        return f", {rank_among_baselines(loss, self.lines)}"
 
     def _left(self, done: int, total: int) -> str:
         elapsed, steps = time.monotonic() - self.began, done - self.first_step

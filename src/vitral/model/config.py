@@ -48,7 +48,6 @@ class OwnFeedForward(OwnPart):
 
     kinds = ("feed_forward", "activation")
     built_in = get_args(FeedForwardName)
-    taken_later = ("gelu_tanh",)
 
 
 def _place(place: Any) -> Any:

@@ -1,7 +1,6 @@
 """The cost of a model, computed from its configuration: parameters, floating-point operations, bytes."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from vitral.attention.scales import OwnScale
 from vitral.core.checked import Count, checked
@@ -44,7 +43,7 @@ class Cost:
         backward_flops: the same for a backward pass.
         weight_bytes: memory of the weights.
         gradient_bytes: memory of their gradients.
-        optimizer_bytes: memory of the optimizer's averages: two of AdamW, one of Muon and of SGD with momentum.
+        optimizer_bytes: memory of the two averages of AdamW.
         activation_bytes: memory of the activations kept for the backward pass of one batch (an estimate).
         cache_bytes: memory of keys and values of one sequence of full context length, or of an LSTM's state.
     """
@@ -97,13 +96,7 @@ def count_parameters(config: ModelConfig, vocab_size: Count) -> int:
 
 
 @checked(first=True)
-def cost(
-    config: ModelConfig,
-    vocab_size: Count,
-    batch_size: Count = 1,
-    *,
-    optimizer: Literal["adamw", "muon", "sgd"] = "adamw",
-) -> Cost:
+def cost(config: ModelConfig, vocab_size: Count, batch_size: Count = 1) -> Cost:
     """Operations per token and bytes, in float32.
 
     A multiplication and an addition are two operations. Forward, per token: 2 for each entry of each matrix (Kaplan et
@@ -113,8 +106,7 @@ def cost(
     """
     rows = parameter_table(config, vocab_size)
     parameters = sum(row.count for row in rows)
-    inside = sum(row.count for row in rows if is_block_matrix(row))
-    matrices = inside + sum(row.count for row in rows if row.name == "head.weight")
+    matrices = sum(row.count for row in rows if is_block_matrix(row) or row.name == "head.weight")
     tied = vocab_size * config.d_model if config.tie_head else 0
     attends = config.attention != "none"
     square = 4 * config.context_length * config.num_heads * config.d_head * config.num_layers if attends else 0
@@ -129,7 +121,7 @@ def cost(
         backward_flops=2 * forward,
         weight_bytes=BYTES_FLOAT32 * parameters,
         gradient_bytes=BYTES_FLOAT32 * parameters,
-        optimizer_bytes=BYTES_FLOAT32 * (2 * parameters - {"adamw": 0, "muon": inside, "sgd": parameters}[optimizer]),
+        optimizer_bytes=BYTES_FLOAT32 * 2 * parameters,
         activation_bytes=BYTES_FLOAT32 * batch_size * config.context_length * kept,
         cache_bytes=BYTES_FLOAT32 * cached,
     )

@@ -14,6 +14,7 @@ from vitral.core.modules import own_module
 from vitral.core.parts import OwnPart, Part
 from vitral.core.streams import torch_stream
 from vitral.model.config import ModelConfig, OwnFeedForward, OwnNorm, OwnPositions
+from vitral.model.modes import evaluating
 from vitral.model.positions import Positions
 
 ROWS, TIME = 2, 4
@@ -82,13 +83,9 @@ def _shared(parameters: dict[str, nn.Parameter]) -> dict[str, str]:
 def _try_vectors(own: OwnPart, module: nn.Module, width: int) -> None:
     """Try a module that maps the vector of each position alone, [batch, time, d_model] → the same."""
     x = torch.randn(ROWS, TIME, width, generator=torch_stream(0, "own parts"))
-    was_training = module.training
-    module.eval()
-    try:
+    with evaluating(module):
         whole = _ran(own, lambda: module(x))
         parts = [_ran(own, lambda piece=piece: module(piece)) for piece in (x[:, -1:], x[:1])]
-    finally:
-        module.train(was_training)
     _require(own, whole, x.shape)
     for part, same in zip(parts, (whole[:, -1:], whole[:1]), strict=True):
         if part.shape != same.shape or not torch.allclose(

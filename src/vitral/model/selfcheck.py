@@ -7,6 +7,7 @@ import torch
 
 from vitral.core.errors import UsageError
 from vitral.core.streams import torch_stream
+from vitral.model.modes import evaluating
 from vitral.model.transformer import Transformer
 
 TOLERANCE = 1e-2
@@ -45,10 +46,8 @@ def fresh_excess(model: Transformer) -> float:
     Args:
         model: before training; its mode stays as it is.
     """
-    time, mode = min(model.config.context_length, 64), model.training
+    time = min(model.config.context_length, 64)
     tokens = torch.randint(model.vocab_size, (4, time), generator=torch_stream(0, "fresh"))
-    model.eval()
-    with torch.no_grad():
+    with evaluating(model):
         logits = model(tokens.to(model.token_embedding.weight.device)).cpu().double()
-    model.train(mode)
     return float((logits.logsumexp(-1) - logits.mean(-1)).mean()) - math.log(model.vocab_size)

@@ -119,6 +119,19 @@ class Transformer(nn.Module):
                 vocab_size=self.vocab_size,
             ) from None
 
+    def require_vocabulary(self, size: int) -> None:
+        """Refuse a tokenizer with another number of tokens.
+
+        Raises:
+            UsageError: it is not the model's.
+        """
+        if size != self.vocab_size:
+            raise UsageError(
+                "the model has {model} tokens and the tokenizer {tokenizer}: they do not come from the same run",
+                model=self.vocab_size,
+                tokenizer=size,
+            )
+
     def unembed(self, x: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any vocab"]:
         """The logits of normalised vectors of the stream: the head."""
         return self._logits(x)

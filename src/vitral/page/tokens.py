@@ -6,7 +6,7 @@ Three kinds of data, which `web/src/page/tokens.ts` reads:
 - `bytes`: the id of each byte of the text's UTF-8;
 - `pairs`: byte-pair encoding over bytes, after steps that split the text into words.
 
-Special tokens are found before that. Of the files of other libraries (`FileTokenizer`), byte-pair encoding over bytes
+Special tokens are found before that. Of the files of other libraries (kind "file"), byte-pair encoding over bytes
 is carried with the words of GPT-2, of any pattern of the usual syntax (GPT-4, Llama 3, Qwen), and of single digits,
 with or without a space before the text and Unicode's normal forms; all else is refused, and over a server asked for.
 """
@@ -18,16 +18,8 @@ from typing import Any
 
 from vitral.core.errors import UsageError
 from vitral.core.language import _
-from vitral.data import (
-    BPETokenizer,
-    ByteTokenizer,
-    CharTokenizer,
-    DeclaringTokenizer,
-    FileTokenizer,
-    Tokenizer,
-    UnseenCharacter,
-)
-from vitral.data.byte_pairs import byte_letters
+from vitral.data import Tokenizer, UnseenCharacter
+from vitral.data.engines import byte_letters
 from vitral.page.patterns import DIGITS, GPT2, Unwritable, classes_of, for_browser
 
 _NORMAL_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
@@ -92,9 +84,8 @@ def encoded(tokenizer: Tokenizer, text: str) -> dict[str, Any]:
 
 def _writing(tokenizer: Tokenizer) -> dict[str, Any]:
     """What each token writes."""
-    spaced = isinstance(tokenizer, FileTokenizer) and tokenizer.prepends_a_space
     texts = [_text(tokenizer.token_bytes(token)) for token in range(tokenizer.vocab_size)]
-    return {"texts": texts, **({"spaced": True} if spaced else {})}
+    return {"texts": texts, **({"spaced": True} if tokenizer.prepends_a_space else {})}
 
 
 def _text(written: bytes) -> str | list[int]:
@@ -105,34 +96,24 @@ def _text(written: bytes) -> str | list[int]:
 
 
 def _encoder(tokenizer: Tokenizer) -> dict[str, Any]:
-    if isinstance(tokenizer, DeclaringTokenizer):
-        declared = dict(tokenizer.declared)
-        others = [token for token in range(tokenizer.vocab_size) if token not in set(declared.values())]
-        return {**_of_text(tokenizer.base, others), "special": [list(map(list, tokenizer.declared))]}
-    if isinstance(tokenizer, FileTokenizer):
-        return _of_file(tokenizer)
-    return _of_text(tokenizer, range(tokenizer.vocab_size))
-
-
-def _of_text(tokenizer: Tokenizer, ids: Iterable[int]) -> dict[str, Any]:
-    """A tokenizer of ours without special tokens; its token i has the i-th of these ids."""
-    ids = list(ids)
-    if isinstance(tokenizer, CharTokenizer):
-        return {"kind": "characters", "points": list(map(ord, tokenizer.alphabet)), "ids": ids[1:]}
-    if isinstance(tokenizer, ByteTokenizer):
-        return {"kind": "bytes", "ids": ids}
-    if isinstance(tokenizer, BPETokenizer):
-        made = {tokenizer.token_bytes(token): token for token in range(tokenizer.vocab_size)}
-        triples = [
-            (left, right, made[tokenizer.token_bytes(left) + tokenizer.token_bytes(right)])
-            for left, right in tokenizer.merges
-        ]
+    special = {"special": [list(map(list, tokenizer.declared.items()))]} if tokenizer.declared else {}
+    ids = tokenizer.ids.tolist()
+    if tokenizer.name == "char":
+        return {"kind": "characters", "points": list(map(ord, tokenizer.alphabet)), "ids": ids[1:], **special}
+    if tokenizer.name == "byte":
+        return {"kind": "bytes", "ids": ids, **special}
+    if tokenizer.name == "bpe":
+        words = tokenizer.words
+        places = {word: place for place, word in enumerate(words)}
+        triples = [(left, right, places[words[left] + words[right]]) for left, right in tokenizer.merges]
         merges = [ids[token] for triple in triples for token in triple]
-        return {"kind": "pairs", "bytes": ids[:256], "merges": merges, **_split([_words()])}
-    raise Uncarried(tokenizer.name)
+        return {"kind": "pairs", "bytes": ids[:256], "merges": merges, **_split([_words()]), **special}
+    if special:
+        raise Uncarried(tokenizer.name)
+    return _of_file(tokenizer)
 
 
-def _of_file(tokenizer: FileTokenizer) -> dict[str, Any]:
+def _of_file(tokenizer: Tokenizer) -> dict[str, Any]:
     """A `tokenizer.json` of byte-pair encoding over bytes."""
     document = json.loads(tokenizer.document)
     model = document["model"]
@@ -160,9 +141,9 @@ def _of_file(tokenizer: FileTokenizer) -> dict[str, Any]:
     return found
 
 
-def _special(tokenizer: FileTokenizer) -> list[list[list[Any]]]:
+def _special(tokenizer: Tokenizer) -> list[list[list[Any]]]:
     """Special tokens: those that are found in the text as it is, and those in the normalized text."""
-    from vitral.data.file_tokenizer import read_engine
+    from vitral.data.engines import read_engine
 
     passes: list[list[list[Any]]] = [[], []]
     for token, added in read_engine(tokenizer.document).get_added_tokens_decoder().items():

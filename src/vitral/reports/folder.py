@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from vitral.core.errors import UsageError, reason
 from vitral.core.files import make, names, read, replace_durably, storage, sweep
-from vitral.core.language import _
+from vitral.core.language import N_
 from vitral.core.seals import listing, sealed_json, unsealed_json
 from vitral.figures.sections import Figure
 from vitral.figures.tables import ENDINGS, DataTable
@@ -95,20 +95,6 @@ class ReportFolder:
             replace_durably(self.folder / MANIFEST, sealed_json({"format": FORMAT, "files": listing(self._files)}))
 
 
-def read_listed(folder: Path, name: str) -> bytes:
-    """A file of a report, as it was written.
-
-    Raises:
-        ValueError: it is not what the manifest lists, or there is no manifest.
-        OSError: it cannot be read.
-    """
-    listed = _listed(read(folder / MANIFEST, MOST_MANIFEST))
-    complaint = _complaint(folder, name, listed.get(name))
-    if complaint:
-        raise ValueError(complaint)
-    return read(folder / name, MOST_FILE)
-
-
 def check_report(folder: Path) -> list[str]:
     """Complaints about a report folder, one line each: files that are missing or were changed since they were written.
 
@@ -118,14 +104,11 @@ def check_report(folder: Path) -> list[str]:
         if not names(folder):
             return []
         if MANIFEST not in names(folder):
-            complaint = _(
-                "{name} is missing: the report was not finished, or is of an earlier Vitral; write it again",
-                name=MANIFEST,
-            )
-            return [complaint]
+            complaint = N_("{name} is missing: the report was not finished, or is of an earlier Vitral; write it again")
+            return [complaint.format(name=MANIFEST)]
         listed = _listed(read(folder / MANIFEST, MOST_MANIFEST))
     except (UsageError, ValueError, OSError) as error:
-        return [f"{MANIFEST}: {reason(error)}"]
+        return [N_("{name}: {what}").format(name=MANIFEST, what=reason(error))]
     return [complaint for name, facts in listed.items() if (complaint := _complaint(folder, name, facts))]
 
 
@@ -133,7 +116,9 @@ def _listed(raw: bytes) -> dict[str, Any]:
     manifest = unsealed_json(raw)
     if manifest.get("format") != FORMAT or not isinstance(manifest.get("files"), dict):
         raise ValueError(
-            _("it is of format {found!a:.40}, this Vitral reads {format}", found=manifest.get("format"), format=FORMAT)
+            N_("it is of format {found!a:.40}, this Vitral reads {format}").format(
+                found=manifest.get("format"), format=FORMAT
+            )
         )
     return manifest["files"]
 
@@ -141,9 +126,9 @@ def _listed(raw: bytes) -> dict[str, Any]:
 def _complaint(folder: Path, name: str, facts: Any) -> str:
     try:
         if not os.path.lexists(folder / name):
-            return _("{name!a:.80}: is missing", name=name)
+            return N_("{name!a:.80}: is missing").format(name=name)
         content = read(folder / name, MOST_FILE)
     except (UsageError, ValueError, OSError) as error:
-        return f"{name!a:.80}: {reason(error)}"
+        return N_("{name!a:.80}: {what}").format(name=name, what=reason(error))
     same = listing({name: content})[name] == facts
-    return "" if same else _("{name!a:.80}: was changed since it was written", name=name)
+    return "" if same else N_("{name!a:.80}: was changed since it was written").format(name=name)

@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Any
 
 from vitral.core.checked import checked
-from vitral.core.language import N_, _, in_language, language, ngettext, number, retold
+from vitral.core.language import N_, _, in_language, language, ngettext, number
 from vitral.core.tables import Tabular
 from vitral.explanation.checks.report import Verdict
 from vitral.explanation.checks.report import rows as rows_of
@@ -239,8 +239,8 @@ class GradedClass(Shown, Tabular):
     @property
     def advice(self) -> tuple[str, ...]:
         """What is to be said of the keys and of the files that cannot be read."""
-        told = [retold(note) for note in self.notes]
-        return (*told, *(retold(sheet.error) for sheet in self.unreadable))
+        told = [_(note) for note in self.notes]
+        return (*told, *(_(sheet.error) for sheet in self.unreadable))
 
     def __str__(self) -> str:
         """The tables in aligned lines."""
@@ -263,7 +263,7 @@ class GradedClass(Shown, Tabular):
         Args:
             drawn: whether to include figures.
         """
-        told: list[Section] = [Callout(self.summary), *(Paragraph(retold(note)) for note in self.notes)]
+        told: list[Section] = [Callout(self.summary), *(Paragraph(_(note)) for note in self.notes)]
         told += [Heading(_("Where sheets go wrong first"))]
         told += _figures(self) if drawn else []
         told += [self.steps_table().section(), *_slip_table(self), Paragraph(rule_text(self.rule))]
@@ -271,7 +271,7 @@ class GradedClass(Shown, Tabular):
         told += [Heading(_("Points")), SortableTable(table.section(), tuple(map(tuple, _sort_keys(table))))]
         told += [Heading(_("Each sheet")), *(_sheet(sheet) for sheet in self.graded)]
         if self.unreadable:
-            items = tuple(retold(sheet.error) for sheet in self.unreadable)
+            items = tuple(_(sheet.error) for sheet in self.unreadable)
             told += [Heading(_("Files that could not be read")), Listing(items)]
         return told
 
@@ -366,7 +366,7 @@ def _remarks(grade: SheetGrade) -> Iterator[str]:
     if grade.unasked:
         count = len(grade.unasked)
         yield ngettext("{n:,} name is not asked", "{n:,} names are not asked", count, n=count)
-    yield from map(retold, grade.notes)
+    yield from map(_, grade.notes)
 
 
 def _shown_step(step: StepOfClass) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from vitral.core.checked import checked
-from vitral.core.language import N_, _, ngettext, number, retold
+from vitral.core.language import N_, _, ngettext, number
 from vitral.figures.html import page
 from vitral.figures.sections import CellTable, Details, Figure, Formula, Heading, Listing, Paragraph, Section, Table
 from vitral.figures.text import visible
@@ -48,7 +48,7 @@ NORMS = N_(
 @checked(first=True)
 def inspection_page(found: Found) -> str:
     """The whole page: ablations, kinds of heads, attention maps, logit lens, residual norms."""
-    sections: list[Section] = [Listing(tuple(map(retold, found["notes"])))] if found["notes"] else []
+    sections: list[Section] = [Listing(tuple(map(_, found["notes"])))] if found["notes"] else []
     changed = edits_table(found)
     sections += [Heading(_("What the edits change")), changed] if changed is not None else []
     sections += [*_worth(found), *_attention(found), *_lens(found), *_norms(found)]

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from vitral.core.checked import checked
-from vitral.core.language import N_, _, number, retold
+from vitral.core.language import N_, _, number
 from vitral.core.tables import Tabular
 from vitral.figures.html import page
 from vitral.figures.notebook import Shown, page_of
@@ -163,7 +163,7 @@ def count_sections(counted: ModelCount) -> list[Section]:
     """The whole count as sections of a page."""
     caption, columns = _("Operations and bytes (float32)"), ("", "", _("how counted"))
     costs = Table(caption, columns, tuple(cost_rows(counted)), prose=(1, 2))
-    advice = [Listing(tuple(map(retold, counted.advice)))] if counted.advice else []
+    advice = [Listing(tuple(map(_, counted.advice)))] if counted.advice else []
     return [parameter_section(counted.rows), costs, *advice]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from vitral.core.language import N_, _, number, retold
+from vitral.core.language import N_, _, number
 from vitral.evaluation import SplitLoss
 from vitral.figures.text import NONE, minus
 from vitral.reports.runs import run_row
@@ -194,7 +194,7 @@ class Relation:
     def _found(self) -> str:
         found = self.difference
         if found is None:
-            return _("No difference: {reason}.", reason=retold(self.why)) if self.why else ""
+            return _("No difference: {reason}.", reason=_(self.why)) if self.why else ""
         size = number(abs(found.difference), ".4f")
         places = {"run": self.run, "against": self.against, "size": size, "unit": _(UNITS[found.unit])}
         if found.low is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 from vitral.core.checked import checked
-from vitral.core.language import N_, _, number, retold
+from vitral.core.language import N_, _, number
 from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
 from vitral.evaluation.copying import COPIED_WORDS
 from vitral.figures.html import page
@@ -149,7 +149,7 @@ def loss_sections(run: SealedRun, baselines: NgramBaselines | None, report: Repo
     columns = (_("step"), _("training"), _("validation"), _("test"))
     return [
         Callout(found),
-        *(Paragraph(retold(problem)) for problem in run.document("corpus").get("problems", ())),
+        *(Paragraph(_(problem)) for problem in run.document("corpus").get("problems", ())),
         *([] if drawn is None else [report.figure(drawn, "losses", caption, found)]),
         Table(_("Losses in nats per token"), columns, tuple(rows)),
     ]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
-from vitral.core.language import N_, _, language, ngettext, retold
+from vitral.core.language import N_, _, language, ngettext
 from vitral.core.tables import Tabular
 from vitral.evaluation.baselines import baseline_name, neighbours
 from vitral.figures.html import page
@@ -150,7 +150,7 @@ class RunList(Shown, Tabular):
         """The way to read the losses, and the folders that were not read."""
         groups = {run.test_tokens for run in self.runs if run.test_loss is not None}
         told = [_("Losses can be compared where text and tokenizer are the same; vitral compare RUN RUN does it.")]
-        return (*(told if len(groups) > 1 else ()), *map(retold, self.notes))
+        return (*(told if len(groups) > 1 else ()), *map(_, self.notes))
 
     def write(self, out: Path) -> Path:
         """Write the page, the tables (CSV, Markdown, LaTeX, JSON) and the figures into `out`; return the page's path.
@@ -208,7 +208,7 @@ class RunList(Shown, Tabular):
                 figure, caption = drawn
                 told.append(report.figure(figure, f"curves-{number}", caption, title))
         if self.notes:
-            told += [Heading(_("Not looked into")), Listing(tuple(map(retold, self.notes)))]
+            told += [Heading(_("Not looked into")), Listing(tuple(map(_, self.notes)))]
         return told
 
     def __str__(self) -> str:
@@ -344,10 +344,7 @@ def rank_text(run: RunSummary) -> str:
 def standing_text(run: RunSummary) -> str:
     """The state with its reason."""
     told = _(STATES[run.state])
-    why = retold(run.why)
-    if why == run.why:  # a file and what is wrong with it
-        file, colon, what = run.why.partition(": ")
-        why = f"{file}{colon}{retold(what)}"
+    why = _(run.why)
     return f"{told}: {why}" if why else told
 
 

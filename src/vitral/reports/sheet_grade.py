@@ -1,6 +1,6 @@
 """The grade of one sheet in words: its points, the rule behind them, and what is to be said of each step."""
 
-from vitral.core.language import _, number, retold
+from vitral.core.language import _, number
 from vitral.explanation.checks.report import Verdict
 from vitral.explanation.grading.grading import SheetGrade
 from vitral.explanation.grading.rule import GradingRule
@@ -66,16 +66,16 @@ def sheet_sections(grade: SheetGrade) -> list[Section]:
         for step in grade.steps
     )
     told: list[Section] = [Table(_("Points of each step"), columns, rows)]
-    changed = tuple(map(retold, grade.edited))
+    changed = tuple(map(_, grade.edited))
     if changed:
         told += [
             Paragraph(_("Given numbers were changed; the sheet is graded with those of the key:")),
             Listing(changed),
         ]
     if grade.unreadable:
-        told += [Paragraph(_("Could not be read:")), Listing(tuple(map(retold, grade.unreadable)))]
+        told += [Paragraph(_("Could not be read:")), Listing(tuple(map(_, grade.unreadable)))]
     if grade.unasked:
         names = ", ".join(grade.unasked[:MOST_NAMES]) + (", …" if len(grade.unasked) > MOST_NAMES else "")
         told += [Paragraph(_("Not graded, since the key does not ask for it: {names}.", names=names))]
-    told += [Listing(tuple(map(retold, grade.notes)))] if grade.notes else []
+    told += [Listing(tuple(map(_, grade.notes)))] if grade.notes else []
     return [*told, *check_sections(grade.report, say)]

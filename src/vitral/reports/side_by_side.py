@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from vitral.core.checked import checked
 from vitral.core.config import differences
-from vitral.core.language import N_, _, language, retold
+from vitral.core.language import N_, _, language
 from vitral.core.tables import Tabular
 from vitral.evaluation import baseline_name
 from vitral.figures.html import page
@@ -208,7 +208,7 @@ class RunComparison(Shown, Tabular):
         told += [Heading(_("Configuration"))]
         told += [_sortable(self.configuration_table()) if self.changed else Paragraph(_("No key differs."))]
         told += self._samples()
-        told += [Listing(tuple(map(retold, self.notes)))] if self.notes else []
+        told += [Listing(tuple(map(_, self.notes)))] if self.notes else []
         return told
 
     def page(self, sections: Sequence[Section]) -> str:
@@ -254,7 +254,7 @@ class RunComparison(Shown, Tabular):
         if any(one.difference for one in self.relations):
             told.append(Paragraph(_(OVER_THE_TEXT)))
         told += [self.configuration_table().section()] if self.changed else []
-        return plain_text(self.title, [*told, *self._samples(), Listing(tuple(map(retold, self.notes)))])
+        return plain_text(self.title, [*told, *self._samples(), Listing(tuple(map(_, self.notes)))])
 
     def _samples(self) -> list[Section]:
         written = [Preformatted(run.sample, run.name) for run in self.runs if run.sample is not None]
@@ -278,7 +278,7 @@ class RunComparison(Shown, Tabular):
     def lacking_samples(self) -> tuple[str, ...]:
         """A line for each run without a sample, with the reason."""
         return tuple(
-            _("{run}: no sample ({reason}).", run=run.name, reason=retold(run.why_no_sample))
+            _("{run}: no sample ({reason}).", run=run.name, reason=_(run.why_no_sample))
             for run in self.runs
             if run.why_no_sample
         )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from vitral.core.language import N_, _, ngettext, number, retold
+from vitral.core.language import N_, _, ngettext, number
 from vitral.figures.sections import Heading, Paragraph, Section, Table
 from vitral.figures.tables import Column, DataTable, as_csv
 from vitral.figures.text import NONE, big, nats, p_text, signed, unbroken
@@ -189,7 +189,7 @@ def runs_table(result: StudyResult) -> Table:
             str(run.seed),
             *map(_loss, _losses(run)),
             number(run.seconds, ".1f"),
-            retold(run.stopped) if run.stopped else NONE,
+            _(run.stopped) if run.stopped else NONE,
         )
         for arm in result.arms
         for run in arm.runs

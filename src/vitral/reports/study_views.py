@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vitral.core.language import N_, _, retold
+from vitral.core.language import N_, _
 from vitral.figures.forest import ForestRow, forest_plot
 from vitral.figures.sections import Details, Heading, Listing, Section, Table
 from vitral.figures.text import p_text, signed
@@ -13,7 +13,7 @@ from vitral.reports.study_figures import added
 from vitral.studies.claims import Claim, Judged, Note, Quantity, digits_for
 from vitral.studies.judging import judge
 from vitral.studies.losses import difference_text
-from vitral.studies.probe import ArmMeasures, Plot, RunProbe, View
+from vitral.studies.probe import ArmMeasures, Plot, View
 from vitral.studies.probes import probe_named
 from vitral.studies.results import StudyResult
 
@@ -67,7 +67,7 @@ def probe_views(result: StudyResult) -> tuple[JudgedView, ...]:
     views, result = [], result.told
     for name in result.study.probes:
         probe, found = probe_named(name), result.measured.get(name)
-        if isinstance(probe, RunProbe):
+        if probe.of_runs:
             arms = [
                 ArmMeasures(arm.arm.name, arm.arm.title, arm.config, dict(sorted(found[arm.arm.name].items())))
                 for arm in result.arms
@@ -152,7 +152,7 @@ def probe_sections(judged: JudgedView, report: ReportFolder) -> list[Section]:
 def not_measured(result: StudyResult) -> list[Section]:
     """Why measurements are missing; nothing where none is."""
     reasons = tuple(
-        f"{name}: {f'{result.arm(arm).arm.title}: ' if arm else ''}{retold(why)}."
+        f"{name}: {f'{result.arm(arm).arm.title}: ' if arm else ''}{_(why)}."
         for name in result.study.probes
         for arm, why in result.unmeasured.get(name, ())
     )

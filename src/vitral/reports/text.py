@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from vitral.core.checked import checked
-from vitral.core.language import N_, _, in_language, ngettext, number, retold
+from vitral.core.language import N_, _, in_language, ngettext, number
 from vitral.core.tables import Tabular
 from vitral.data import CorpusReport, Dataset, Text, corpus_report
 from vitral.evaluation import NgramBaselines, baseline_name, ngram_baselines
@@ -49,7 +49,7 @@ class Survey(Shown, Tabular):
         report = self.report
         tables = [Table("", ("", ""), tuple(text_facts(report)), prose=(1,))]
         tables += [Table(_("N-gram baselines"), ("", _("nats per token")), tuple(ngram_rows(self.baselines)))]
-        lines = tuple(map(retold, (*report.notes, *report.problems, *self.advice)))
+        lines = tuple(map(_, (*report.notes, *report.problems, *self.advice)))
         return plain_text(_("The text: {name}", name=report.name), [*tables, Listing(lines)])
 
     def records(self) -> list[dict[str, Any]]:
@@ -195,11 +195,11 @@ def survey_sections(survey: Survey, folder: ReportFolder) -> list[Section]:
     )
     problems: Section = Paragraph(_("No problems were found."))
     if report.problems:
-        problems = Listing(tuple(map(retold, report.problems)))
+        problems = Listing(tuple(map(_, report.problems)))
     advice: list[Section] = []
     if survey.advice:
-        advice = [Heading(_("Training on it"), 3), Listing(tuple(map(retold, survey.advice)))]
-    read = _("On reading: {notes}", notes=" ".join(map(retold, report.notes)))
+        advice = [Heading(_("Training on it"), 3), Listing(tuple(map(_, survey.advice)))]
+    read = _("On reading: {notes}", notes=" ".join(map(_, report.notes)))
     return [
         Table(_("The text in numbers"), ("", ""), tuple(text_facts(report)), prose=(1,)),
         *([Paragraph(read)] if report.notes else []),

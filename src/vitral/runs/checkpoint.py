@@ -19,16 +19,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from safetensors import safe_open
+
 from vitral.core.errors import StorageError, UsageError
-from vitral.core.files import as_json, insist, make, names, open_regular, remove_folder, storage, sync, write_durably
-from vitral.core.language import _
+from vitral.core.files import as_json, insist, make, names, remove_folder, storage, sync, write_durably
+from vitral.core.language import N_
 from vitral.core.seals import listing, sealed_json
 from vitral.runs.checkpoint_files import (
     FILES,
     FORMAT,
     HISTORY,
     MANIFEST,
-    MOST_PLAIN,
     OPTIMIZER,
     STATE,
     STEP,
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 DAMAGED = "damaged-"
-SEALS = {"metrics", "stopped"}
-"""Keys of a history whose values are seals of metrics.jsonl."""
 LEFTOVER = re.compile(rf"\.(tmp-\d{{1,10}}-|old-|gone-){STEP.pattern}")
 
 SPARE = 1 << 20
@@ -141,13 +140,13 @@ def load_checkpoint(folder: Path, *, with_optimizer: bool = True, shapes: Shapes
     Args:
         folder: the checkpoint's folder.
         with_optimizer: whether to load the optimizer's tensors.
-        shapes: the shapes of the model's tensors; larger files are not read.
+        shapes: the shapes of the model's tensors.
 
     Raises:
         UsageError: a file is missing, damaged, of another format or of another model; names it.
         StorageError: a file cannot be read.
     """
-    content, manifest = contents(folder, [name for name in FILES if with_optimizer or name != OPTIMIZER], shapes)
+    content, manifest = contents(folder, [name for name in FILES if with_optimizer or name != OPTIMIZER])
     with understood(folder):
         import safetensors.torch  # loads PyTorch, which takes seconds and which a list of runs does not need
 
@@ -155,8 +154,8 @@ def load_checkpoint(folder: Path, *, with_optimizer: bool = True, shapes: Shapes
         model, optimizer = (load(content.pop(name)) if name in content else {} for name in (WEIGHTS, OPTIMIZER))
         for name, tensor in (*model.items(), *optimizer.items()):
             if not tensor.is_floating_point():
-                dtype = tensor.dtype
-                raise ValueError(_("{name!a:.60} has type {dtype!a:.20}, not floating-point", name=name, dtype=dtype))
+                said = N_("{name!a:.60} has type {dtype!a:.20}, not floating-point")
+                raise ValueError(said.format(name=name, dtype=tensor.dtype))
         if shapes is not None:
             require_shapes(folder, {name: tuple(tensor.shape) for name, tensor in model.items()}, shapes)
         return _parsed(folder, content, model, optimizer, manifest)
@@ -177,10 +176,7 @@ def load_state(folder: Path) -> Checkpoint:
 def _parsed(folder: Path, content: Mapping[str, bytes], model: Any, optimizer: Any, manifest: str) -> Checkpoint:
     state, history = json.loads(content[STATE]), json.loads(content[HISTORY])
     if step_name(state["step"]) != folder.name:
-        raise ValueError(_("it is of step {step}", step=state["step"]))
-    for seal in (history[key] for key in SEALS & history.keys()):
-        if not (type(seal["bytes"]) is type(seal["lines"]) is int and isinstance(seal["sha256"], str)):
-            raise ValueError(_("its seal of metrics.jsonl is not one"))
+        raise ValueError(N_("it is of step {step}").format(step=state["step"]))
     return Checkpoint(state["step"], model, optimizer, state, history, manifest)
 
 
@@ -191,10 +187,8 @@ def count_weights(folder: Path) -> int:
         UsageError: the header is malformed.
         StorageError: the file cannot be read.
     """
-    with understood(folder), open_regular(folder / WEIGHTS, links=False) as file:
-        length = int.from_bytes(file.read(8), "little")
-        tensors = json.loads(file.read(min(length, MOST_PLAIN)))
-        return sum(math.prod(tensor["shape"]) for name, tensor in tensors.items() if name != "__metadata__")
+    with understood(folder), safe_open(folder / WEIGHTS, "numpy") as file:
+        return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
 
 
 def list_checkpoints(steps: Path) -> list[Path]:

@@ -88,7 +88,6 @@ class OwnOptimizer(OwnPart):
 
     kinds = ("optimizer",)
     built_in = ("adamw", "muon", "sgd")
-    taken_later = ("sgd",)
 
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3
 

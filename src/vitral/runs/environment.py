@@ -93,17 +93,15 @@ def environment_differences(recorded: Mapping[str, Any], here: Mapping[str, Any]
 
 def _entry(environment: Mapping[str, Any], key: str) -> Any:
     """A value by its dotted key; None where there is none."""
-    found: Any = environment
-    for part in key.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
+    first, _dot, second = key.partition(".")
+    found = environment.get(first)
+    return found.get(second) if second and found else found
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, Mapping):
         value = " ".join(f"{name}={one}" for name, one in sorted(value.items(), key=str)) or _("none")
-    text = ascii(str(value))[1:-1]
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+    return str(value)[:LONGEST]
 
 
 def _version(package: str) -> str | None:

@@ -39,7 +39,7 @@ from vitral.core.files import (
     storage,
     temporary_name,
 )
-from vitral.core.language import N_, _
+from vitral.core.language import N_, _, restored
 from vitral.core.seals import json_object, sealed_json, unsealed_json
 from vitral.runs import checkpoint as checkpoints
 from vitral.runs.checkpoint import Checkpoint, list_checkpoints, load_checkpoint, load_state, step_name
@@ -50,9 +50,7 @@ from vitral.runs.search import run_folders
 DUE = {"evaluation", "sample"}
 """Events that are due at a step."""
 MOST_DOCUMENT = 1 << 26
-"""Maximum bytes of a JSON file of a run; a tokenizer of a million tokens is smaller."""
-MOST = {"config.toml": 1 << 20, "run.json": 1 << 22, "environment.json": 1 << 22}
-"""Maximum bytes of smaller files."""
+"""Maximum bytes of a file that is read whole; a tokenizer of a million tokens is smaller."""
 CONFIG, RUN = "config.toml", "run.json"
 IMPORTED = "imported"
 """The source of the text of an imported model, and the key of corpus.json that says where the model comes from."""
@@ -197,7 +195,7 @@ class RunFolder:
         """
         documents = (self.sealed() if sealed is None else sealed).get("documents", {})
         with readable(self.path / f"{name}.json"):
-            return json_object(self.as_sealed(f"{name}.json", documents.get(f"{name}.json")))
+            return restored(json_object(self.as_sealed(f"{name}.json", documents.get(f"{name}.json"))))
 
     def as_sealed(self, name: str, hashed: str | None) -> bytes:
         """The bytes of a JSON file of the run, whose SHA-256 must be this one if it is not None.
@@ -337,19 +335,18 @@ class RunFolder:
             UsageError: there is no intact checkpoint.
         """
         newest = newest or self.newest()
-        pointed = {} if newest is None else pointers(newest)
-        there = [folder.name for folder in reversed(list_checkpoints(self.steps))]
-        lines = {name: N_("{complaint}; using the one before") for name in there if name <= pointed.get("last", "")}
-        if which == "best" and (best := pointed.get("best")) and best != pointed["last"]:
-            first = {best: N_("{complaint}; using the last one instead")}
-            lines = first | lines | first
-        for name, line in lines.items():
+        pointed = {"last": ""} if newest is None else pointers(newest)
+        last, first = pointed["last"], pointed.get(which, pointed["last"])
+        there = (folder.name for folder in reversed(list_checkpoints(self.steps)))
+        for name in sorted((name for name in there if name <= last), key=lambda name: name != first):
             try:
                 return load_checkpoint(self.steps / name, with_optimizer=with_optimizer, shapes=shapes)
             except OtherModel:
                 raise
             except (UsageError, StorageError) as error:
-                warn(_(line, complaint=error))
+                is_best = name == first != last
+                said = N_("{why}; using the last one instead") if is_best else N_("{why}; using the one before")
+                warn(said.format(why=error))
         raise UsageError(
             "{path}: no intact checkpoint (training stopped before the first, or all are damaged)", path=self.path
         )
@@ -372,7 +369,7 @@ class RunFolder:
 
     def _read(self, name: str) -> bytes:
         with readable(self.path / name):
-            return read(self.path / name, MOST.get(name, MOST_DOCUMENT))
+            return read(self.path / name, MOST_DOCUMENT)
 
 
 def pointers(newest: Checkpoint) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitral.core.errors import UsageError
+from vitral.core.errors import UsageError, printable
 from vitral.core.language import _
 from vitral.core.machine import require_memory
 from vitral.core.parts import changed_parts
@@ -154,4 +154,4 @@ def load_weights(model: Transformer, weights: dict[str, Tensor], where: str) -> 
 
 def warn_on_stderr(line: str) -> None:
     """Print one line to standard error."""
-    print(f"vitral: {line}", file=sys.stderr)
+    print(f"vitral: {printable(_(line))}", file=sys.stderr)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from vitral.core.errors import UsageError
-from vitral.data.tokenizers import Tokenizer, tokenizer_from_plain
+from vitral.data.tokenizers import Tokenizer
 from vitral.runs.checkpoint import Checkpoint
 from vitral.runs.config import RunConfig
 from vitral.runs.folder import CONFIG, IMPORTED, RunFolder
@@ -143,7 +143,7 @@ def opened(found: Verified) -> SealedRun:
     where = str(found.folder.path)
     identity = identity_in(found.sealed, where)
     config = with_free_keys(identity.current, RunConfig.parse(found.folder.config, f"{where}/{CONFIG}"))
-    tokenizer = tokenizer_from_plain(found.folder.document("tokenizer", found.sealed))
+    tokenizer = Tokenizer(found.folder.document("tokenizer", found.sealed))
     return SealedRun(found.folder, identity, config, tokenizer, found.newest)
 
 

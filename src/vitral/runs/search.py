@@ -5,11 +5,9 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
-from vitral.core.errors import UsageError
+from vitral.core.errors import UsageError, reason
 from vitral.core.language import N_
 
-DEPTH = 12
-"""Folders inside folders in which runs are looked for."""
 MOST_FOLDERS = 100_000
 """Folders that are looked into."""
 
@@ -20,32 +18,35 @@ def readable_path(path: Path | str) -> str:
 
 
 def run_folders(top: Path, notes: list[str], most: int = MOST_FOLDERS) -> Iterator[Path]:
-    """Folders that are runs, whole or not, those of an upper folder first; what is not looked into is noted."""
-    waiting, looked = deque([(top, 0)]), 0
+    """Folders that are runs, whole or not, those of an upper folder first; what is not looked into is noted.
+
+    Raises:
+        UsageError: the top folder cannot be read.
+    """
+    waiting, looked = deque([top]), 0
     while waiting:
-        folder, depth = waiting.popleft()
+        folder = waiting.popleft()
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-            names = {entry.name for entry in entries}
-            if _was_a_run(names):
+            if _was_a_run({entry.name for entry in entries}):
                 yield folder
                 continue
             inside = [entry for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
         except OSError as error:
             if folder == top:
-                raise UsageError("{folder}: cannot be read ({error})", folder=top, error=error.strerror) from None
+                raise UsageError("{folder}: cannot be read ({error})", folder=top, error=reason(error)) from None
             notes.append(
-                N_("{folder}: cannot be read ({error})").format(folder=readable_path(folder), error=error.strerror)
+                N_("{folder}: cannot be read ({error})").format(folder=readable_path(folder), error=reason(error))
             )
             continue
         for entry in inside:
             if entry.is_symlink():
                 notes.append(N_("{folder}: a link, which is not followed").format(folder=readable_path(entry.path)))
-            elif depth < DEPTH and looked < most:
-                looked += 1
-                waiting.append((Path(entry.path), depth + 1))
-            else:
+            elif looked >= most:
                 notes.append(N_("{folder}: not looked into; name it itself").format(folder=readable_path(entry.path)))
+            else:
+                looked += 1
+                waiting.append(Path(entry.path))
 
 
 def _was_a_run(names: set[str]) -> bool:

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from vitral.core.errors import UsageError
+from vitral.core.errors import UsageError, reason
 from vitral.core.files import as_json, sha256
-from vitral.core.language import in_language
+from vitral.core.language import Message
 from vitral.runs.checkpoint import Checkpoint, count_weights, step_name
 from vitral.runs.checkpoint_files import FORMAT, MANIFEST
 from vitral.runs.folder import CONFIG, IMPORTED, log_seal
@@ -131,12 +131,6 @@ def find_runs(folder: Path) -> FoundRuns:
     Raises:
         UsageError: there is no such folder, or it cannot be read.
     """
-    if os.path.exists(folder) and not os.path.isdir(folder):
-        raise UsageError("{folder}: is a file; name a folder of runs", folder=folder)
-    if not os.path.isdir(folder):
-        raise UsageError(
-            "{folder}: there is no such folder; name a folder of runs (vitral train makes runs/)", folder=folder
-        )
     notes: list[str] = []
     found = [summarize_run(path, _name(path, folder)) for path in run_folders(folder, notes)]
     return FoundRuns(folder, tuple(sorted(found, key=lambda run: run.name)), tuple(notes))
@@ -154,11 +148,10 @@ def summarize_run(path: Path, name: str | None = None) -> RunSummary:
         name: that the summary has; the folder's own if None.
     """
     summary = RunSummary(path, name or readable_path(path.resolve().name), "damaged")
-    with in_language("en"):  # what is wrong is data here; it is told in the reader's language where it is shown
-        try:
-            summary = _summary(verify(path), summary)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, ArithmeticError) as error:
-            summary = replace(summary, why=_reason(str(error), path))
+    try:
+        summary = _summary(verify(path), summary)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        summary = replace(summary, why=_reason(reason(error), path))
     # What is being written is not judged: its files change while they are read.
     return replace(summary, state="running", why="") if is_held(path) else summary
 
@@ -193,8 +186,8 @@ def _summary(run: Verified, summary: RunSummary) -> RunSummary:
         return summary
     if newest is not None and newest.step >= (summary.steps or 0) and not newest.state.get("pending"):
         return replace(summary, state="finished")
-    reasons = [str(event.get("reason", "")) for event in events if event["event"] == "stopped"]
-    return replace(summary, state="stopped", why=_reason(reasons[-1], summary.path) if reasons else "")
+    reasons = [event["reason"] for event in events if event["event"] == "stopped"]
+    return replace(summary, state="stopped", why=reasons[-1] if reasons else "")
 
 
 def _of_text(config: Mapping[str, Any], corpus: Mapping[str, Any], run: Verified) -> dict[str, Any]:
@@ -255,6 +248,6 @@ def _when(run: Verified, events: Sequence[Mapping[str, Any]]) -> float | None:
     return round((run.folder.path / name).stat().st_mtime, 3)
 
 
-def _reason(line: str, path: Path) -> str:
-    """One line without the run's own path."""
-    return line.removeprefix(f"{path}{os.sep}").removeprefix(f"{path}: ").split(";")[0]
+def _reason(line: Message, path: Path) -> Message:
+    """What is wrong, without advice and the run's own path."""
+    return line.cause.removeprefix(f"{path}{os.sep}").removeprefix(f"{path}: ")

@@ -20,13 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from vitral.core.config import differences
-from vitral.core.errors import StorageError, UsageError, printable
+from vitral.core.errors import StorageError, UsageError, reason
 from vitral.core.files import read, readable
-from vitral.core.language import N_, _
+from vitral.core.language import N_, Message
 from vitral.runs.checkpoint import Checkpoint, list_checkpoints, load_state, step_name
 from vitral.runs.checkpoint_files import contents
 from vitral.runs.folder import CONFIG, MOST_DOCUMENT, RUN, RunFolder, log_seal, pointers
-from vitral.runs.keys import FREE
 from vitral.runs.metrics_log import NAME as LOG
 
 
@@ -41,7 +40,7 @@ class Finding:
     """
 
     file: str
-    line: str
+    line: Message
     is_refused: bool = False
 
 
@@ -61,10 +60,9 @@ class Verified:
     sealed: Mapping[str, Any] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
-    def find(self, file: str, sentence: str, *, is_refused: bool = False, **places: Any) -> None:
-        """Add a finding; {path} in the sentence is the run's folder."""
-        line = _(sentence, path=self.folder.path, **places)
-        self.findings.append(Finding(file, printable(line), is_refused))
+    def find(self, file: str, line: Message, *, is_refused: bool = False) -> None:
+        """Add a finding."""
+        self.findings.append(Finding(file, line, is_refused))
 
     def require(self, warn: Callable[[str], object]) -> None:
         """Say every finding, unless one is refused.
@@ -90,7 +88,7 @@ def verify(path: Path, *, deep: bool = False) -> Verified:
         UsageError: it is not a run, or folders in it are links.
     """
     run = Verified(RunFolder.open(path))
-    errors: list[str] = []
+    last: Message | None = None
     for folder in reversed(list_checkpoints(run.folder.steps)):
         try:
             found = load_state(folder)
@@ -98,13 +96,14 @@ def verify(path: Path, *, deep: bool = False) -> Verified:
             if deep:
                 contents(folder)
         except (UsageError, StorageError) as error:
-            errors.append(str(error).removeprefix(f"{path}{os.sep}"))
-            line = "{complaint}" if run.newest else N_("{complaint}; using the one before")
-            run.find(f"steps/{folder.name}", line, complaint=error)
+            last = last or reason(error)
+            line = reason(error) if run.newest else N_("{why}; using the one before").format(why=error)
+            run.find(f"steps/{folder.name}", line)
         if run.newest and not deep:
             break
-    if not run.newest and errors:
-        run.find("steps", N_("{path}: no intact checkpoint ({complaint})"), complaint=errors[0], is_refused=True)
+    if not run.newest and last:
+        line = N_("{path}: no intact checkpoint ({complaint})")
+        run.find("steps", line.format(path=path, complaint=last.removeprefix(f"{path}{os.sep}")), is_refused=True)
     elif _born(run):
         _documents(run)
         _configuration(run)
@@ -115,30 +114,28 @@ def verify(path: Path, *, deep: bool = False) -> Verified:
 
 def _born(run: Verified) -> bool:
     """Compare run.json; return whether there is an identity."""
+    path = run.folder.path
     try:
         born = run.folder.born()
     except UsageError as error:
         if run.newest is None:
-            sentence = N_("{path}: no checkpoint, and run.json is missing; it cannot be continued")
-            run.find(RUN, sentence, is_refused=True)
+            line = N_("{path}: no checkpoint, and run.json is missing; it cannot be continued")
+            run.find(RUN, line.format(path=path), is_refused=True)
             return False
-        sentence = N_("{complaint}; the newest checkpoint contains the same; vitral doctor --repair {path} restores it")
-        run.find(RUN, sentence, complaint=error)
+        line = N_("{why}; the newest checkpoint contains the same; vitral doctor --repair {path} restores it")
+        run.find(RUN, line.format(why=error, path=path))
         born = run.newest.state
     run.sealed = born if run.newest is None else run.newest.state
     if born.get("run") != run.sealed.get("run"):
-        sentence = N_("{path}: its checkpoints are of another run than its run.json; they were put together by hand")
-        run.find(RUN, sentence, is_refused=True)
+        line = N_("{path}: its checkpoints are of another run than its run.json; they were put together by hand")
+        run.find(RUN, line.format(path=path), is_refused=True)
     if run.newest is None and born.get("parent") is not None:
-        sentence = N_(
+        line = N_(
             "{path}: no intact checkpoint, and it began with the weights of another run; start it again from there, "
             "with vitral train --init-from or vitral continue"
         )
-        run.find("steps", sentence, is_refused=True)
-    unknown = [key for key in ("documents", "config") if not isinstance(run.sealed.get(key), dict)]
-    for key in unknown:
-        run.find("steps", N_("{path}: its identity has no {key}"), key=key, is_refused=True)
-    return not unknown
+        run.find("steps", line.format(path=path), is_refused=True)
+    return True
 
 
 def _documents(run: Verified) -> None:
@@ -150,59 +147,41 @@ def _documents(run: Verified) -> None:
         try:
             run.folder.as_sealed(name, hashed)
         except UsageError as error:
-            run.find(name, "{complaint}", complaint=error, is_refused=name == "tokenizer.json")
+            run.find(name, reason(error), is_refused=name == "tokenizer.json")
     try:
         if (seal := log_seal(run.newest)) is not None:
             run.folder.log.require(seal)
     except UsageError as error:
-        run.find(LOG, "{complaint}", complaint=error)
+        run.find(LOG, reason(error))
 
 
 def _configuration(run: Verified) -> None:
     """Compare config.toml, which people may edit."""
+    where = run.folder.path / CONFIG
     try:
         written, sealed = run.folder.config, run.sealed["config"]
-        if _essence(written) == _essence(sealed):
+        if written == sealed:
             return
         from vitral.runs.config import RunConfig, comparable  # loads PyTorch, which takes seconds
 
-        now = comparable(RunConfig.parse(written, str(run.folder.path / CONFIG)))
-        found = differences(comparable(RunConfig.parse(sealed, f"{run.folder.path}/steps")), now)
-        changed = "; ".join(f"{key}: {_shown(before)} → {_shown(now)}" for key, before, now in found)
-        complaint = _(
-            "{where}: changed since the run began ({changed})", where=run.folder.path / CONFIG, changed=changed
-        )
+        one, other = (comparable(RunConfig.parse(each, str(where))) for each in (sealed, written))
+        found = [f"{key}: {_shown(before)} → {_shown(now)}" for key, before, now in differences(one, other)]
+        if not found:
+            return
+        why = N_("{where}: changed since the run began ({changed})").format(where=where, changed="; ".join(found))
     except UsageError as error:
-        changed, complaint = "damaged", str(error)
-    if changed:
-        sentence = N_("{complaint}; vitral doctor --repair {path} restores it")
-        run.find(CONFIG, sentence, complaint=complaint, is_refused=True)
+        why = reason(error)
+    line = N_("{why}; vitral doctor --repair {path} restores it").format(why=why, path=run.folder.path)
+    run.find(CONFIG, line, is_refused=True)
 
 
 def _shown(value: Any) -> str:
-    return _("unset") if value is None else str(value)[:60]
-
-
-def _essence(config: Mapping[str, Any]) -> Any:
-    """The configuration without keys that may change; a key that is unset is absent in TOML."""
-    free = {"corpus": ("source",), "training": FREE}
-    return {
-        name: {key: _without_none(value) for key, value in table.items() if key not in free.get(name, ())}
-        if isinstance(table, Mapping)
-        else table
-        for name, table in _without_none(config).items()
-    }
-
-
-def _without_none(table: Any) -> Any:
-    if isinstance(table, Mapping):
-        return {key: _without_none(value) for key, value in table.items() if value is not None}
-    return [_without_none(value) for value in table] if isinstance(table, list) else table
+    return "–" if value is None else str(value)[:60]
 
 
 def _for_people(run: Verified) -> None:
     """Compare pointers and samples, which no result reads."""
-    expected = dict[str, tuple[str, str]]()
+    expected = dict[str, tuple[str, Message]]()
     if run.newest is not None:
         said = N_("{where}: is not {sealed}, the sealed one, which is used")
         expected = {name: (f"{step}\n", said) for name, step in pointers(run.newest).items()}
@@ -217,6 +196,6 @@ def _for_people(run: Verified) -> None:
         try:
             with readable(path):
                 if read(path, MOST_DOCUMENT) != text.encode():
-                    run.find(name, sentence, where=path, sealed=text.strip())
+                    run.find(name, sentence.format(where=path, sealed=text.strip()))
         except UsageError as error:
-            run.find(name, "{complaint}", complaint=error)
+            run.find(name, reason(error))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from statistics import fmean
 
-from vitral.core.language import _
+from vitral.core.language import N_, _
 from vitral.evaluation import baseline_name, neighbours, rank_among_baselines
 from vitral.figures.text import capital, nats, signed
 from vitral.studies.claims import Check, Note
@@ -65,30 +65,17 @@ def _beside(result: StudyResult, order: int) -> tuple[Interval, Interval | None]
 
 
 def _told_beside(result: StudyResult, order: int, seeds: Interval, text: Interval | None) -> str:
+    span = ""
+    ends = {"least": signed(seeds.low or 0.0, 3), "most": signed(seeds.high or 0.0, 3)}
+    if text is not None:
+        ends |= {"low": signed(text.low or 0.0, 3), "high": signed(text.high or 0.0, 3), "n": str(text.num)}
+        span = N_(" (95% interval over {n} blocks of the test text {low} to {high})")
+    if seeds.low is not None:
+        span = N_(" (95% interval over seeds, each with its own test text, {least} to {most})")
+        if text is not None:
+            span = N_(" (95% interval over seeds {least} to {most}, over {n} blocks of the test text {low} to {high})")
     given = {"ngram": baseline_name(order), "difference": signed(seeds.mean, 3), "unit": _(result.study.unit)}
-    if text is None:
-        if seeds.low is None or seeds.high is None:
-            return _("Against the {ngram} baseline {difference} {unit}.", **given)
-        given |= {"low": signed(seeds.low, 3), "high": signed(seeds.high, 3)}
-        return _(
-            "Against the {ngram} baseline {difference} {unit} (95% interval over seeds, each with its own test text, "
-            "{low} to {high}).",
-            **given,
-        )
-    given |= {"low": signed(text.low or 0.0, 3), "high": signed(text.high or 0.0, 3), "n": text.num}
-    if seeds.low is None or seeds.high is None:
-        return _(
-            "Against the {ngram} baseline {difference} {unit} (95% interval over {n} blocks of the test text {low} to "
-            "{high}).",
-            **given,
-        )
-    return _(
-        "Against the {ngram} baseline {difference} {unit} (95% interval over seeds {least} to {most}, over {n} blocks "
-        "of the test text {low} to {high}).",
-        **given,
-        least=signed(seeds.low, 3),
-        most=signed(seeds.high, 3),
-    )
+    return _("Against the {ngram} baseline {difference} {unit}{span}.", **given, span=_(span, **ends) if span else "")
 
 
 def _draws_test_text(result: StudyResult) -> bool:

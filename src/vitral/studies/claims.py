@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, geometric_mean
 from typing import Any, Literal
 
-from vitral.core.language import N_, _, number, retold
+from vitral.core.language import N_, _, number
 from vitral.figures.text import capital, minus, p_clause, signed
 from vitral.studies import estimator
 from vitral.studies.estimator import LEVEL
@@ -65,8 +65,36 @@ SAMPLES = {
 """By paired units: why there is no comparison, and why there is no test."""
 
 
-def _read_nothing(run: Any) -> None:
-    """The `read` of a quantity that was pickled."""
+def every(measured: Any, path: str) -> list[Any]:
+    """All values to which a path of keys leads, through mappings and lists, without None and what is missing.
+
+    The key "*" stands for every item of a list.
+
+    >>> every({"layers": [{"heads": [1.0, 2.0]}, {"heads": [None, 4.0]}]}, "layers/*/heads/*")
+    [1.0, 2.0, 4.0]
+    """
+    found = [measured]
+    for key in path.split("/"):
+        found = [one for one in found if one is not None]
+        if key == "*":
+            found = [item for one in found for item in one]
+        else:
+            found = [one.get(key) if isinstance(one, Mapping) else one[int(key)] for one in found]
+    return [one for one in found if one is not None]
+
+
+def at(path: str) -> Read:
+    """A reader of the number at a path, or of the mean over all numbers there, see `every`; None where there is none.
+
+    >>> at("leak/early/moved")({"leak": {"early": {"moved": 0.5}}})
+    0.5
+    """
+
+    def read(measured: Mapping[str, Any]) -> float | None:
+        values = every(measured, path)
+        return fmean(values) if values else None
+
+    return read
 
 
 @dataclass(frozen=True)
@@ -75,25 +103,25 @@ class Quantity:
 
     Attributes:
         name: as a column of a table and in a sentence, without a capital letter; a marked sentence or an own name.
-        read: takes the number from a run's measured data; None where the run has none.
+        source: where it is in a run's measured data: a path, see `at`, or a function; empty where no run has it.
         unit: of differences; empty for a pure number.
         better: which direction is better; "neither" where the question has no better answer.
         digits: digits after the decimal point.
     """
 
     name: str
-    read: Read = field(repr=False, compare=False)
+    source: Read | str = field(default="", repr=False, compare=False)
     unit: str = ""
     better: Direction = "neither"
     digits: int = 3
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without `read`, often a function without a name: a pickled claim has its numbers and reads no run again."""
-        return vars(self) | {"read": _read_nothing}
+        """Without `source`, often a function without a name: a pickled claim has its numbers and reads no run again."""
+        return vars(self) | {"source": ""}
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Quantity":
-        """Itself: nothing in it changes."""
-        return self
+    def read(self, measured: Mapping[str, Any]) -> float | None:
+        """The number in a run's measured data; None where the run has none."""
+        return at(self.source)(measured) if isinstance(self.source, str) else self.source(measured)
 
     @property
     def label(self) -> str:
@@ -103,31 +131,13 @@ class Quantity:
     @property
     def told(self) -> str:
         """The name in the current language."""
-        return retold(self.name)
+        return _(self.name)
 
     def show(self, value: float | None) -> str:
         """The number as a table shows it; a dash for None."""
         if value is None or not math.isfinite(value):
             return "\N{EN DASH}"
         return minus(number(value, f",.{self.digits}f"))
-
-
-def at(*path: str | int) -> Read:
-    """A reader of one number: the keys that lead to it, through mappings and lists; None if a step is None or missing.
-
-    >>> at("leak", "early", "moved")({"leak": {"early": {"moved": 0.5}}})
-    0.5
-    """
-
-    def read(measured: Mapping[str, Any]) -> float | None:
-        value: Any = measured
-        for key in path:
-            if value is None:
-                return None
-            value = value.get(key) if isinstance(value, Mapping) else value[int(key)]
-        return None if value is None else float(value)
-
-    return read
 
 
 def series(runs: Mapping[int, Mapping[str, Any]], quantity: Quantity) -> dict[int, float]:
@@ -143,7 +153,7 @@ class Comparison:
     Attributes:
         subject: the arm or condition the sentence is about.
         against: the arm, condition or fixed value it is compared with.
-        quantity: that is compared; `read` is not used any more.
+        quantity: that is compared; no run is read any more.
         values: of the subject, by seed.
         others: of what it is compared with, by seed; only shared seeds count.
         arm: name of the arm, for programs; empty where it concerns the whole study.
@@ -310,7 +320,7 @@ class Claim:
         one = self.comparison
         about = {"subject": capital(one.subject), "against": one.against, "quantity": one.quantity.told}
         if self.failures is not None:
-            return self._failing(about)
+            return self._failing(self.failures, about)
         if not self.seeds:
             return _(SAMPLES[one.sample]["apart"], **about)
         digits = digits_for((self.difference,), one.quantity.digits)
@@ -319,45 +329,30 @@ class Claim:
         if self.p is None:
             return _("{subject} against {against}, {quantity}: {difference}; no verdict: {why}.", **about, why=self.why)
         about |= {"interval": self.span, "p": p_clause(self.p), "verdict": self.words}
-        if self.family == 1:
-            return _(
-                "{subject} against {against}, {quantity}: {difference} (95% CI {interval}, {p}): {verdict}.", **about
-            )
+        about["more"] = "" if self.family == 1 else _(", corrected for {n} comparisons", n=self.family)
         return _(
-            "{subject} against {against}, {quantity}: {difference} (95% CI {interval}, {p}, corrected for {n} "
-            "comparisons): {verdict}.",
-            **about,
-            n=self.family,
+            "{subject} against {against}, {quantity}: {difference} (95% CI {interval}, {p}{more}): {verdict}.", **about
         )
 
-    def _failing(self, about: Mapping[str, str]) -> str:
+    def _failing(self, found: Failures, about: Mapping[str, str]) -> str:
         """The sentence about an arm that fails."""
-        found = self.failures
-        assert found is not None
         finite = [value for value in self.comparison.values.values() if math.isfinite(value)]
-        digits = self.comparison.quantity.digits
-        loss = number(fmean(finite), f".{digits}f") if finite else _("not finite")
-        given = {**about, "failed": found.failed, "n": found.seeds, "loss": loss}
-        given |= {"others_failed": found.others_failed, "others": found.others}
+        loss = number(fmean(finite), f".{self.comparison.quantity.digits}f") if finite else _("not finite")
         if self.p is None:
-            return _(
-                "{subject} fails in {failed} of {n} seeds (mean {quantity} {loss}); {against} in {others_failed} of "
-                "{others}; no test: {why}.",
-                **given,
-                why=self.why,
-            )
-        given["p"] = p_clause(self.p)
-        if self.family == 1:
-            return _(
-                "{subject} fails in {failed} of {n} seeds (mean {quantity} {loss}); {against} in {others_failed} of "
-                "{others} ({p}, Fisher's exact test).",
-                **given,
-            )
+            test = _("; no test: {why}", why=self.why)
+        else:
+            more = "" if self.family == 1 else _(", corrected for the {n} contrasts of the study", n=self.family)
+            test = _(" ({p}, Fisher's exact test{more})", p=p_clause(self.p), more=more)
         return _(
             "{subject} fails in {failed} of {n} seeds (mean {quantity} {loss}); {against} in {others_failed} of "
-            "{others} ({p}, Fisher's exact test, corrected for the {contrasts} contrasts of the study).",
-            **given,
-            contrasts=self.family,
+            "{others}{test}.",
+            **about,
+            failed=found.failed,
+            n=found.seeds,
+            loss=loss,
+            others_failed=found.others_failed,
+            others=found.others,
+            test=test,
         )
 
 

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
-from vitral.core.language import _
+from vitral.core.language import N_, _
 
 FIXED = ("seed", "corpus")
 """Keys that no arm may change: arms are paired by seed, and losses of different tokens cannot be compared."""
@@ -28,6 +28,18 @@ KNOBS = ("training.optimizer.", "training.schedule.", "training.clip_norm", "mod
 
 LONGER_STEPS, LONGER_SEEDS = 2, 2
 """The second budget of an arm that fails: times the steps, and from how many seeds."""
+
+EARLIER = (
+    (
+        N_("arms: {name!r} is compared with {other!r}, which is no arm before it"),
+        N_("arms: {name!r} is compared with {other!r}, which needs a larger budget"),
+    ),
+    (
+        N_("arms: {name!r} begins from {other!r}, which is no arm before it"),
+        N_("arms: {name!r} begins from {other!r}, which needs a larger budget"),
+    ),
+)
+"""Of a baseline arm, and of one to begin from: that it is missing, or comes with a larger budget only."""
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
 Factors = Annotated[tuple[Annotated[float, Field(gt=0, le=1e6)], ...], Field(strict=False, min_length=2)]
@@ -142,63 +154,57 @@ class Study(Config):
     def _can_be_compared(self) -> "Study":
         names = [arm.name for arm in self.arms]
         if len(names) < (1 if self.probes else 2):
-            raise ValueError(_("arms: a study compares at least two arms, the first being the base"))
+            raise UsageError("arms: a study compares at least two arms, the first being the base")
         if len(set(names)) < len(names):
-            raise ValueError(_("arms: two arms are called {names!r}", names=_repeated(names)))
+            raise UsageError("arms: two arms are called {names!r}", names=_repeated(names))
         self._check_base()
         for arm in self.arms[1:]:
             self._check_changes(arm)
-            self._check_baseline(arm)
-            self._check_parent(arm)
+            self._check_earlier(arm)
         for budget in self.budgets:
             if len(self.at(budget).arms) < (1 if self.probes else 2):
-                raise ValueError(
-                    _("budgets: {budget!r} leaves only the base, so there is nothing to compare", budget=budget)
+                raise UsageError(
+                    "budgets: {budget!r} leaves only the base, so there is nothing to compare", budget=budget
                 )
         check_seeds(self.seeds)
         check_tune(self.tune)
         self._check_matched()
-        if self.tunes and any(TUNING_SEED in seeds for seeds in (self.seeds, *self._budget_seeds())):
-            raise ValueError(_("seeds: {seed} is the seed with which arms are tuned", seed=TUNING_SEED))
+        seeds = [self.seeds, *(budget.seeds for budget in self.budgets.values() if budget.seeds is not None)]
+        if self.tunes and any(TUNING_SEED in each for each in seeds):
+            raise UsageError("seeds: {seed} is the seed with which arms are tuned", seed=TUNING_SEED)
         return self
 
     def _check_base(self) -> None:
         base = self.arms[0]
         if base.changes or base.match or base.against or base.init_from or base.run or base.budget != BUDGETS[0]:
-            raise ValueError(
-                _(
-                    "arms: the first arm, {name!r}, is the base: it changes nothing, takes part at every "
-                    "budget, and is compared with nothing",
-                    name=base.name,
-                )
+            raise UsageError(
+                "arms: the first arm, {name!r}, is the base: it changes nothing, takes part at every "
+                "budget, and is compared with nothing",
+                name=base.name,
             )
 
     def _check_changes(self, arm: Arm) -> None:
         if not arm.changes and arm.init_from is None and arm.run is None:
-            raise ValueError(_("arms: {name!r} changes nothing, so there is nothing to compare", name=arm.name))
+            raise UsageError("arms: {name!r} changes nothing, so there is nothing to compare", name=arm.name)
         for key in FIXED if not self.varies_text else ("seed",):
             if key in arm.changes:
-                raise ValueError(
-                    _("arms: {name!r} cannot change {key!r}: all arms of a study share it", name=arm.name, key=key)
+                raise UsageError(
+                    "arms: {name!r} cannot change {key!r}: all arms of a study share it", name=arm.name, key=key
                 )
 
     def _check_matched(self) -> None:
-        matched = next((arm for arm in self.arms if arm.match), None)
-        for arm in self.arms if matched else ():
-            for key in self.tuned(arm):
-                if matched and key in AMOUNTS:
-                    raise ValueError(
-                        _(
-                            "tune: {key} of {name!r} would undo the match of {matched!r}; tune other values, or leave "
-                            "match out",
-                            key=key,
-                            name=arm.name,
-                            matched=matched.name,
-                        )
-                    )
-
-    def _budget_seeds(self) -> list[tuple[int, ...]]:
-        return [budget.seeds for budget in self.budgets.values() if budget.seeds is not None]
+        matched = next((arm.name for arm in self.arms if arm.match), None)
+        if matched is None:
+            return
+        for name, key in ((arm.name, key) for arm in self.arms for key in self.tuned(arm)):
+            if key in AMOUNTS:
+                raise UsageError(
+                    "tune: {key} of {name!r} would undo the match of {matched!r}; tune other values, or leave "
+                    "match out",
+                    key=key,
+                    name=name,
+                    matched=matched,
+                )
 
     @property
     def tunes(self) -> bool:
@@ -213,60 +219,23 @@ class Study(Config):
         is_contrasted = arm.compared and (arm.name in named or (arm.contrast and arm is not self.arms[0]))
         return self.tune if is_contrasted else {}
 
-    def _check_baseline(self, arm: Arm) -> None:
-        if arm.against is None:
-            return
-        before = {other.name: other for other in self.arms[: self.arms.index(arm)]}
-        baseline = before.get(arm.against)
-        if baseline is None:
-            raise ValueError(
-                _(
-                    "arms: {name!r} is compared with {against!r}, which is no arm before it",
-                    name=arm.name,
-                    against=arm.against,
-                )
-            )
-        if BUDGETS.index(baseline.budget) > BUDGETS.index(arm.budget):
-            raise ValueError(
-                _(
-                    "arms: {name!r} is compared with {against!r}, which needs a larger budget",
-                    name=arm.name,
-                    against=arm.against,
-                )
-            )
-        if not baseline.compared:
-            raise ValueError(
-                _(
-                    "arms: {name!r} is compared with {against!r}, whose loss is not compared",
-                    name=arm.name,
-                    against=arm.against,
-                )
-            )
-
-    def _check_parent(self, arm: Arm) -> None:
-        if arm.init_from is None:
-            return
-        if arm.run is not None:
-            raise ValueError(
-                _("arms: {name!r} begins from an arm and from a run; leave out init_from or run", name=arm.name)
+    def _check_earlier(self, arm: Arm) -> None:
+        """Refuse a baseline arm, or one to begin from, that is not there before this arm whenever it is."""
+        if arm.init_from is not None and arm.run is not None:
+            raise UsageError(
+                "arms: {name!r} begins from an arm and from a run; leave out init_from or run", name=arm.name
             )
         before = {other.name: other for other in self.arms[: self.arms.index(arm)]}
-        parent = before.get(arm.init_from)
-        if parent is None:
-            raise ValueError(
-                _(
-                    "arms: {name!r} begins from {parent!r}, which is no arm before it",
-                    name=arm.name,
-                    parent=arm.init_from,
-                )
-            )
-        if BUDGETS.index(parent.budget) > BUDGETS.index(arm.budget):
-            raise ValueError(
-                _(
-                    "arms: {name!r} begins from {parent!r}, which needs a larger budget",
-                    name=arm.name,
-                    parent=arm.init_from,
-                )
+        for named, (missing, larger) in zip((arm.against, arm.init_from), EARLIER, strict=True):
+            if named is not None and named not in before:
+                raise UsageError(missing, name=arm.name, other=named)
+            if named is not None and BUDGETS.index(before[named].budget) > BUDGETS.index(arm.budget):
+                raise UsageError(larger, name=arm.name, other=named)
+        if arm.against is not None and not before[arm.against].compared:
+            raise UsageError(
+                "arms: {name!r} is compared with {against!r}, whose loss is not compared",
+                name=arm.name,
+                against=arm.against,
             )
 
     def at(self, budget: BudgetName) -> "Study":
@@ -283,14 +252,12 @@ class Study(Config):
                 budget=budget,
                 known=known,
             )
-        reached = BUDGETS.index(budget)
-        arms = tuple(arm for arm in self.arms if BUDGETS.index(arm.budget) <= reached)
-        update: dict[str, Any] = {"arms": arms}
-        if (seeds := self.budgets[budget].seeds) is not None:
-            update["seeds"] = seeds
-        if not self.budgets[budget].tuned:
-            update |= {"tune": {}, "arms": tuple(arm.model_copy(update={"tune": None}) for arm in arms)}
-        return self.model_copy(update=update)
+        size = self.budgets[budget]
+        arms = [arm for arm in self.arms if BUDGETS.index(arm.budget) <= BUDGETS.index(budget)]
+        update: dict[str, Any] = {} if size.seeds is None else {"seeds": size.seeds}
+        if not size.tuned:
+            arms, update["tune"] = [arm.model_copy(update={"tune": None}) for arm in arms], {}
+        return self.model_copy(update=update | {"arms": tuple(arms)})
 
 
 def check_tune(tune: Tune) -> None:
@@ -301,19 +268,17 @@ def check_tune(tune: Tune) -> None:
     """
     for key in tune:
         if not key.startswith(KNOBS):
-            raise ValueError(
-                _(
-                    "tune: {key} cannot be tuned; these can: {knobs}",
-                    key=key,
-                    knobs=", ".join(f"{knob}*" if knob.endswith(".") else knob for knob in KNOBS),
-                )
+            raise UsageError(
+                "tune: {key} cannot be tuned; these can: {knobs}",
+                key=key,
+                knobs=", ".join(f"{knob}*" if knob.endswith(".") else knob for knob in KNOBS),
             )
     lengths = {len(factors) for factors in tune.values()}
     if len(lengths) > 1:
-        raise ValueError(_("tune: values that move together need as many factors each"))
+        raise UsageError("tune: values that move together need as many factors each")
     for key, factors in tune.items():
         if list(factors) != sorted(set(factors)) or len(set(map(factor_name, factors))) < len(factors):
-            raise ValueError(_("tune: the factors of {key} must increase", key=key))
+            raise UsageError("tune: the factors of {key} must increase", key=key)
 
 
 def factor_name(factor: float) -> str:

@@ -101,7 +101,7 @@ def run_study(
     trials, runs = trials_of(study, arms, out), jobs_of(out, arms, seeds)
     jobs = [*(job for _arm, job in trials), *runs]
     longer = jobs_of(out, [with_more_steps(arm, LONGER_STEPS) for arm in arms], seeds, LONGER)
-    require_fit(study, arms, seeds, texts)
+    require_fit(study, arms, seeds, texts, arms)
     require_fit(study, [arm for arm, _job in trials], [TUNING_SEED], texts, arms)
     _require_room(out, jobs)
     record = _record(study, base, arms, seeds, texts) | ({} if budget is None else {"budget": budget})
@@ -208,12 +208,8 @@ def _arm_result(resolved: ResolvedArm, runs: Sequence[RunResult], work: Work) ->
 
 def _lost_record(out: Path, study: Study) -> Mapping[str, Any] | None:
     """What the first run of the base arm tells of a record that is lost: its plan; None if nothing has begun."""
-    arm = study.arms[0].name
-    for name in names(out / ARMS / arm):
-        run = out / ARMS / arm / name
-        if (run / "config.toml").is_file():
-            return {"base": enter(run, lambda line: None).config.plain()}
-    return None
+    runs = sorted((out / ARMS / study.arms[0].name).glob("[!.]*/config.toml"))
+    return {"base": enter(runs[0].parent, lambda line: None).config.plain()} if runs else None
 
 
 def _begun(
@@ -226,9 +222,8 @@ def _begun(
     """
     begun = {job.seed for job in runs if job.is_there or left_of(job.out)}
     inside = [out / MEASURES / name for name in names(out / MEASURES)]
-    for path in (out, out / ARMS, out / MEASURES, out / REPORT, out / REPORT / "figures", *inside):
-        if path.is_dir():
-            sweep(path)
+    for path in filter(Path.is_dir, (out, out / ARMS, out / MEASURES, out / REPORT, out / REPORT / "figures", *inside)):
+        sweep(path)
     there = [seed for seed in record["seeds"] if seed in begun]
     first_seeds = there or record["seeds"]
     if found is not None and there:
@@ -280,15 +275,14 @@ def _with_plan(base: RunConfig, found: Mapping[str, Any] | None, out: Path, data
     if found is None:
         vocab_size, num_tokens = dataset.tokenizer.vocab_size, len(dataset.splits["train"].tokens)
         return resolve_plan(base, lambda config: build_model(config, vocab_size), num_tokens).config
-    record, keys = RunConfig.parse(found["base"], f"{out}/{RECORD}"), list[str]()
-    if base.training.threads is None:
-        keys += ["threads"]
-    if base.training.plan != "as-written" or base.training.minutes is not None:
-        keys += ["dtype", "compile", "plan"]
-    if base.training.minutes is not None:
-        keys += ["minutes", "steps", "evaluate_every", "log_every", "schedule"]
-    if base.training.regularisation is not None:
-        keys += ["regularisation"]
-        base = base.model_copy(update={"model": base.model.model_copy(update={"dropout": record.model.dropout})})
-    changes = {key: getattr(record.training, key) for key in keys}
-    return base.model_copy(update={"training": base.training.model_copy(update=changes)})
+    record, training = RunConfig.parse(found["base"], f"{out}/{RECORD}"), base.training
+    free = {
+        ("threads",): training.threads is None,
+        ("dtype", "compile", "plan"): training.plan != "as-written" or training.minutes is not None,
+        ("minutes", "steps", "evaluate_every", "log_every", "schedule"): training.minutes is not None,
+        ("regularisation",): training.regularisation is not None,
+    }
+    changes = {key: getattr(record.training, key) for keys, chosen in free.items() if chosen for key in keys}
+    dropout = base.model.dropout if training.regularisation is None else record.model.dropout
+    model = base.model.model_copy(update={"dropout": dropout})
+    return base.model_copy(update={"model": model, "training": training.model_copy(update=changes)})

@@ -47,23 +47,21 @@ def run_all(
         JobFailed: a job crashed every time.
     """
     errors, left, why = list[VitralError](), [*jobs], ""
-    for _try in range(MOST_TRIES):
-        crashed = list[Job]()
-        for job, future in _as_done([(job, begin(job)) for job in left]):
+    for tries in range(MOST_TRIES):
+        begun, left = [(job, begin(job)) for job in left], list[Job]()
+        for job, future in _as_done(begun):
             try:
                 error = future.result()
             except Exception as crash:
-                crashed.append(job)
-                kind, why = type(crash).__name__, str(crash)[:200]
-                said = N_("{path}: crashed ({kind}: {error}); it is tried at most {most} times")
-                if len(crashed) == 1:  # with a pool all that wait are lost
-                    note(said.format(path=job.out, kind=kind, error=why, most=MOST_TRIES))
+                left.append(job)
+                why = f"{type(crash).__name__}: {str(crash)[:200]}"
                 continue
-            if error:
-                errors.append(error)
-            else:
+            if error is None:
                 done(job)
-        left = crashed
+            else:
+                errors.append(error)
+        if left and tries < MOST_TRIES - 1:  # with a pool all that wait are lost with one
+            note(N_("{path}: crashed ({reason}); it is tried again").format(path=left[0].out, reason=why))
     if errors:
         raise min(errors, key=lambda error: not isinstance(error, JobStopped))
     if left:

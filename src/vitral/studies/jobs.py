@@ -5,7 +5,9 @@ when it is finished; so a run that is there is finished. Whoever does a job firs
 has left of it: of several only one can.
 """
 
+import math
 import shutil
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -23,13 +25,15 @@ from vitral.runs.lock import is_held, only_writer
 from vitral.studies.outside import tokens_key
 from vitral.studies.record import ARMS
 from vitral.studies.resolution import ResolvedArm
-from vitral.studies.results import require_config, require_parent, run_name
+from vitral.studies.results import run_name
 from vitral.studies.texts import Texts
 from vitral.training import Callback, resume, train
 
 BYTES_PER_PARAMETER = 12
 """In a float32 checkpoint: the weight and the optimizer's two averages."""
 MOST_CHECKPOINTS = 3
+PATIENCE = 2.0
+"""Seconds between two looks of a worker at whether the process that leads the study still lives."""
 
 
 class JobStopped(VitralError):
@@ -107,16 +111,14 @@ def do(job: Job, texts: Texts, callback: Callback) -> None:
         JobStopped: it was asked to stop; what it has trained is saved.
         VitralError: it cannot be trained.
     """
-    if is_run(job.out):
+    if job.is_there:
         return
     config, work = job.run_config, _taken_over(job.out)
-    if is_run(work):
-        require_config(work, config, lambda line: callback({"event": "note", "text": line}))
-        require_parent(work, job.parent, lambda line: None)
-    if not has_ended(work):
-        callback({"event": "run", "state": "resume" if is_run(work) else "train"})
+    begun = is_run(work)
+    if not (begun and has_ended(work)):
+        callback({"event": "run", "state": "resume" if begun else "train"})
         with suppress(TrainingStopped):  # a result: the run says in its log why
-            if is_run(work):
+            if begun:
                 resume(work, callback=callback)
             else:
                 dataset, baselines = texts.of(config.corpus), texts.curve_baselines(config)
@@ -127,11 +129,14 @@ def do(job: Job, texts: Texts, callback: Callback) -> None:
     _publish(work, job.out, config.training.keep_checkpoints)
 
 
-def attempt(job: Job, outside: tuple[Path, ...], parts: tuple[Path, ...], language: str) -> VitralError | None:
+def attempt(
+    job: Job, led: bool, outside: tuple[Path, ...], parts: tuple[Path, ...], language: str
+) -> VitralError | None:
     """Do a job in another process; an error for users is returned, because not every engine carries it back whole.
 
     Args:
         job: the job.
+        led: whether who leads its study holds the lock of the study's folder; without it nothing is trained then.
         outside: runs outside the study, whose tokenizers are used for texts of such tokens.
         parts: files that register own parts.
         language: of messages.
@@ -140,12 +145,28 @@ def attempt(job: Job, outside: tuple[Path, ...], parts: tuple[Path, ...], langua
         with in_language(language):
             for path in parts:
                 import_parts(path)
-            do(job, _texts(outside), lambda event: None)
+            look = _while_led(job) if led else lambda event: None
+            look({})
+            do(job, _texts(outside), look)
     except VitralError as error:
         return error
     except KeyboardInterrupt:
         return _stopped(job)
     return None
+
+
+def _while_led(job: Job) -> Callback:
+    """A callback that stops a training whose study is led by nobody any more: the leader's lock ends with it."""
+    asked = -math.inf
+
+    def look(event: Mapping[str, Any]) -> None:
+        nonlocal asked
+        if time.monotonic() - asked > PATIENCE:
+            asked = time.monotonic()
+            if not is_held(job.study):
+                raise _stopped(job)
+
+    return look
 
 
 def left_of(out: Path) -> list[Path]:

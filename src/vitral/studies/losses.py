@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from vitral.core.checked import Count
-from vitral.core.language import N_, _, ngettext, number, retold
+from vitral.core.language import N_, _, ngettext, number
 from vitral.evaluation import rank_among_baselines
 from vitral.figures.text import capital, nats, signed, unbroken
 from vitral.studies.beside_counts import BIGRAM, floors, rank
@@ -171,7 +171,7 @@ def _size(claim: Claim) -> tuple[bool, float]:
 def loss_quantity(result: StudyResult) -> Quantity:
     """The test loss in the study's unit."""
     unit = "nats" if result.study.unit == "nats per token" else result.study.unit
-    return Quantity(N_("test loss"), lambda run: None, unit, "lower")
+    return Quantity(N_("test loss"), unit=unit, better="lower")
 
 
 def baseline_arm(result: StudyResult, arm: ArmResult) -> ArmResult:
@@ -250,7 +250,7 @@ def too_early(result: StudyResult, base: ArmResult) -> str:
 
 
 def _stopped(run: RunResult) -> str:
-    return _("seed {seed}: {why}", seed=run.seed, why=retold(run.stopped or ""))
+    return _("seed {seed}: {why}", seed=run.seed, why=_(run.stopped or ""))
 
 
 def _not_below(result: StudyResult, arm: ArmResult, runs: Sequence[RunResult]) -> list[str]:
@@ -276,7 +276,7 @@ def _notes(result: StudyResult, contrasts: Sequence[Claim]) -> list[Note]:
         stopped = [run for run in arm.runs if run.stopped]
         if stopped:
             seeds = ", ".join(str(run.seed) for run in stopped)
-            title, why = capital(arm.arm.title), retold(stopped[0].stopped or "")
+            title, why = capital(arm.arm.title), _(stopped[0].stopped or "")
             text = _("{arm} did not finish from seed {seeds}: {why}.", arm=title, seeds=seeds, why=why)
             notes.append(Note(text, arm.arm.name))
     if len(result.seeds) < ENOUGH_SEEDS:
@@ -305,51 +305,44 @@ def last_losses(runs: Sequence[RunResult]) -> dict[int, float]:
 def _closing(result: StudyResult, claim: Claim) -> str:
     """Whether the gap between an arm that fails and its baseline arm closes with a second budget."""
     arm, rival = result.arm(claim.comparison.arm), result.arm(claim.comparison.rival)
-    longer = [last_losses(result.longer[one.arm.name]) for one in (arm, rival)]
-    usual = [last_losses(one.runs) for one in (arm, rival)]
-    steps = [arm.config["training"]["steps"] * times for times in (1, LONGER_STEPS)]
+    usual, longer = (
+        [last_losses(runs) for runs in both]
+        for both in ((arm.runs, rival.runs), [result.longer[one.arm.name] for one in (arm, rival)])
+    )
+    steps = arm.config["training"]["steps"]
+    given = {"rival": rival.arm.title, "steps": steps, "more": steps * LONGER_STEPS}
     for one, finished in zip((arm, rival), longer, strict=True):
         if not finished:
-            return _("{arm} finishes from no seed after {more:,} steps.", arm=capital(one.arm.title), more=steps[1])
-    seeds = sorted(set.intersection(*map(set, (*longer, *usual))))
+            return _("{arm} finishes from no seed after {more:,} steps.", arm=capital(one.arm.title), **given)
+    given["arm"] = capital(arm.arm.title)
+    ended = set.intersection(*map(set, longer))
+    seeds = ended.intersection(*usual)
+    if not ended:
+        return _(
+            "{arm} against {rival}: no seed finishes in both, neither after {steps:,} nor after {more:,} steps.",
+            **given,
+        )
+    gap = lambda one, other: signed(fmean(one[seed] - other[seed] for seed in sorted(seeds or ended)), 3)  # noqa: E731
     if not seeds:
-        return _new_gap(arm, rival, longer, steps)
-    gaps = [fmean(one[seed] - other[seed] for seed in seeds) for one, other in (usual, longer)]
+        return ngettext(
+            "{arm} against {rival}: no seed finishes in both after {steps:,} steps; after {more:,} steps the gap is "
+            "{gap} nats per token ({n} seed).",
+            "{arm} against {rival}: no seed finishes in both after {steps:,} steps; after {more:,} steps the gap is "
+            "{gap} nats per token ({n} seeds).",
+            len(ended),
+            **given,
+            gap=gap(*longer),
+            n=len(ended),
+        )
     return ngettext(
         "{arm} against {rival}: the gap is {before} nats per token after {steps:,} steps and {after} after {more:,} "
         "steps ({n} seed).",
         "{arm} against {rival}: the gap is {before} nats per token after {steps:,} steps and {after} after {more:,} "
         "steps ({n} seeds).",
         len(seeds),
-        arm=capital(arm.arm.title),
-        rival=rival.arm.title,
-        before=signed(gaps[0], 3),
-        after=signed(gaps[1], 3),
-        steps=steps[0],
-        more=steps[1],
-        n=len(seeds),
-    )
-
-
-def _new_gap(arm: ArmResult, rival: ArmResult, longer: Sequence[dict[int, float]], steps: Sequence[int]) -> str:
-    """The gap with a second budget, of an arm that has none with the first."""
-    given = {"arm": capital(arm.arm.title), "rival": rival.arm.title, "steps": steps[0], "more": steps[1]}
-    own, other = longer
-    seeds = sorted(set(own) & set(other))
-    if not seeds:
-        return _(
-            "{arm} against {rival}: no seed finishes in both, neither after {steps:,} nor after {more:,} steps.",
-            **given,
-        )
-    gap = signed(fmean(own[seed] - other[seed] for seed in seeds), 3)
-    return ngettext(
-        "{arm} against {rival}: no seed finishes in both after {steps:,} steps; after {more:,} steps the gap is "
-        "{gap} nats per token ({n} seed).",
-        "{arm} against {rival}: no seed finishes in both after {steps:,} steps; after {more:,} steps the gap is "
-        "{gap} nats per token ({n} seeds).",
-        len(seeds),
         **given,
-        gap=gap,
+        before=gap(*usual),
+        after=gap(*longer),
         n=len(seeds),
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from vitral.core.errors import UsageError
 from vitral.data.config import CorpusConfig
-from vitral.data.tokenizers import Tokenizer, special_tokens
+from vitral.data.tokenizers import Tokenizer
 from vitral.runs import SealedRun, enter
 from vitral.studies.design import Arm, Study
 
@@ -31,7 +31,7 @@ def beginning(arm: Arm, base: Mapping[str, Any]) -> dict[str, Any]:
         return dict(base)
     corpus = {key: value for key, value in base["corpus"].items() if key not in TOKENS}
     corpus["tokenizer"] = source.config.corpus.plain()["tokenizer"]
-    if specials := special_tokens(source.tokenizer):
+    if specials := tuple(source.tokenizer.declared):
         corpus["specials"] = list(specials)
     return {**base, "model": source.config.model.plain(), "corpus": corpus}
 

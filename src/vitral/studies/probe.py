@@ -8,17 +8,20 @@ interrupted study measures nothing twice, and a report is drawn again without a 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.data import Dataset
+from vitral.data.batches import Split
 from vitral.figures.sections import Section, Table
+from vitral.model import Transformer
 from vitral.runs import LoadedRun
-from vitral.studies.claims import ENOUGH_SEEDS, LEVEL, Check, Comparison, Note, Plain, Quantity, Read, series
-from vitral.studies.design import BudgetName
+from vitral.studies.claims import ENOUGH_SEEDS, LEVEL, Check, Comparison, Note, Plain, Quantity, series
+from vitral.studies.design import BUDGETS, BudgetName
 from vitral.studies.intervals import mean_interval
 from vitral.studies.resolution import tokens_trained
 from vitral.studies.results import StudyResult
@@ -28,10 +31,23 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from vitral.figures.lines import Axis, Line
+    from vitral.figures.margin import Reference
+
+Size = TypeVar("Size")
+
+
+class _Sized:
+    """What is measured more or less, as the budget says."""
+
+    budget: BudgetName
+
+    def size(self, *sizes: Size) -> Size:
+        """The one of three sizes that the budget has: quick, standard, full."""
+        return sizes[BUDGETS.index(self.budget)]
 
 
 @dataclass(frozen=True)
-class Trained:
+class Trained(_Sized):
     """A finished run, as a probe of runs receives it.
 
     Attributes:
@@ -53,13 +69,23 @@ class Trained:
     parent: Path | None = None
 
     @property
+    def model(self) -> Transformer:
+        """The run's model."""
+        return self.run.model
+
+    @property
+    def test(self) -> Split:
+        """The test split of its text."""
+        return self.dataset.splits["test"]
+
+    @property
     def num_tokens(self) -> int:
         """Tokens the run was trained on."""
         return tokens_trained(self.run.config)
 
 
 @dataclass(frozen=True)
-class Setting:
+class Setting(_Sized):
     """What a probe that needs no trained model receives.
 
     Attributes:
@@ -119,10 +145,10 @@ class View:
         notes: facts that need no test.
     """
 
-    sections: tuple[Section | Plot, ...] = ()
-    comparisons: tuple[Comparison, ...] = ()
-    checks: tuple[Check, ...] = ()
-    notes: tuple[Note, ...] = ()
+    sections: Sequence[Section | Plot] = ()
+    comparisons: Sequence[Comparison] = ()
+    checks: Sequence[Check] = ()
+    notes: Sequence[Note] = ()
 
 
 @dataclass(frozen=True)
@@ -161,41 +187,23 @@ Arms = Sequence[ArmMeasures]
 
 
 @dataclass(frozen=True)
-class RunProbe:
-    """Measures every finished run.
+class Probe:
+    """Measures every finished run, or once a whole study, without any of its trained models.
 
     Attributes:
-        name: small letters and hyphens; its files are `measures/NAME/ARM-seed-N.json`.
-        measure: returns plain data, a function of the run alone; raises `UsageError` with the reason for a run that it
-            cannot measure, which is then left out.
-        view: from the study and the measured arms to the pieces of the report; never called without an arm.
+        name: small letters and hyphens; its files are `measures/NAME/ARM-seed-N.json`, or `measures/NAME.json`.
+        measure: from a `Trained`, or a `Setting`, to plain data, a function of it alone; raises `UsageError` with the
+            reason for what it cannot measure, which is then left out.
+        view: from the study and the measured arms, at least one, or the measured data, to the pieces of the report.
         seconds: by budget, about how long one measurement takes where a second does 1e11 operations of training.
+        of_runs: whether it measures runs.
     """
 
     name: str
-    measure: Callable[[Trained], Plain]
-    view: Callable[[StudyResult, Arms], View]
+    measure: Callable[[Any], Plain]
+    view: Callable[[StudyResult, Any], View]
     seconds: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class StudyProbe:
-    """Measures once for a whole study, without any of its trained models.
-
-    Attributes:
-        name: small letters and hyphens; its file is `measures/NAME.json`.
-        measure: returns plain data.
-        view: from the study and the measured data to the pieces of the report.
-        seconds: by budget, about how long the measurement takes where a second does 1e11 operations of training.
-    """
-
-    name: str
-    measure: Callable[[Setting], Plain]
-    view: Callable[[StudyResult, Plain], View]
-    seconds: Mapping[str, float] = field(default_factory=dict)
-
-
-Probe = RunProbe | StudyProbe
+    of_runs: bool = True
 
 
 def with_losses(result: StudyResult, arms: Arms) -> tuple[ArmMeasures, ...]:
@@ -223,28 +231,6 @@ def line_over(label: str, arms: Arms, x: Quantity, y: Quantity) -> "Line":
     return Line(label, places, [*map(fmean, values)], low=[*map(min, values)], high=[*map(max, values)])
 
 
-def every(measured: Any, *path: str | int) -> list[Any]:
-    """All values that a path of keys leads to, without None; the key "*" stands for every item of a list.
-
-    >>> every({"layers": [{"heads": [1.0, 2.0]}, {"heads": [None, 4.0]}]}, "layers", "*", "heads", "*")
-    [1.0, 2.0, 4.0]
-    """
-    found = [measured]
-    for key in path:
-        found = [item for value in found for item in (value if key == "*" else (value[key],))]
-    return [value for value in found if value is not None]
-
-
-def mean_of(*path: str | int) -> Read:
-    """A reader of the mean over all numbers that a path leads to, see `every`; None where there is none."""
-
-    def read(measured: Mapping[str, Any]) -> float | None:
-        values = every(measured, *path)
-        return fmean(values) if values else None
-
-    return read
-
-
 def by_layer(arms: Arms, *states: str) -> Arms:
     """Every layer of every arm as an arm of its own.
 
@@ -268,6 +254,12 @@ def by_layer(arms: Arms, *states: str) -> Arms:
     ]
 
 
+def untrained_of(arm: ArmMeasures) -> ArmMeasures:
+    """The model before training as an arm of its own; its measures are in each run under "untrained"."""
+    runs = {seed: run["untrained"] for seed, run in arm.runs.items()}
+    return replace(arm, name=f"{arm.name}-untrained", title=_("{arm}, untrained", arm=arm.title), runs=runs)
+
+
 def against_base(
     arms: Arms, *quantities: Quantity, sample: Literal["seeds", "prompts"] = "seeds"
 ) -> tuple[Comparison, ...]:
@@ -279,6 +271,21 @@ def against_base(
         for quantity in quantities
         if arm.values(quantity) and base.values(quantity)
     )
+
+
+def lined(
+    name: str,
+    title: str,
+    lines: "Sequence[Line]",
+    axes: "tuple[Axis, Axis]",
+    caption: str,
+    alt: str,
+    references: "Sequence[Reference]" = (),
+) -> Plot:
+    """A figure of lines."""
+    from vitral.figures.lines import line_plot
+
+    return Plot(line_plot(lines, *axes, references=references, title=title), name, caption, alt)
 
 
 def within(arms: Arms, one: Quantity, other: Quantity) -> tuple[Comparison, ...]:
@@ -368,6 +375,16 @@ def interval_plot(
     return (Plot(figure, name, f"{caption} {marks}", alt),)
 
 
+def halves(length: int) -> list[tuple[int, int]]:
+    """Groups of positions, from and up to, of which two make a doubling.
+
+    >>> halves(8)
+    [(0, 1), (1, 2), (2, 3), (3, 4), (4, 6), (6, 8)]
+    """
+    ends = {0, 1, length, *(size << n for n in range(20) for size in (2, 3) if size << n < length)}
+    return [*pairwise(sorted(ends))]
+
+
 def difference(name: str, one: Quantity, other: Quantity) -> Quantity:
     """One quantity less another of the same run, without a better direction; None where the run lacks either."""
 
@@ -405,7 +422,7 @@ def mean_lines(
         x: the horizontal axis.
         caption: its content and how to read it.
     """
-    from vitral.figures.lines import MOST_LINES, Axis, Line, left_out, line_plot
+    from vitral.figures.lines import MOST_LINES, Axis, Line, left_out
 
     means = {arm.title: [arm.mean(quantity) for quantity in points.values()] for arm in arms}
     known = {label: [value for value in values if value is not None] for label, values in means.items()}
@@ -413,7 +430,6 @@ def mean_lines(
     if not lines:
         return ()
     one = next(iter(points.values()))
-    figure = line_plot(lines[:MOST_LINES], x, Axis(one.label), title=title)
     names = [line.label for line in lines]
     alt = extremes_told(title, {label: known[label][-1] for label in names}, one.show)
-    return (Plot(figure, name, f"{caption}{left_out(names)}", alt),)
+    return (lined(name, title, lines[:MOST_LINES], (x, Axis(one.label)), f"{caption}{left_out(names)}", alt),)

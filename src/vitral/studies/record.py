@@ -8,7 +8,7 @@ from typing import Any
 from vitral.core.errors import UsageError
 from vitral.core.files import names, read, replace_durably
 from vitral.core.language import _
-from vitral.core.seals import SEAL, json_object, sealed_json, unsealed_json
+from vitral.core.seals import sealed_json, unsealed_json
 from vitral.runs.lock import LOCK
 from vitral.studies.design import Study, check_seeds
 from vitral.studies.resolution import first_difference
@@ -23,7 +23,6 @@ TUNING, LONGER = "tuning", "longer"
 FOLDERS = (ARMS, MEASURES, REPORT, TUNING, LONGER)
 LOGS = "slurm"
 """Folder of what the jobs of a batch system print."""
-KEYS = {"format", "study", "base", "texts", "budget", "seeds", "first_seeds"}
 
 Note = Callable[[str], object]
 Found = dict[str, Any]
@@ -34,7 +33,7 @@ def read_record(folder: Path, note: Note) -> Found | None:
 
     Args:
         folder: the study's folder.
-        note: receives one line if the record is of an earlier Vitral and has no seal, or if it is lost.
+        note: receives one line if it is lost.
 
     Raises:
         UsageError: the folder contains something else, or the record is damaged; the line says how to go on.
@@ -45,32 +44,32 @@ def read_record(folder: Path, note: Note) -> Found | None:
     for inside in FOLDERS:
         names(folder / inside)  # refuses a link
     there = set(os.listdir(folder)) if folder.exists() else set[str]()
-    if RECORD not in there:
-        known = {LOCK, *FOLDERS, LOGS} if {ARMS, TUNING} & there else {LOCK}
-        others = sorted(name for name in there if name not in known and not _beside(name))
-        if others:
-            raise UsageError(
-                "{where}: exists and is not a study's folder ({record} is missing, and {others!a:.60} is "
-                "not of a study); choose another --out",
-                where=folder,
-                record=RECORD,
-                others=others[0],
-            )
-        if {ARMS, TUNING} & there:
-            note(
-                _("{path} is missing; it is written again, and every run there is compared with this study", path=path)
-            )
-        return None
+    if RECORD in there:
+        return _read(path)
+    begun = bool({ARMS, TUNING} & there)
+    known = {LOCK, *FOLDERS, LOGS} if begun else {LOCK}
+    others = sorted(name for name in there - known if not name.startswith(f".{RECORD}."))  # one that was being written
+    if others:
+        raise UsageError(
+            "{where}: exists and is not a study's folder ({record} is missing, and {others!a:.60} is "
+            "not of a study); choose another --out",
+            where=folder,
+            record=RECORD,
+            others=others[0],
+        )
+    if begun:
+        note(_("{path} is missing; it is written again, and every run there is compared with this study", path=path))
+    return None
+
+
+def _read(path: Path) -> Found:
     try:
-        raw = read(path, MOST_RECORD)
-        found = json_object(raw)
-        if SEAL in found:
-            found = unsealed_json(raw)
-        elif set(found) <= KEYS:
-            note(_("{path} is of an earlier Vitral and has no hash, so that damage to it cannot be noticed", path=path))
-        else:
-            raise ValueError(_("it has a key that no study has"))
-        _check(found)
+        found = unsealed_json(read(path, MOST_RECORD))
+        Study.parse(found["study"])
+        for seeds in (found["seeds"], found["first_seeds"]):
+            check_seeds([*seeds])
+        if not isinstance(found["base"], dict) or not isinstance(found.get("texts", {}), dict):
+            raise ValueError(_("its base or its texts are not tables"))
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
@@ -80,20 +79,6 @@ def read_record(folder: Path, note: Note) -> Found | None:
             reason=reason[:120],
         ) from None
     return found
-
-
-def _beside(name: str) -> bool:
-    """Whether a file is a record that was being written."""
-    return name.startswith(f".{RECORD}.")
-
-
-def _check(found: Found) -> None:
-    """Refuse a record whose parts have other types than a study writes."""
-    Study.parse(found["study"])
-    for seeds in (found["seeds"], found["first_seeds"]):
-        check_seeds([*seeds])
-    if not isinstance(found["base"], dict) or not isinstance(found.get("texts", {}), dict):
-        raise ValueError(_("its base or its texts are not tables"))
 
 
 def require_same(out: Path, found: Mapping[str, Any], given: Mapping[str, Any]) -> None:
@@ -123,24 +108,23 @@ def write_record(folder: Path, given: Found, found: Mapping[str, Any] | None) ->
     """
     if found is not None:
         require_same(folder, found, given)
-        left_out = [
-            seed for seed in found["seeds"] if seed not in given["seeds"] and _has_runs(folder, found["study"], seed)
-        ]
-        if left_out:
-            kept = ", ".join(map(str, left_out))
+        kept = [seed for seed in found["seeds"] if seed not in given["seeds"] and _has_runs(folder, found, seed)]
+        if kept:
             raise UsageError(
                 "{path}: has runs of seeds not asked for here ({kept}); results cannot be left out",
                 path=folder,
-                kept=kept,
+                kept=", ".join(map(str, kept)),
             )
     content = sealed_json(given)
     if found is None or read(folder / RECORD, MOST_RECORD) != content:
         replace_durably(folder / RECORD, content)
 
 
-def _has_runs(folder: Path, study: Mapping[str, Any], seed: int) -> bool:
+def _has_runs(folder: Path, record: Mapping[str, Any], seed: int) -> bool:
     """Whether an arm's run from this seed has begun; trials of tuning have a seed of their own."""
-    return any((folder / ARMS / arm["name"] / f"seed-{seed}" / "config.toml").exists() for arm in study["arms"])
+    return any(
+        (folder / ARMS / arm["name"] / f"seed-{seed}" / "config.toml").exists() for arm in record["study"]["arms"]
+    )
 
 
 def seeds_of(study: Study, given: Sequence[int] | None, found: Mapping[str, Any] | None) -> tuple[int, ...]:
@@ -163,11 +147,9 @@ def _essence(record: Mapping[str, Any]) -> Found:
 
     Margin and contrasts are among them: they are declared before anything runs.
     """
-    keys: Found = {"changes": None, "match": None, "against": None, "compared": None, "contrast": True, "tune": None}
-    keys |= {"init_from": None, "run": None}
-    study = record["study"]
-    arms = {arm["name"]: {key: arm.get(key, usual) for key, usual in keys.items()} for arm in study["arms"]}
-    design = {"name": study["name"], "base": next(iter(arms)), "arms": arms}
-    design |= {"unit": study.get("unit"), "margin": study.get("margin", 0.01), "tune": study.get("tune", {})}
-    design["draws_text"] = study.get("draws_text", False)
+    study = Study.parse(record["study"])
+    design = study.model_dump(mode="json", include={"name", "unit", "margin", "tune", "draws_text"})
+    wording = {"name", "title", "budget"}
+    arms = {arm.name: arm.model_dump(mode="json", exclude=wording) for arm in study.arms}
+    design |= {"base": study.arms[0].name, "arms": arms}
     return {"study": design, **{key: record.get(key) for key in ("format", "base", "budget", "texts")}}

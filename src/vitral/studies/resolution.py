@@ -2,6 +2,7 @@
 
 import json
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
@@ -108,7 +109,13 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
         where = _("study {study}, arm {arm}", study=study.name, arm=arm.name)
         config = RunConfig.parse(merge(beginning(arm, base.plain()), arm.changes), where)
         _require_same_test(study, arm, base, config)
-        _require_same_tokens(study, arm, config)
+        if study.draws_text and isinstance(config.corpus.tokenizer, BPEConfig):
+            raise UsageError(
+                "study {study}, arm {arm}: draws_text gives each seed its own training text, from which byte pairs "
+                'would learn other tokens; set corpus.tokenizer = "byte"',
+                study=study.name,
+                arm=arm.name,
+            )
         vocab = vocab_of(config.corpus)
         if config.training.plan != "as-written" or config.training.minutes is not None:
             raise UsageError(
@@ -122,9 +129,13 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
             key = "d_model" if model.feed_forward == "none" and mixes else "d_ff"
             width = matched_width(model, target, vocab, key)
             config = RunConfig.parse(merge(config.plain(), {"model": {key: width}}), where)
-        require_its_model(study, arm, config)
+        source = source_of(arm)
+        if source is not None:
+            _require_same_model(study, arm, config, str(arm.run), source.config)
         parent = next((other for other in resolved if other.arm.name == arm.init_from), None)
-        inherited = _inherited_flops(study, arm, config, parent)
+        if parent is not None:
+            _require_same_model(study, arm, config, parent.arm.name, parent.config)
+        inherited = 0 if parent is None else parent.all_flops
         if arm.match == "flops":
             config = matched_steps(config, resolved[0].flops, vocab, inherited, where)
         for other in resolved:
@@ -163,45 +174,7 @@ def _require_same_test(study: Study, arm: Arm, base: RunConfig, config: RunConfi
             )
 
 
-def _require_same_tokens(study: Study, arm: Arm, config: RunConfig) -> None:
-    """Refuse tokens that would depend on the draw of the text.
-
-    Raises:
-        UsageError: the tokens are byte pairs, learned from the training text.
-    """
-    if study.draws_text and isinstance(config.corpus.tokenizer, BPEConfig):
-        raise UsageError(
-            "study {study}, arm {arm}: draws_text gives each seed its own training text, from which byte pairs would "
-            'learn other tokens; set corpus.tokenizer = "byte"',
-            study=study.name,
-            arm=arm.name,
-        )
-
-
-def _inherited_flops(study: Study, arm: Arm, config: RunConfig, parent: ResolvedArm | None) -> int:
-    """Operations of the trainings whose weights an arm begins from.
-
-    Raises:
-        UsageError: its model is not that of the arm it begins from.
-    """
-    if parent is None:
-        return 0
-    require_same_model(study, arm, config, parent.arm.name, parent.config)
-    return parent.all_flops
-
-
-def require_its_model(study: Study, arm: Arm, config: RunConfig) -> None:
-    """Refuse another model than that of the run outside the study that an arm begins from.
-
-    Raises:
-        UsageError: the models differ.
-    """
-    source = source_of(arm)
-    if source is not None:
-        require_same_model(study, arm, config, str(arm.run), source.config)
-
-
-def require_same_model(study: Study, arm: Arm, config: RunConfig, parent: str, former: RunConfig) -> None:
+def _require_same_model(study: Study, arm: Arm, config: RunConfig, parent: str, former: RunConfig) -> None:
     """Refuse another model than the one whose weights an arm begins from.
 
     Raises:
@@ -273,15 +246,10 @@ def matched_width(model: ModelConfig, target: int, vocab_size: int, key: Literal
 
     if count(1) == count(2):
         raise UsageError("an arm without a feed-forward has no width to match the base's parameters with")
-    low, high = 1, 2
-    while count(high) < target:
-        if high >= WIDEST:
-            raise UsageError("no feed-forward is wide enough to match {target} parameters", target=target)
-        low, high = high, min(2 * high, WIDEST)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if count(middle) < target else (low, middle)
-    return unit * min((low, high), key=lambda width: (abs(count(width) - target), width))
+    enough = 1 + bisect_left(range(1, WIDEST + 1), target, key=count)
+    if enough > WIDEST:
+        raise UsageError("no feed-forward is wide enough to match {target} parameters", target=target)
+    return unit * min((max(1, enough - 1), enough), key=lambda width: (abs(count(width) - target), width))
 
 
 def first_difference(recorded: Mapping[str, Any], given: Mapping[str, Any], path: str = "") -> str:

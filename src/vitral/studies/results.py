@@ -189,10 +189,9 @@ class StudyResult:
         study = told(self.study)
         if study is self.study:
             return self
-        titles = {one.title: other.title for one, other in zip(self.study.arms, study.arms, strict=True)}
-        arms = [each.arm.model_copy(update={"title": titles.get(each.arm.title, each.arm.title)}) for each in self.arms]
-        told_arms = (replace(each, arm=arm) for each, arm in zip(self.arms, arms, strict=True))
-        return replace(self, study=study, arms=tuple(told_arms))
+        named = {arm.name: arm for arm in study.arms}
+        arms = (replace(each, arm=named.get(each.arm.name, each.arm)) for each in self.arms)
+        return replace(self, study=study, arms=tuple(arms))
 
     def baseline(self, order: int) -> float:
         """The loss of an n-gram baseline in the study's unit."""

@@ -156,13 +156,12 @@ def fit_law(quantities: Runs, losses: Sequence[float], *, floor: bool = True, pr
     names, logs = tuple(quantities), _checked(quantities, losses, floor, product)
     target, centre = np.log(np.asarray(losses, dtype=np.float64)), logs.mean(axis=0)
     law = _Law(logs - centre, floor, product)
-    theta = law.fit(target)
-    fitted, jacobian = law(theta)
-    if floor and float(jacobian[:, 0].max()) < _NO_FLOOR:
+    found = law.fit(target)
+    if floor and float(found.jac[:, 0].max()) < _NO_FLOOR:  # the floor's share of the losses
         return fit_law(quantities, losses, floor=False, product=product)
-    residuals, freedom = target - fitted, len(target) - len(theta)
+    residuals, freedom = -found.fun, len(target) - len(found.x)
     spread = math.sqrt(float(residuals @ residuals) / freedom)
-    numbers = _uncertain(theta, jacobian, spread)
+    numbers = _uncertain(found.x, found.jac, spread)
     exponents = numbers[law.exponents]
     levels = numbers[law.levels] + law.parts.T @ (exponents * centre)
     return Fit(
@@ -181,53 +180,42 @@ class _Law:
 
     def __init__(self, logs: Float[np.ndarray, "runs names"], floor: bool, product: bool) -> None:
         num, first = logs.shape[1], int(floor)
-        self.logs, self.floor = logs, floor
+        self.logs, self.first = logs, first
         self.parts = np.ones((num, 1)) if product else np.eye(num)
         self.levels = np.array([first] if product else range(first, first + 2 * num, 2))
         self.exponents = np.arange(first + 1, first + 1 + num) if product else self.levels + 1
 
-    def __call__(self, theta: Float[np.ndarray, " numbers"]) -> tuple[np.ndarray, Float[np.ndarray, "runs numbers"]]:
-        """Log L of every run and its derivative by theta: by the log of a term it is the term's share of the loss."""
+    def __call__(self, theta: np.ndarray) -> np.ndarray:
+        """Log L of every run; of complex numbers too, by which SciPy differentiates it exactly."""
         terms = theta[self.levels] - (self.logs * theta[self.exponents]) @ self.parts
-        if self.floor:
-            terms = np.concatenate([np.full((len(terms), 1), theta[0]), terms], axis=1)
-        top = terms.max(axis=1, keepdims=True)
-        shares = np.exp(terms - top)
-        total = shares.sum(axis=1, keepdims=True)
-        shares /= total
-        jacobian = np.empty((len(terms), len(theta)))
-        jacobian[:, : int(self.floor)] = shares[:, : int(self.floor)]
-        jacobian[:, self.levels] = shares[:, int(self.floor) :]
-        jacobian[:, self.exponents] = -(shares[:, int(self.floor) :] @ self.parts.T) * self.logs
-        return (top + np.log(total))[:, 0], jacobian
+        floors = np.tile(theta[: self.first], (len(terms), 1))
+        return _log_sum(np.concatenate([floors, terms], axis=1))
 
-    def fit(self, target: Float[np.ndarray, " runs"]) -> Float[np.ndarray, " numbers"]:
-        """Theta with the least sum of squares over all starts."""
+    def fit(self, target: Float[np.ndarray, " runs"]) -> optimize.OptimizeResult:
+        """The least sum of squares over all starts."""
         num_names, num_terms = self.parts.shape
-        start = np.zeros(int(self.floor) + num_terms + num_names)
+        start = np.zeros(self.first + num_terms + num_names)
         high = np.full(len(start), _LARGEST_LOG)
         low = -high
         low[self.exponents], high[self.exponents] = EXPONENTS
-        best, cost = start, math.inf
-        floors = _FIRST_FLOORS if self.floor else (0.0,)
+        tries = list[optimize.OptimizeResult]()
+        floors = _FIRST_FLOORS if self.first else (0.0,)
         for share, *exponents in itertools.product(floors, *[_FIRST_EXPONENTS] * num_names):
             lowest = share * math.exp(float(target.min()))
-            start[: int(self.floor)] = math.log(lowest or 1.0)
+            start[: self.first] = math.log(lowest or 1.0)
             start[self.levels] = math.log((math.exp(float(target.mean())) - lowest) / num_terms)
             start[self.exponents] = exponents
-            found = optimize.least_squares(
-                lambda theta: self(theta)[0] - target,
-                start,
-                jac=lambda theta: self(theta)[1],  # pyright: ignore[reportArgumentType]
-                bounds=(low, high),
-                xtol=1e-12,
-                ftol=1e-12,
-                gtol=1e-12,
-                max_nfev=200,
+            exact = {"xtol": 1e-12, "ftol": 1e-12, "gtol": 1e-12, "max_nfev": 200}
+            tries.append(
+                optimize.least_squares(lambda x: self(x) - target, start, jac="cs", bounds=(low, high), **exact)
             )
-            if found.cost < cost:
-                best, cost = found.x, found.cost
-        return best
+        return min(tries, key=lambda one: one.cost)
+
+
+def _log_sum(terms: Any) -> np.ndarray:
+    """The log of the sum of exponentials, row by row."""
+    top = terms.real.max(axis=1, keepdims=True)
+    return (top + np.log(np.exp(terms - top).sum(axis=1, keepdims=True)))[:, 0]
 
 
 def _uncertain(theta: Float[np.ndarray, " numbers"], jacobian: Float[np.ndarray, "runs numbers"], spread: float) -> Any:
@@ -245,12 +233,12 @@ def _checked(quantities: Runs, losses: Sequence[float], floor: bool, product: bo
         raise UsageError("a scaling law needs one positive number of each quantity for each run")
     if not all(math.isfinite(loss) and loss > 0 for loss in losses):
         raise UsageError("a scaling law needs losses above zero")
-    needed = 1 + int(floor) + table.shape[1] + (1 if product else table.shape[1])
-    if len(losses) < needed:
+    numbers = int(floor) + table.shape[1] + (1 if product else table.shape[1])
+    if len(losses) <= numbers:
         raise UsageError(
             "a law of {numbers} numbers needs {needed} runs at least, not {losses}",
-            numbers=needed - 1,
-            needed=needed,
+            numbers=numbers,
+            needed=numbers + 1,
             losses=len(losses),
         )
     for name, values in quantities.items():

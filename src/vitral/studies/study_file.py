@@ -18,7 +18,7 @@ from typing import Any
 
 from vitral.core.config import merge, read_toml, shown
 from vitral.core.errors import UsageError
-from vitral.core.toml_faults import toml_fault
+from vitral.core.language import N_, Message
 from vitral.studies.design import BUDGETS, Arm, Study
 
 MOST_ARMS = 1000
@@ -43,7 +43,18 @@ def parse_study(text: str, where: str) -> Study:
     try:
         return _study(tomllib.loads(text), where)
     except tomllib.TOMLDecodeError as error:
-        raise UsageError("{where}: not TOML: {fault}", where=where, fault=toml_fault(error)) from None
+        raise UsageError("{where}: not TOML: {fault}", where=where, fault=error) from None
+
+
+def titles_of(text: str) -> dict[str, Message]:
+    """The titles of the arms in a study's file, those of a grid with the values of their rows."""
+    found: dict[str, Message] = {}
+    for arm in tomllib.loads(text)["arms"]:
+        for rows in itertools.product(*arm.get("grid", ())):
+            values = {key: value for row in rows for key, value in row.items()}
+            title = N_(arm["title"]).format(**values) if values else N_(arm["title"])
+            found[title] = title
+    return found
 
 
 def _study(data: Mapping[str, Any], where: str) -> Study:
@@ -52,7 +63,7 @@ def _study(data: Mapping[str, Any], where: str) -> Study:
     if changes is not None:
         data["budgets"] = _with_changes(changes, data.get("budgets"), where)
     arms = data.get("arms")
-    if isinstance(arms, list) and all(isinstance(arm, dict) for arm in arms):
+    if isinstance(arms, list) and _are_tables(arms):
         data["arms"] = [
             plain for index, arm in enumerate(arms) for plain in _arms(arm, arms[0], f"{where}: arms.{index}")
         ]
@@ -67,14 +78,14 @@ def _with_changes(changes: Any, budgets: Any, where: str) -> Any:
             "{where}: changes: only a study with budgets has them; write them into the file that base names",
             where=where,
         )
-    if not (isinstance(budgets, dict) and all(isinstance(budget, dict) for budget in budgets.values())):
-        return budgets
-    return {
-        name: {**budget, "changes": merge(changes, budget["changes"])}
-        if isinstance(budget.setdefault("changes", {}), dict)
-        else budget
-        for name, budget in budgets.items()
-    }
+    if not _are_tables(budgets) or not _are_tables([budget.get("changes", {}) for budget in budgets.values()]):
+        return budgets  # which `Study` refuses
+    return {name: {**one, "changes": merge(changes, one.get("changes", {}))} for name, one in budgets.items()}
+
+
+def _are_tables(found: Any) -> bool:
+    each = found.values() if isinstance(found, dict) else found
+    return isinstance(found, dict | list) and all(isinstance(one, dict) for one in each)
 
 
 def _arms(arm: dict[str, Any], base: Mapping[str, Any], where: str) -> Iterator[dict[str, Any]]:
@@ -97,7 +108,9 @@ def _rank(budget: Any) -> int:
 
 
 def _axes(grid: Any, where: str) -> Sequence[Sequence[Mapping[str, Any]]]:
-    if not _tables(grid):
+    if not (
+        isinstance(grid, list) and grid and all(axis and isinstance(axis, list) and _are_tables(axis) for axis in grid)
+    ):
         raise UsageError(
             "{where}.grid: expected axes, each a list of tables, as in [[{{ width = 16 }}, {{ width = 32 }}]]",
             where=where,
@@ -109,11 +122,6 @@ def _axes(grid: Any, where: str) -> Sequence[Sequence[Mapping[str, Any]]]:
         if one & other:
             raise UsageError("{where}.grid: two axes have the key {one!r}", where=where, one=min(one & other))
     return grid
-
-
-def _tables(grid: Any) -> bool:
-    lists = isinstance(grid, list) and bool(grid) and all(isinstance(axis, list) and axis for axis in grid)
-    return lists and all(isinstance(row, dict) for axis in grid for row in axis)
 
 
 def _filled(value: Any, values: Mapping[str, Any], where: str) -> Any:

@@ -1,7 +1,6 @@
 """The texts of a study's arms: each prepared once, its n-grams counted once, refused where an arm cannot use it."""
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 
 from vitral.core.errors import UsageError
 from vitral.core.language import _
@@ -12,7 +11,7 @@ from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation import NgramBaselines, ngram_baselines
 from vitral.evaluation.losses import bits_per_nat
 from vitral.studies.design import Study
-from vitral.studies.measures import final_split
+from vitral.studies.measures import final_split, mean_baselines
 from vitral.studies.outside import tokens_key
 from vitral.studies.resolution import ResolvedArm
 from vitral.training import RunConfig
@@ -60,7 +59,7 @@ def require_fit(
     arms: Sequence[ResolvedArm],
     seeds: Sequence[int],
     texts: Texts,
-    designed: Sequence[ResolvedArm] | None = None,
+    designed: Sequence[ResolvedArm],
 ) -> None:
     """Refuse, before anything is trained, an arm that does not fit into memory, or a text that is too short for one.
 
@@ -69,12 +68,11 @@ def require_fit(
         arms: as they run, tuned or not.
         seeds: from which they run.
         texts: of the arms.
-        designed: all arms of the study, the base first; `arms` if None.
+        designed: all arms of the study, the base first.
 
     Raises:
         UsageError: names the arm and the reason.
     """
-    designed = arms if designed is None else designed
     for arm, config in ((arm, arm.seeded(seed)) for arm in arms for seed in seeds):
         data, length = texts.of(config.corpus), config.model.context_length
         where = _("study {study}, arm {arm}", study=study.name, arm=arm.arm.name)
@@ -91,7 +89,15 @@ def require_fit(
                 arm=arm.arm.name,
                 error=error,
             ) from None
-        _require_parents_tokens(study, arm, data, designed, texts)
+        parent = next((other for other in designed if other.arm.name == arm.arm.init_from), None)
+        if parent is not None and texts.of(parent.config.corpus).tokenizer.plain() != data.tokenizer.plain():
+            raise UsageError(
+                "study {study}, arm {arm}: begins from the weights of {parent}, whose text makes other tokens; set "
+                'corpus.tokenizer = "byte"',
+                study=study.name,
+                arm=arm.arm.name,
+                parent=parent.arm.name,
+            )
         same = data.tokenizer.plain() == texts.of(designed[0].config.corpus).tokenizer.plain()
         if not same and arm.arm.compared and study.unit == "nats per token":
             raise UsageError(
@@ -102,30 +108,8 @@ def require_fit(
             )
 
 
-def _require_parents_tokens(
-    study: Study, arm: ResolvedArm, data: Dataset, arms: Sequence[ResolvedArm], texts: Texts
-) -> None:
-    """Refuse other tokens than those of the arm that an arm begins from.
-
-    Raises:
-        UsageError: a token has another number, or the numbers of tokens differ.
-    """
-    parent = next((other for other in arms if other.arm.name == arm.arm.init_from), None)
-    if parent is not None and texts.of(parent.config.corpus).tokenizer.plain() != data.tokenizer.plain():
-        raise UsageError(
-            "study {study}, arm {arm}: begins from the weights of {parent}, whose text makes other tokens; set "
-            'corpus.tokenizer = "byte"',
-            study=study.name,
-            arm=arm.arm.name,
-            parent=parent.arm.name,
-        )
-
-
 def baselines_of(base: ResolvedArm, seeds: Sequence[int], texts: Texts) -> NgramBaselines:
     """N-gram baselines of the base arm's text; where seeds draw it, their mean over the seeds."""
     datasets = [texts.of(base.seeded(seed).corpus) for seed in (seeds if base.draws_text else seeds[:1])]
     found = [texts.baselines(dataset, final_split(dataset)) for dataset in datasets]
-    if len({id(one) for one in found}) == 1:
-        return found[0]
-    orders = {order: fmean(one.orders[order] for one in found) for order in found[0].orders}
-    return NgramBaselines(orders, fmean(one.test_bigram_entropy for one in found))
+    return found[0] if len({id(one) for one in found}) == 1 else mean_baselines(found)

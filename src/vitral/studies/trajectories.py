@@ -1,10 +1,10 @@
 """What probes measure along a training: at the checkpoints that a run has kept, on sequences of its generated task."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from jaxtyping import Int
 from torch import Tensor
@@ -82,8 +82,9 @@ def half_way(curve: Sequence[tuple[float, float | None]], least: float) -> float
     return None
 
 
-def curve(arm: ArmMeasures, title: str, read: Callable[[Mapping[str, Any]], float | None]) -> ArmMeasures:
+def curve(arm: ArmMeasures, title: str, source: Read | str) -> ArmMeasures:
     """One number of every checkpoint of an arm, as an arm for `along_plot`."""
+    read = Quantity("", source).read
     runs = {
         seed: {"steps": [{"step": one["step"], "value": read(one)} for one in run["steps"]]}
         for seed, run in arm.runs.items()
@@ -101,5 +102,5 @@ def along_plot(name: str, title: str, curves: Arms, like: Quantity, caption: str
         return lambda run: run["steps"][index]["value"]
 
     alike = [arm for arm in curves if all([one["step"] for one in run["steps"]] == steps for run in arm.runs.values())]
-    points: dict[float, Quantity] = {step: replace(like, read=at_step(index)) for index, step in enumerate(steps)}
+    points: dict[float, Quantity] = {step: replace(like, source=at_step(index)) for index, step in enumerate(steps)}
     return mean_lines(name, title, alike, points, Axis(_("step")), caption)

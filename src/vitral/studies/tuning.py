@@ -18,11 +18,12 @@ from typing import Any
 from vitral.core.config import merge
 from vitral.core.errors import UsageError
 from vitral.core.language import _
+from vitral.runs import is_run
 from vitral.studies.design import TUNING_SEED, Study, Tune, factor_name
-from vitral.studies.jobs import Job, has_ended
+from vitral.studies.jobs import Job
 from vitral.studies.record import TUNING
 from vitral.studies.resolution import ResolvedArm
-from vitral.studies.results import RunResult, Trial, Tuned, read_run
+from vitral.studies.results import Trial, Tuned
 from vitral.studies.texts import Texts, require_fit
 from vitral.studies.waves import Work
 from vitral.training import RunConfig
@@ -81,21 +82,12 @@ def trial_name(arm: str, row: Row) -> str:
     return f"{TUNING}/{arm}/x{factor_name(next(iter(row.values())))}"
 
 
-def trial_of(arm: ResolvedArm, row: Row, run: RunResult) -> Trial:
-    """The trial that this run is."""
-    loss = run.validation_loss if run.stopped is None else None
-    return Trial(
-        next(iter(row.values())), _values(arm.config, row), loss if loss is not None and math.isfinite(loss) else None
-    )
-
-
-def chosen(arm: ResolvedArm, trials: Mapping[float, tuple[Row, Trial]]) -> tuple[Row, Tuned]:
-    """The best of the trials by factor; where none is finite, the one whose factor is nearest to 1, flagged."""
-    order = sorted(trials)
-    finite = [factor for factor in order if trials[factor][1].loss is not None]
-    best = min(finite or order, key=lambda factor: trials[factor][1].loss or abs(math.log(factor)))
-    at_edge = not finite or best in (order[0], order[-1])
-    return trials[best][0], Tuned(arm.arm.name, tuple(trials[one][1] for one in order), best, at_edge)
+def chosen(arm: ResolvedArm, tried: Sequence[Trial]) -> Tuned:
+    """The best of an arm's trials; where none is finite, the one whose factor is nearest to 1, flagged."""
+    order = tuple(sorted(tried, key=lambda trial: trial.factor))
+    finite = [trial for trial in order if trial.loss is not None]
+    best = min(finite or order, key=lambda trial: trial.loss or abs(math.log(trial.factor)))
+    return Tuned(arm.arm.name, order, best.factor, not finite or best in (order[0], order[-1]))
 
 
 def trials_of(study: Study, arms: Sequence[ResolvedArm], out: Path) -> list[tuple[ResolvedArm, Job]]:
@@ -128,35 +120,36 @@ def tune_arms(arms: Sequence[ResolvedArm], work: Work) -> tuple[tuple[ResolvedAr
         work: trains what is not there.
     """
     study, out = work.study, work.out
-    made, found, best = {arm.arm.name: arm for arm in arms}, dict[str, Tuned](), dict[str, Path]()
-    trials = dict[str, Job]()
+    made, found, best = {arm.arm.name: arm for arm in arms}, dict[str, Tuned](), dict[str | None, Path]()
+    jobs = dict[str, Job]()
 
     def trial(arm: ResolvedArm, row: Row) -> Trial | None:
+        """A trial with its result; one that has none yet becomes a job."""
         name = trial_name(arm.arm.name, row)
-        if name not in trials:
-            trials[name] = _trial(arm, row, out, best.get(arm.arm.init_from or ""))[1]
+        if name not in jobs:
+            jobs[name] = _trial(arm, row, out, best.get(arm.arm.init_from))[1]
         result = work.results.get(out / name)
-        return None if result is None else trial_of(arm, row, result)
+        if result is None:
+            return None
+        loss = result.validation_loss if result.stopped is None and math.isfinite(result.validation_loss or 0) else None
+        return Trial(next(iter(row.values())), _values(arm.config, row), loss)
 
-    def tried(arm: ResolvedArm) -> None:
-        """Plan the trials of an arm that are known; once all have results, the arm has its values."""
-        name, tune = arm.arm.name, study.tuned(arm.arm)
-        for row in _planned(study, arms, arm):
-            trial(arm, row)
-        may = lambda row: has_trial(arm, row, out) or can_be_tried(study, arm, row, arms, work.texts)  # noqa: E731
-        done = tuned(arm, tune, partial(trial, arm), may) if tune else None
-        made[name] = arm if done is None else done[0]
-        found.update({} if done is None else {name: done[1]})
+    def may(arm: ResolvedArm, row: Row) -> bool:
+        return is_run(out / trial_name(arm.arm.name, row)) or can_be_tried(study, arm, row, arms, work.texts)
 
     for wave in work.waves({arm.arm.name: arm.arm.init_from for arm in arms}):
-        group = [_after(made[name], made) for name in wave]
+        made |= {name: _after(made[name], made) for name in wave}
+        done = dict[str, tuple[ResolvedArm, Tuned] | None]()
         for _again in ("the planned rows", "those beyond an edge", "the choice"):
-            for arm in group:
-                tried(arm)
-            work.train([*trials.values()])
-        for name in wave:
-            best[name] = out / trial_name(name, {"": found[name].chosen} if name in found else AS_IT_IS)
-    return tuple(made.values()), tuple(found[name] for name in made if name in found)
+            for arm in [made[name] for name in wave if done.get(name) is None]:
+                done[arm.arm.name] = tuned(arm, _planned(study, arms, arm), partial(trial, arm), partial(may, arm))
+            work.train([*jobs.values()])
+        for name, one in done.items():
+            if one is not None:
+                made[name], found[name] = one
+                best[name] = out / trial_name(name, {"": found[name].chosen})
+    tuned_arms = [arm.arm.name for arm in arms if study.tuned(arm.arm)]
+    return tuple(made.values()), tuple(found[name] for name in tuned_arms)
 
 
 def _after(arm: ResolvedArm, made: Mapping[str, ResolvedArm]) -> ResolvedArm:
@@ -182,55 +175,37 @@ def can_be_tried(study: Study, arm: ResolvedArm, row: Row, arms: Sequence[Resolv
     return True
 
 
-def tuned_as_recorded(arm: ResolvedArm, tune: Tune, folder: Path) -> ResolvedArm | None:
-    """The arm with the values that the trials in a study's folder chose; None as soon as a trial is missing."""
-    if not tune:
-        return arm
-    found = tuned(arm, tune, lambda row: read_trial(arm, row, folder), lambda row: has_trial(arm, row, folder))
-    return None if found is None else found[0]
-
-
 def tuned(
-    arm: ResolvedArm, tune: Tune, run: Callable[[Row], Trial | None], may: Callable[[Row], bool] = lambda row: True
+    arm: ResolvedArm,
+    planned: Sequence[Row],
+    run: Callable[[Row], Trial | None],
+    may: Callable[[Row], bool] = lambda row: True,
 ) -> tuple[ResolvedArm, Tuned] | None:
-    """Try every row, and one beyond the best if it is at an edge; None as soon as a trial is missing.
+    """Try every row, and one beyond the best if it is at an edge; None where there is no row or a trial is missing.
 
     Args:
         arm: untuned.
-        tune: the factors; not empty.
+        planned: the factors of each trial.
         run: makes the trial of a row, or reads it.
         may: whether the trial beyond the edge can be made; asked only where its row makes other values than the others.
 
     Raises:
         UsageError: a planned row makes no configuration.
     """
-    planned, trials = rows(tune, arm.config), dict[float, tuple[Row, Trial]]()
-    for row in planned:
-        trial = run(row)
-        if trial is None:
-            return None
-        trials[trial.factor] = (row, trial)
-    best = chosen(arm, trials)[1].chosen if any(trial.loss is not None for _row, trial in trials.values()) else None
-    beyond = further(planned, 0 if best is None else sorted(trials).index(best))
+    tried, trials = [*planned], [trial for trial in map(run, planned) if trial is not None]
+    if not planned or len(trials) < len(planned):
+        return None
+    best = chosen(arm, trials).chosen if any(trial.loss is not None for trial in trials) else trials[0].factor
+    beyond = further(planned, [trial.factor for trial in trials].index(best))
     known = [_values(arm.config, row) for row in planned]
     if beyond is not None and _values(arm.config, beyond) not in known and may(beyond):
         trial = run(beyond)
         if trial is None:
             return None
-        trials[trial.factor] = (beyond, trial)
-    row, found = chosen(arm, trials)
+        tried, trials = [*tried, beyond], [*trials, trial]
+    found = chosen(arm, trials)
+    row = next(row for row, trial in zip(tried, trials, strict=True) if trial.factor == found.chosen)
     return scaled(arm, row), found
-
-
-def read_trial(arm: ResolvedArm, row: Row, folder: Path) -> Trial | None:
-    """The trial in a study's folder; None where it is missing or has not ended."""
-    path = folder / trial_name(arm.arm.name, row)
-    return trial_of(arm, row, read_run(path)) if has_trial(arm, row, folder) and has_ended(path) else None
-
-
-def has_trial(arm: ResolvedArm, row: Row, folder: Path) -> bool:
-    """Whether the trial has begun in a study's folder."""
-    return (folder / trial_name(arm.arm.name, row) / "config.toml").is_file()
 
 
 def _values(config: RunConfig, row: Row) -> dict[str, float]:

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
 from vitral.core.language import N_, language
 from vitral.core.parts import imported_files
+from vitral.runs.lock import is_held
 from vitral.studies.design import Study
 from vitral.studies.executors import run_all
 from vitral.studies.jobs import Job, JobStopped, attempt, do
@@ -39,9 +41,9 @@ class Work:
     ) -> None:
         """Begin with the jobs that no result asks for."""
         self.study, self.out, self.texts, self.callback, self.executor = study, out, texts, callback, executor
-        self.results = dict[Path, RunResult]()
-        self._flops = {job.out: 0 if job.is_there else job.flops for job in jobs}
-        self._last: Path | None = None
+        self.results = dict[Path | None, RunResult]()
+        self._begun = dict[Path, int]()
+        self._left = {job.out: 0 if job.is_there else job.flops for job in jobs}
 
     def waves(self, parents: Mapping[Name, Name | None]) -> list[list[Name]]:
         """Names in waves, of which each needs nothing but those before it; one by one in this process.
@@ -65,18 +67,18 @@ class Work:
             JobFailed: a training crashed every time it was tried.
             KeyboardInterrupt: somebody asked to stop.
         """
-        by_place = {job.out: job for job in jobs}
+        by_place = {job.out: job for job in jobs if job.out not in self.results}
         try:
-            for wave in self.waves({job.out: job.parent for job in jobs}):
-                self._wave([by_place[out] for out in wave if out not in self.results])
+            for wave in self.waves({job.out: job.parent for job in by_place.values()}):
+                self._wave([by_place[out] for out in wave])
         except JobStopped as error:
             raise KeyboardInterrupt(str(error)) from None
         return [self.results[job.out] for job in jobs]
 
     def _wave(self, wave: Sequence[Job]) -> None:
-        left = list[Job]()
+        elsewhere = list[Job]()
         for job in wave:
-            before = None if job.parent is None else self.results.get(job.parent)
+            before = self.results.get(job.parent)
             if before is not None and before.test_loss is None:
                 why = N_("it begins from arm {arm}, which has no result").format(arm=before.path.parent.name)
                 self.results[job.out] = RunResult(job.seed, job.out, (), None, None, None, 0.0, stopped=why)
@@ -85,9 +87,9 @@ class Work:
             elif self.executor is None:
                 do(job, self.texts, self._labelled(job))
             else:
-                left.append(job)
-        if self.executor is not None and left:
-            self._elsewhere(left, self.executor)
+                elsewhere.append(job)
+        if elsewhere:
+            self._elsewhere(elsewhere, self.executor)
         for job in wave:
             if job.out not in self.results:
                 require_config(job.out, job.run_config, lambda line: None)
@@ -97,28 +99,19 @@ class Work:
     def _elsewhere(self, jobs: Sequence[Job], executor: Any) -> None:
         """Have jobs done whose folders another process finds by their absolute paths."""
         outside = tuple(Path(arm.run).absolute() for arm in self.study.arms if arm.run is not None)
-        given, number = (outside, tuple(imported_files()), language()), 0
-        note = noting(self.callback)
+        led = is_held(self.out)  # not on a file system without locks
+        given, number, note = (led, outside, tuple(imported_files()), language()), count(1), noting(self.callback)
 
         def done(job: Job) -> None:
-            nonlocal number
-            number += 1
-            note(N_("{job}: finished ({done} of {all})").format(job=job.name, done=number, all=len(jobs)))
+            note(N_("{job}: finished ({done} of {all})").format(job=job.name, done=next(number), all=len(jobs)))
 
         placed = [replace(job, study=job.study.absolute(), parent=job.parent and job.parent.absolute()) for job in jobs]
         run_all(placed, lambda job: executor.submit(attempt, job, *given), done, note)
 
     def _labelled(self, job: Job) -> Callback:
-        """A callback that adds to each event its job, and the work before it.
-
-        A job that was not foreseen comes right after the one before.
-        """
-        places = [*self._flops]
-        if job.out not in self._flops:
-            places.insert(0 if self._last is None else places.index(self._last) + 1, job.out)
-            self._flops = {place: self._flops.get(place, job.flops) for place in places}
-        self._last, before = job.out, places.index(job.out)
-        work = [*self._flops.values()]
-        label = {"arm": job.arm, "seed": job.seed, "run": before + 1, "runs": len(work)}
-        label |= {"before": sum(work[:before]), "during": work[before], "in_all": sum(work)}
+        """A callback that adds to each event its job, and the work before it, in it and in all."""
+        self._begun[job.out] = self._left.pop(job.out, job.flops)
+        *before, during = self._begun.values()
+        label = {"arm": job.arm, "seed": job.seed, "run": len(before) + 1, "runs": len(self._begun) + len(self._left)}
+        label |= {"before": sum(before), "during": during, "in_all": sum((*before, during, *self._left.values()))}
         return lambda event: self.callback({**event, **label})

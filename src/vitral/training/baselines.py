@@ -125,8 +125,9 @@ def _forked(dataset: Dataset) -> tuple[int, int] | None:
         return child, result
     try:
         gc.freeze()  # what the parent has is not freed here
-        _keep_only(given)
-        end_with_parent(signal.SIGKILL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        end_with_parent(signal.SIGKILL)  # and with it ends what the parent has locked or opened
         if os.getppid() == parent:
             os.nice(NICENESS)
             with suppress(OSError):
@@ -136,17 +137,6 @@ def _forked(dataset: Dataset) -> tuple[int, int] | None:
                 json.dump(found.plain(), file)
     finally:
         os._exit(0)
-
-
-def _keep_only(descriptor: int) -> None:
-    """Close all other files, since locks and pipes of the parent must end with the parent; no signal is handled."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else signal.SIG_DFL)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for standard in range(3):
-        os.dup2(nothing, standard)
-    os.closerange(3, descriptor)
-    os.closerange(descriptor + 1, os.sysconf("SC_OPEN_MAX"))
 
 
 def _awaited(child: int, result: int, tick: Callable[[], None], is_needed: threading.Event) -> NgramBaselines | None:

@@ -13,7 +13,7 @@ from vitral.runs import Checkpoint, RunConfig, RunFolder, SealedRun, enter, refu
 from vitral.runs.config import MuonConfig, OptimizerConfig
 from vitral.runs.folder import DUE
 from vitral.training import ranks
-from vitral.training.deadline import Deadline, TimeFrame
+from vitral.training.deadline import TimeFrame
 from vitral.training.events import Callback, silent
 from vitral.training.optimizers import load_optimizer_tensors, optimizer_of
 from vitral.training.parts import require_same_parts
@@ -70,7 +70,6 @@ def continue_run(
         raise UsageError("continue: give either minutes or a number of steps, as in --minutes 10")
     refuse_existing(out)
     frame = frame or TimeFrame()
-    deadline = None if minutes is None else Deadline(minutes, frame)
 
     def note(line: str) -> None:
         callback({"event": "note", "text": line})
@@ -88,14 +87,12 @@ def continue_run(
                 raise UsageError(
                     "{path}: its batches differ from those it was trained on; Vitral has changed since", path=path
                 )
-            plan = resolved_plan(asked(parent.config, threads, minutes, steps), parent.dataset, deadline)
+            plan = resolved_plan(asked(parent.config, threads, minutes, steps), parent.dataset, frame)
             config = complete(continued(plan.config, parent.config, parent.state.step)).watched()
             for line in (*plan.notes, schedule_note(config, parent.config)):
                 note(line)
             trainer = _trainer(parent, config, checkpoint, RunFolder(out), callback)
-            trainer.began = frame.began
-            if deadline is not None:
-                keep(deadline, trainer, plan.seconds, measured_threads=None)
+            keep(trainer, frame, minutes)
             return begin(trainer, plan.notes, minutes, sealed.as_parent(checkpoint), _opening(sealed, trainer))
 
 

@@ -5,7 +5,6 @@ from torch import Tensor
 from vitral.core.errors import UsageError
 from vitral.data import Dataset, Tokenizer
 from vitral.data.growth import extends
-from vitral.data.tokenizers import special_tokens
 from vitral.model import Transformer
 from vitral.runs import LoadedRun, RunConfig
 from vitral.runs.loading import load_weights
@@ -36,7 +35,7 @@ def inherited_config(config: RunConfig, tokenizer: Tokenizer) -> RunConfig:
     """
     if config.training.plan == FIT:
         raise UsageError('training.plan: "fit" chooses the size of a new model; with --init-from use "auto"')
-    corpus = config.corpus.model_copy(update={"specials": special_tokens(tokenizer) or None})
+    corpus = config.corpus.model_copy(update={"specials": tuple(tokenizer.declared) or None})
     return config.model_copy(update={"corpus": corpus})
 
 

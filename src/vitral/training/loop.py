@@ -6,14 +6,13 @@ how often the run was interrupted, except through sealed decisions.
 """
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from vitral.core.devices import ordered_sums, precision
-from vitral.core.errors import StorageError, TrainingStopped
+from vitral.core.errors import StorageError, TrainingStopped, reason
 from vitral.core.language import N_
 from vitral.core.streams import ambient_stream
 from vitral.data.batches import thinned
@@ -146,7 +145,11 @@ def one_step(trainer: Trainer) -> tuple[float, float, float]:
     loss_value, norm_value, state_value = _fetched(loss, norm, _norm_of_state(trainer))
     culprit = _first_not_finite(trainer, state_value)
     if culprit is not None or not math.isfinite(loss_value) or not math.isfinite(norm_value):
-        raise TrainingStopped(_not_finite_message(trainer, loss_value, norm_value, culprit))
+        raise TrainingStopped(
+            "{why}; the steps before it are saved in {path}; try a lower learning rate or training.clip_norm = 1.0",
+            why=_why_not_finite(trainer, loss_value, norm_value, culprit),
+            path=trainer.folder.path,
+        )
     if training.clip_norm is not None:
         torch.nn.utils.clip_grads_with_norm_(trainer.parameters.values(), training.clip_norm, norm)
     for group in trainer.optimizer.param_groups:
@@ -195,11 +198,19 @@ def after_step(trainer: Trainer, clock: Clock) -> None:
     state.pending = evaluating
     # Measured first and logged last: the log of an evaluation that was interrupted shows nothing of it.
     losses: dict[str, float] = {}
-    if evaluating or _sample_is_due(trainer, evaluating=evaluating):
+    sampling = _sample_is_due(trainer, evaluating=evaluating)
+    if evaluating or sampling:
         with trainer.unsharded() as leads:
             losses = ranks.broadcast(evaluate(trainer) if evaluating and leads else {})
-            require_finite(trainer, losses)
-            if leads and _sample_is_due(trainer, evaluating=evaluating):
+            for name, loss in losses.items():
+                if not math.isfinite(loss):
+                    raise TrainingStopped(
+                        "{why}; the last checkpoint in {path} is intact; try a lower learning rate or "
+                        "training.clip_norm = 1.0",
+                        why=NOT_FINITE[name].format(step=state.step, loss=loss),
+                        path=trainer.folder.path,
+                    )
+            if leads and sampling:
                 write_sample(trainer)
     if evaluating:
         trainer.looked = True
@@ -215,14 +226,8 @@ def after_step(trainer: Trainer, clock: Clock) -> None:
 
 
 NOT_FINITE = {
-    "validation_loss": N_(
-        "stopped at step {step}: the validation loss is {loss}; the last checkpoint in {path} is intact; try a lower "
-        "learning rate or training.clip_norm = 1.0"
-    ),
-    "test_loss": N_(
-        "stopped at step {step}: the test loss is {loss}; the last checkpoint in {path} is intact; try a lower "
-        "learning rate or training.clip_norm = 1.0"
-    ),
+    "validation_loss": N_("stopped at step {step}: the validation loss is {loss}"),
+    "test_loss": N_("stopped at step {step}: the test loss is {loss}"),
 }
 
 
@@ -246,18 +251,6 @@ def evaluate(trainer: Trainer) -> dict[str, float]:
     }
 
 
-def require_finite(trainer: Trainer, losses: Mapping[str, float]) -> None:
-    """Refuse a loss that is not finite.
-
-    Raises:
-        TrainingStopped: there is one.
-    """
-    for name, loss in losses.items():
-        if not math.isfinite(loss):
-            places = {"step": trainer.state.step, "loss": loss, "path": trainer.folder.path}
-            raise TrainingStopped(NOT_FINITE[name].format(**places))
-
-
 def save(trainer: Trainer, *, replace: bool = False, together: bool = True) -> None:
     """Write a checkpoint of this step.
 
@@ -274,11 +267,12 @@ def save(trainer: Trainer, *, replace: bool = False, together: bool = True) -> N
     step = trainer.state.step
     culprit = not_finite_state(trainer)
     if culprit is not None:
-        sentence = N_(
-            "stopped after step {step}: {culprit}; no checkpoint of this step was written, the last one in {path} is "
-            "intact; try a lower learning rate or training.clip_norm = 1.0"
+        raise TrainingStopped(
+            "{why}; no checkpoint of this step was written, the last one in {path} is intact; try a lower learning "
+            "rate or training.clip_norm = 1.0",
+            why=N_("stopped after step {step}: {culprit}").format(step=step, culprit=culprit),
+            path=trainer.folder.path,
         )
-        raise TrainingStopped(sentence.format(step=step, culprit=culprit, path=trainer.folder.path))
     state = {**trainer.state.plain(), **trainer.identity.plain(), "corpus": trainer.dataset.fingerprint}
     weights, tensors = trainer.model.state_dict(), optimizer_tensors(trainer.model, trainer.optimizer)
     if trainer.is_sharded:
@@ -304,30 +298,17 @@ def _finish(trainer: Trainer, clock: Clock) -> bool:
     if not finished:
         _emit_end(trainer, clock, finished=False)
         save(trainer, replace=True)
-    elif not trainer.ended:  # its last checkpoint was written by a Vitral that logged the end after it
-        _emit_end(trainer, clock, finished=True)
-        trainer.folder.reseal("metrics")
     return finished
 
 
 def _emit_end(trainer: Trainer, clock: Clock, *, finished: bool) -> None:
     end = {"event": "end", "step": trainer.state.step, "finished": finished, "seconds": round(clock.seconds(), 3)}
-    trainer.ended = finished
     trainer.emit({**end, "stepped": round(clock.stepped, 3)})
-
-
-RECORDED = (
-    N_("stopped before step {step}: {culprit} (batch {batch} of seed {seed})"),
-    N_("stopped after step {step}: {culprit}"),
-    N_("stopped at step {step}: the validation loss is {loss}"),
-    N_("stopped at step {step}: the test loss is {loss}"),
-)
-"""What a run records of the messages, up to the first semicolon."""
 
 
 def _save_last_good_step(trainer: Trainer, stopped: TrainingStopped | RankLost) -> None:
     """Record why training stopped, and save the step before the failed one, if its numbers are finite and trusted."""
-    trainer.emit({"event": "stopped", "step": trainer.state.step, "reason": stopped.line.split(";")[0]})
+    trainer.emit({"event": "stopped", "step": trainer.state.step, "reason": reason(stopped).cause})
     is_together = isinstance(stopped, TrainingStopped)
     if (is_together or not trainer.is_sharded) and not_finite_state(trainer) is None:
         save(trainer, replace=True, together=is_together)
@@ -365,8 +346,8 @@ def _is_finite(tensor: Tensor) -> bool:
     return bool(ranks.full_tensor(tensor.detach()).isfinite().all())
 
 
-def _not_finite_message(trainer: Trainer, loss: float, norm: float, culprit: str | None) -> str:
-    """One line: the step, its batch, what is not finite, and what to try."""
+def _why_not_finite(trainer: Trainer, loss: float, norm: float, culprit: str | None) -> str:
+    """The step, its batch, and what is not finite."""
     step = trainer.state.step
     if culprit is None and not math.isfinite(loss):
         culprit = N_("the loss is {loss}").format(loss=loss)
@@ -375,9 +356,5 @@ def _not_finite_message(trainer: Trainer, loss: float, norm: float, culprit: str
         names = [name for name, p in parameters if p.grad is not None and not _is_finite(p.grad)]
         of_gradient, of_norm = N_("the gradient of {name} is not finite"), N_("the gradients' norm is {norm}")
         culprit = of_gradient.format(name=names[0]) if names else of_norm.format(norm=norm)
-    sentence = N_(
-        "stopped before step {step}: {culprit} (batch {batch} of seed {seed}); the steps before it are saved "
-        "in {path}; try a lower learning rate or training.clip_norm = 1.0"
-    )
-    places = {"step": step + 1, "batch": step, "seed": trainer.config.seed, "path": trainer.folder.path}
-    return sentence.format(culprit=culprit, **places)
+    sentence = N_("stopped before step {step}: {culprit} (batch {batch} of seed {seed})")
+    return sentence.format(culprit=culprit, step=step + 1, batch=step, seed=trainer.config.seed)

@@ -31,7 +31,7 @@ LSTM_WORKSPACE = {"float32": 8, "bfloat16": 24, "float64": 0}
 THIS, ON_THE_GPU = N_("training this model"), N_("training this model on the GPU")
 
 
-def training_bytes(config: RunConfig, vocab_size: int, shares: int = 1) -> int:
+def training_bytes(config: RunConfig, vocab_size: int, shares: int = 1, *, device: str | None = None) -> int:
     """Bytes that training needs at least at once, besides the program and the text.
 
     A lower bound: weights and the optimizer's state, and the larger of two moments. At the start of the backward pass:
@@ -43,14 +43,18 @@ def training_bytes(config: RunConfig, vocab_size: int, shares: int = 1) -> int:
         config: configuration of the run.
         vocab_size: number of tokens in the vocabulary.
         shares: number of ranks that share out weights, gradients and optimizer; each has all weights at an evaluation.
+        device: the type of the device, which need not be here; None: that of the configuration.
     """
+    on_cpu = (device or resolve_device(config.training.device).type) == "cpu"
     training, rows = config.training, parameter_table(config.model, vocab_size)
     size = 2 * BYTES_FLOAT32 if training.dtype == "float64" else BYTES_FLOAT32
     weights = size * sum(row.count for row in rows)
     moved = [row for row in rows if is_block_matrix(row)] if training.optimizer.name == "muon" else []
     by_muon = size * sum(row.count for row in moved)
     optimizer = size * kept_numbers(training.optimizer, rows)
-    backward = 0 if training.compile else _activations(config, vocab_size, rows) + _logits(config, vocab_size, size)
+    backward = 0
+    if not training.compile:
+        backward = _activations(config, vocab_size, rows, on_cpu=on_cpu) + _logits(config, vocab_size, size)
     if shares > 1:
         return (2 * weights + optimizer) // shares + max(weights, backward)
     backward += weights * _earlier_sums(training)
@@ -97,10 +101,10 @@ def _largest_stack(config: RunConfig, rows: list[ParameterRow]) -> int:
     return max(stacks.values(), default=0)
 
 
-def _activations(config: RunConfig, vocab_size: int, rows: list[ParameterRow]) -> int:
+def _activations(config: RunConfig, vocab_size: int, rows: list[ParameterRow], *, on_cpu: bool) -> int:
     """Activations of one batch without logits."""
     model, training = config.model, config.training
-    on_cpu, tokens = resolve_device(training.device).type == "cpu", training.batch_size * model.context_length
+    tokens = training.batch_size * model.context_length
     # A GPU keeps dropout's masks as bits or bytes, and no attention weights.
     kept = kept_per_token(model if on_cpu else model.model_copy(update={"dropout": DropoutConfig()}))
     if on_cpu and model.recurrence is not None:

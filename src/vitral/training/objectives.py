@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import Literal
 
+import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from vitral.core.language import N_
 from vitral.core.streams import numpy_stream
 from vitral.data.batches import Pair
 from vitral.data.tokenizers import Tokenizer
@@ -39,6 +41,29 @@ def loss_function(model: Transformer, masking: Masking | None) -> Loss:
         return mean_cross_entropy(model(inputs), targets, first)
 
     return loss
+
+
+def compiled(loss: Loss, warn: Callable[[str], None]) -> Loss:
+    """The compiled loss; if compiling fails, the loss itself, with a warning."""
+    chosen: Loss = torch.compile(loss)
+
+    def run(inputs: Tensor, targets: Tensor) -> Tensor:
+        nonlocal chosen
+        try:
+            return chosen(inputs, targets)
+        except Exception as error:  # the compiler and its backends raise many types
+            if chosen is loss:
+                raise
+            warn(no_compiler(error))
+            chosen = loss
+            return loss(inputs, targets)
+
+    return run
+
+
+def no_compiler(error: Exception) -> str:
+    """A note that the compiler fails here."""
+    return N_("plan: cannot compile here ({error}); continuing without it").format(error=type(error).__name__)
 
 
 def make_inputs(batch: Pair, masking: Masking | None, seed: int, step: int, micro: int) -> Pair:

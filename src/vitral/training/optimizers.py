@@ -40,8 +40,9 @@ class Optimizer(ABC):
         state: the state tensors of each parameter, by name.
     """
 
-    def __init__(self, groups: Iterable[Group]) -> None:
-        """Store the groups; their initial learning rates are the peaks."""
+    def __init__(self, groups: Iterable[Group], *, fused: bool = True) -> None:
+        """Store the groups; their initial learning rates are the peaks. `fused` chooses PyTorch's kernel."""
+        self.fused = fused
         self.param_groups: list[dict[str, Any]] = [{**group, "peak": group["lr"]} for group in groups]
         self.state: defaultdict[nn.Parameter, dict[str, Tensor]] = defaultdict(dict)
 
@@ -74,16 +75,7 @@ class Optimizer(ABC):
         return True
 
 
-class _WithKernel(Optimizer):
-    """Base class: an optimizer with a fused and a plain kernel."""
-
-    def __init__(self, groups: Iterable[Group], *, fused: bool = True) -> None:
-        """Store the groups; `fused` chooses the kernel."""
-        super().__init__(groups)
-        self.fused = fused
-
-
-class AdamW(_WithKernel):
+class AdamW(Optimizer):
     """AdamW (Loshchilov & Hutter 2019) by PyTorch's kernels; groups need "lr", "weight_decay", "betas", "eps"."""
 
     def apply(self, parameters: Sequence[nn.Parameter], group: Group) -> None:
@@ -95,15 +87,16 @@ class AdamW(_WithKernel):
                     "exp_avg": torch.zeros_like(parameter),
                     "exp_avg_sq": torch.zeros_like(parameter),
                 }
-        kept = {name: [self.state[parameter][name] for parameter in parameters] for name in ("exp_avg", "exp_avg_sq")}
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        averages, squares, steps = (
+            [self.state[parameter][name] for parameter in parameters] for name in ("exp_avg", "exp_avg_sq", "step")
+        )
         adamw(
             list(parameters),
-            gradients,
-            kept["exp_avg"],
-            kept["exp_avg_sq"],
+            [parameter.grad for parameter in parameters if parameter.grad is not None],
+            averages,
+            squares,
             [],
-            [self.state[parameter]["step"] for parameter in parameters],
+            steps,
             foreach=False,
             fused=self.fused,
             amsgrad=False,
@@ -116,7 +109,7 @@ class AdamW(_WithKernel):
         )
 
 
-class SGD(_WithKernel):
+class SGD(Optimizer):
     """SGD with momentum by PyTorch's kernels; groups need "lr", "momentum", "nesterov" and "weight_decay".
 
     For a parameter W with gradient G, at every step, with B = 0 at first:
@@ -277,6 +270,7 @@ class Optimizers:
     def __init__(self, *members: Optimizer | AdoptedOptimizer) -> None:
         """Combine these optimizers."""
         self.members = members
+        self._of = {parameter: one for one in members for group in one.param_groups for parameter in group["params"]}
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -285,7 +279,7 @@ class Optimizers:
 
     def member_of(self, parameter: nn.Parameter) -> Optimizer | AdoptedOptimizer:
         """The optimizer of a parameter."""
-        return next(one for one in self.members for group in one.param_groups if _is_in(parameter, group["params"]))
+        return self._of[parameter]
 
     def step(self) -> None:
         """Apply the gradients."""
@@ -294,15 +288,8 @@ class Optimizers:
 
     def zero_grad(self) -> None:
         """Remove the gradients."""
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                parameter.grad = None
-
-
-def decay_groups(model: nn.Module) -> tuple[list[str], list[str]]:
-    """Names of parameters with weight decay (two axes: matrices, embeddings) and without (the rest)."""
-    named = list(model.named_parameters())
-    return [name for name, p in named if p.dim() == 2], [name for name, p in named if p.dim() != 2]
+        for parameter in self._of:
+            parameter.grad = None
 
 
 def optimizer_of(model: Transformer, training: TrainingConfig) -> Optimizers:
@@ -385,22 +372,16 @@ def _adamw(model: Transformer, config: AdamWConfig, without: Set[str], *, fused:
 
 
 def _decayed(model: Transformer, weight_decay: float, without: Set[str], numbers: Group) -> list[Group]:
-    """The two groups of `decay_groups` without some parameters, split where the parametrisation's rates differ."""
-    parameters = dict(model.named_parameters())
-    groups: list[Group] = []
-    for names, decay in zip(decay_groups(model), (weight_decay, 0.0), strict=True):
-        by_factor: dict[float, list[nn.Parameter]] = {}
-        for name in names:
-            if name not in without:
-                factor = rate_factor(model.config, name, parameters[name].dim())
-                by_factor.setdefault(factor, []).append(parameters[name])
-        for factor, params in by_factor.items():
-            groups.append({**numbers, "lr": numbers["lr"] * factor, "params": params, "weight_decay": decay})
-    return groups
-
-
-def _is_in(parameter: nn.Parameter, group: Sequence[nn.Parameter]) -> bool:
-    return any(parameter is other for other in group)
+    """Groups of parameters: matrices and embeddings, which decay, then the rest; by the parametrisation's rates."""
+    groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if name not in without:
+            key = parameter.dim() == 2, rate_factor(model.config, name, parameter.dim())
+            groups.setdefault(key, []).append(parameter)
+    return [
+        {**numbers, "lr": numbers["lr"] * factor, "params": parameters, "weight_decay": weight_decay * decays}
+        for (decays, factor), parameters in sorted(groups.items(), key=lambda item: not item[0][0])
+    ]
 
 
 def optimizer_tensors(model: nn.Module, optimizer: Optimizers) -> dict[str, Tensor]:

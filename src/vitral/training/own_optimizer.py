@@ -1,6 +1,6 @@
 """Optimizers of the user's: a `torch.optim.Optimizer` whose memory is saved as named tensors."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -116,22 +116,15 @@ def adopt(own: OwnOptimizer, parameters: Sequence[nn.Parameter]) -> AdoptedOptim
 
 def _try(own: OwnOptimizer) -> None:
     begun = [_drawn("matrix", (16, 12)), _drawn("vector", (16,))]
-    straight, optimizer = _fresh(own, begun)
-    for step in range(STEPS - 1):
-        _step(optimizer, straight, step)
-    saved = [optimizer.tensors(parameter) for parameter in straight]
+    half, saved = _moved(own, begun, range(STEPS - 1))
     size = sum(tensor.nbytes for state in saved for tensor in state.values())
-    if size > MOST_SAVED * sum(parameter.numel() for parameter in straight) + 1024:
+    if size > MOST_SAVED * sum(value.numel() for value in begun) + 1024:
         raise own.wrong(_("its state is too large for a checkpoint"))
-    resumed, again = _fresh(own, [parameter.detach() for parameter in straight])
-    for parameter, state in zip(resumed, saved, strict=True):
-        for quantity, value in state.items():
-            again.load(parameter, quantity, value.clone())
-    _step(optimizer, straight, STEPS - 1)
-    _step(again, resumed, STEPS - 1)
-    if not all(parameter.isfinite().all() for parameter in straight):
+    straight, _state = _moved(own, begun, range(STEPS))
+    resumed, _state = _moved(own, half, [STEPS - 1], saved)
+    if not all(value.isfinite().all() for value in straight):
         raise own.wrong(_("its steps give numbers that are not finite"))
-    if all(torch.equal(parameter, value) for parameter, value in zip(straight, begun, strict=True)):
+    if all(torch.equal(value, before) for value, before in zip(straight, begun, strict=True)):
         raise own.wrong(_("its steps move no parameter"))
     if not all(torch.equal(one, other) for one, other in zip(straight, resumed, strict=True)):
         raise own.wrong(
@@ -142,15 +135,20 @@ def _try(own: OwnOptimizer) -> None:
         )
 
 
-def _fresh(own: OwnOptimizer, values: Sequence[Tensor]) -> tuple[list[nn.Parameter], AdoptedOptimizer]:
+def _moved(
+    own: OwnOptimizer, values: Sequence[Tensor], steps: Iterable[int], saved: Sequence[Mapping[str, Tensor]] = ()
+) -> tuple[list[Tensor], list[dict[str, Tensor]]]:
+    """Parameters of these values after some steps, begun with a saved state, and the state after them."""
     parameters = [nn.Parameter(value.clone()) for value in values]
-    return parameters, AdoptedOptimizer(own, parameters)
-
-
-def _step(optimizer: AdoptedOptimizer, parameters: Sequence[nn.Parameter], step: int) -> None:
-    for parameter in parameters:
-        parameter.grad = _drawn(f"gradient {step}", tuple(parameter.shape))
-    optimizer.step()
+    optimizer = AdoptedOptimizer(own, parameters)
+    for parameter, state in zip(parameters, saved, strict=False):
+        for quantity, value in state.items():
+            optimizer.load(parameter, quantity, value)
+    for step in steps:
+        for parameter in parameters:
+            parameter.grad = _drawn(f"gradient {step}", tuple(parameter.shape))
+        optimizer.step()
+    return [parameter.detach() for parameter in parameters], [optimizer.tensors(parameter) for parameter in parameters]
 
 
 def _drawn(name: str, shape: tuple[int, ...]) -> Tensor:

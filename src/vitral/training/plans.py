@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from vitral.core.devices import resolve_device
 from vitral.core.errors import UsageError
@@ -22,8 +21,9 @@ from vitral.core.process import MOST_THREADS, using_threads
 from vitral.model import Transformer, cost
 from vitral.runs.config import RunConfig, TrainingConfig
 from vitral.runs.environment import DISPATCH
-from vitral.training.objectives import Loss
-from vitral.training.regularisation import most_passes, regularisation
+from vitral.training.deadline import steps_in
+from vitral.training.objectives import no_compiler
+from vitral.training.regularisation import regularisation
 from vitral.training.sizes import LADDER, MOST_PER_TOKEN, sizes_for
 from vitral.training.trials import ExecutionPlan, StepTime, TooSlow, time_steps
 
@@ -41,14 +41,6 @@ ATTEMPTS = 3
 """First steps with more threads or in another precision before these are given up."""
 WORTH_COMPILING = 1800.0
 """Seconds of training above which compiling is likely to pay off: a fitted size is compiled up to three times."""
-EVALUATIONS = 5
-"""Maximum number of evaluations, evenly spaced, with a time limit."""
-EVALUATING = 0.1
-"""Maximum share of the time limit for evaluations before the last."""
-AN_EVALUATION, LEAST_EVALUATED = 0.02, 1 << 14
-"""Maximum share of the time limit for one evaluation, and the minimum number of tokens of a split that it scores."""
-FORWARD = 1 / 3
-"""Time of a forward pass as a share of a training step."""
 FIT = "fit"
 """The value of training.plan with which the model's size is chosen too."""
 
@@ -60,12 +52,10 @@ class ResolvedPlan:
     Attributes:
         config: the configuration.
         notes: measurements and decisions, one line each.
-        seconds: seconds of a training step, None if they were not measured.
     """
 
     config: RunConfig
     notes: tuple[str, ...]
-    seconds: float | None = None
 
 
 @dataclass
@@ -122,12 +112,12 @@ def resolve_plan(
     trials = _Trials(sizes[0], build, limit, [])
     threads = training.threads or given_threads(training) or _faster_threads(trials)
     changes: dict[str, Any] = {"threads": threads}
-    if is_written:
-        if is_judged:
-            with using_threads(threads):
-                _judge(trials)
+    if is_written and not is_judged:
         return _resolved(config, changes, trials.notes)
     with using_threads(threads):
+        if is_judged:
+            _judge(trials)
+            return _resolved(config, changes, trials.notes)
         allowed = 60 * (training.minutes or 0) if seconds_left is None else seconds_left
         plan, seconds = _fitting_size(trials, sizes, allowed) if training.plan == FIT else _chosen_precision(trials)
         config = trials.config
@@ -137,14 +127,12 @@ def resolve_plan(
                 changes["regularisation"] = None
                 config, seconds = _regularised(trials, plan, seconds, allowed, num_tokens)
             changes |= steps_in(config, seconds, allowed, num_tokens, held_out, trials.notes)
-    return _resolved(config, changes, trials.notes, seconds)
+    return _resolved(config, changes, trials.notes)
 
 
-def _resolved(
-    config: RunConfig, changes: dict[str, Any], notes: Sequence[str], seconds: float | None = None
-) -> ResolvedPlan:
+def _resolved(config: RunConfig, changes: dict[str, Any], notes: Sequence[str]) -> ResolvedPlan:
     training = config.training.model_copy(update=changes)
-    return ResolvedPlan(config.model_copy(update={"training": training}), tuple(notes), seconds)
+    return ResolvedPlan(config.model_copy(update={"training": training}), tuple(notes))
 
 
 def given_threads(training: TrainingConfig) -> int | None:
@@ -196,28 +184,21 @@ def _faster_threads(trials: _Trials) -> int:
 
 
 def _chosen_precision(trials: _Trials) -> tuple[ExecutionPlan, float]:
-    """The plan to train with, and its seconds per step."""
+    """The plan to train with, and its seconds per step; a written one without compilation if that fails."""
     training = trials.config.training
-    if training.plan == "as-written":
-        if not _is_surely_fast(training):
-            _judge(trials)
-        return _written_plan(trials, ExecutionPlan(training.dtype, training.compile))
-    return _fastest(trials)
-
-
-def _written_plan(trials: _Trials, plan: ExecutionPlan) -> tuple[ExecutionPlan, float]:
-    """The written plan and its seconds per step; without compilation if that fails."""
+    if training.plan != "as-written":
+        return _fastest(trials)
+    if not _is_surely_fast(training):
+        _judge(trials)
+    plan = ExecutionPlan(training.dtype, training.compile)
     try:
         return plan, trials.time(plan, 2 * PRECISION_SHARE).steady
     except Exception as error:  # the compiler and its backends raise many types
         if not plan.compile:
             raise
-        trials.notes.append(_no_compiler(error))
-    return _written_plan(trials, ExecutionPlan(plan.dtype, compile=False))
-
-
-def _no_compiler(error: Exception) -> str:
-    return N_("plan: cannot compile here ({error}); continuing without it").format(error=type(error).__name__)
+        trials.notes.append(no_compiler(error))
+    plan = replace(plan, compile=False)
+    return plan, trials.time(plan, 2 * PRECISION_SHARE).steady
 
 
 def _is_surely_fast(training: TrainingConfig) -> bool:
@@ -279,7 +260,7 @@ def _fastest(trials: _Trials) -> tuple[ExecutionPlan, float]:
             sentence = N_("{before}, {dtype}, compiled {milliseconds:.1f} ms")
             told = sentence.format(before=told, dtype=plan.dtype, milliseconds=1000 * timed[compiled])
         except Exception as error:  # the compiler and its backends raise many types
-            notes.append(_no_compiler(error))
+            notes.append(no_compiler(error))
         plan = min(timed, key=lambda each: timed[each])
     notes.append(N_("plan: {plan} (a step: {times})").format(plan=plan, times=told))
     return plan, timed[plan]
@@ -343,88 +324,3 @@ def _regularised(
     sentence = N_("plan: dropout {rate:g}: {steps:,.0f} steps in the time would see this text {times:.1f} times")
     trials.notes.append(sentence.format(rate=found.rate, steps=steps, times=times))
     return chosen, trials.time(plan, PRECISION_SHARE, trials=1).steady
-
-
-def steps_in(
-    config: RunConfig, seconds: float, allowed: float, num_tokens: int, held_out: Sequence[int], notes: list[str]
-) -> dict[str, Any]:
-    """The keys that follow from a time: steps, evaluations, and a warm-up of at most a tenth of the steps.
-
-    Args:
-        config: configuration of the run.
-        seconds: seconds of a step.
-        allowed: seconds for training and evaluations.
-        num_tokens: tokens of the training split.
-        held_out: tokens of the splits that an evaluation scores.
-        notes: receives a line for each decision.
-
-    Raises:
-        UsageError: the time allows only a handful of steps.
-    """
-    training, minutes, tokens_per_step = config.training, config.training.minutes or 0, config.tokens_per_step
-    a_token = FORWARD * seconds / tokens_per_step
-    most = training.evaluation_tokens or max(held_out, default=1)
-    affordable = int(AN_EVALUATION * allowed / a_token / max(1, len(held_out)))
-    scored = min(most, max(LEAST_EVALUATED, affordable))
-    an_evaluation = a_token * sum(min(tokens, scored) for tokens in held_out)
-    evaluations = min(EVALUATIONS, 1 + int(EVALUATING * allowed / an_evaluation)) if an_evaluation else EVALUATIONS
-    steps = math.floor((allowed - evaluations * an_evaluation) / seconds)
-    if steps < 2 * EVALUATIONS:
-        raise UsageError(
-            "training.minutes: {minutes:g} leave {left:.0f} s for training, only {steps} steps of "
-            "{seconds:.2f} s; allow more time, or use a smaller model, batch or context",
-            minutes=minutes,
-            left=max(0.0, allowed),
-            steps=max(0, steps),
-            seconds=seconds,
-        )
-    sentence = N_("plan: {steps:,} steps of {milliseconds:.1f} ms in {time}")
-    notes.append(sentence.format(steps=steps, milliseconds=1000 * seconds, time=in_minutes(minutes)))
-    enough = most_steps(config, num_tokens)
-    if enough < steps:
-        sentence = N_("plan: {steps:,} steps see each token of this text {times} times, which is enough")
-        notes.append(sentence.format(steps=enough, times=most_passes(config.model, num_tokens)))
-        steps = enough
-    warmup = min(training.schedule.warmup_steps, steps // 10)
-    return {
-        "minutes": None,
-        "steps": steps,
-        "evaluate_every": math.ceil(steps / evaluations),
-        "log_every": min(training.log_every, max(1, steps // 50)),
-        "schedule": training.schedule.model_copy(update={"warmup_steps": warmup}),
-        **({"evaluation_tokens": scored} if scored < max(held_out, default=0) else {}),
-    }
-
-
-def in_minutes(minutes: float) -> str:
-    """A time in English words, for stored notes.
-
-    >>> in_minutes(1.0), in_minutes(2.5)
-    ('1 minute', '2.5 minutes')
-    """
-    return N_("1 minute") if minutes == 1 else N_("{minutes:g} minutes").format(minutes=minutes)
-
-
-def most_steps(config: RunConfig, num_tokens: int) -> int:
-    """The number of steps after which more would only memorize the text; those of a parent do not count."""
-    passes = most_passes(config.model, num_tokens)
-    enough = max(2 * EVALUATIONS, math.ceil(passes * num_tokens / config.tokens_per_step))
-    return (config.training.schedule.begin or 0) + enough
-
-
-def compiled(loss: Loss, warn: Callable[[str], None]) -> Loss:
-    """The compiled loss; if compiling fails, the loss itself, with a warning."""
-    chosen: Loss = torch.compile(loss)
-
-    def run(inputs: Tensor, targets: Tensor) -> Tensor:
-        nonlocal chosen
-        try:
-            return chosen(inputs, targets)
-        except Exception as error:  # the compiler and its backends raise many types
-            if chosen is loss:
-                raise
-            warn(_no_compiler(error))
-            chosen = loss
-            return loss(inputs, targets)
-
-    return run

@@ -30,7 +30,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.functional import pad
 
-from vitral.core.errors import UsageError, VitralError
+from vitral.core.errors import UsageError, VitralError, reason
 from vitral.core.language import N_, _
 from vitral.core.launching import EXIT_CODE, LAUNCHER, end_with_parent, launched
 from vitral.core.versions import versions
@@ -52,18 +52,9 @@ LAUNCHERS = {
 
 
 class RankLost(VitralError):
-    """A rank has ended, or does not answer.
-
-    Attributes:
-        line: the message in English, which the run records.
-    """
+    """A rank has ended, or does not answer."""
 
     exit_code = 4
-
-    def __init__(self, sentence: str, /, **places: Any) -> None:
-        """Say which rank and why."""
-        super().__init__(sentence, **places)
-        self.line = sentence.format(**places)
 
 
 class RankDiffers(UsageError):
@@ -171,7 +162,7 @@ def watched() -> Generator[None]:
 
 def _speaks(error: BaseException) -> bool:
     """Whether this rank tells the user: the first one that fails; `--ranks` itself tells which one has ended."""
-    if isinstance(error, RankLost) and EXIT_CODE in os.environ and "imed out" not in error.line:
+    if isinstance(error, RankLost) and EXIT_CODE in os.environ and "imed out" not in reason(error):
         return False
     with suppress(RuntimeError, ValueError):
         store = dist.distributed_c10d._get_default_store()  # pyright: ignore[reportPrivateImportUsage]

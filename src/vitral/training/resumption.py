@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from vitral.core.checked import checked
 from vitral.core.errors import UsageError
@@ -17,7 +18,7 @@ from vitral.runs.loading import load_checkpoint_of, load_weights
 from vitral.runs.lock import only_writer
 from vitral.runs.sealed import identity_in, with_free_keys
 from vitral.training import ranks
-from vitral.training.deadline import Deadline, TimeFrame
+from vitral.training.deadline import TimeFrame
 from vitral.training.events import Callback, silent
 from vitral.training.memory import require_training_memory
 from vitral.training.optimizers import load_optimizer_tensors, optimizer_of
@@ -86,22 +87,18 @@ def resume(
         identity = identity_of(sealed, checkpoint)
         with using_threads(identity.current_threads):
             trainer = restored(sealed, checkpoint, callback, corpus)
-            trainer.planner, trainer.began = planner, frame.began
-            if (minutes := _minutes(sealed)) is not None:
-                history = {} if checkpoint is None else checkpoint.history
-                deadline = Deadline(minutes, frame, float(history.get("seconds", 0.0)))
-                is_measured = any(decision.threads is not None for decision in identity.decisions)
-                keep(deadline, trainer, None, measured_threads=identity.threads if is_measured else None)
+            trainer.planner = planner
+            history = {} if checkpoint is None else checkpoint.history
+            keep(trainer, frame, _environment(sealed).get("minutes"), float(history.get("seconds", 0.0)))
             return _continue(trainer, sealed, checkpoint, warn, sources)
 
 
-def _minutes(sealed: SealedRun) -> float | None:
-    """The minutes of a run; None without."""
+def _environment(sealed: SealedRun) -> Mapping[str, Any]:
+    """What the run recorded when it began; nothing if that is damaged, as has been said."""
     try:
-        minutes = sealed.document("environment").get("minutes")
+        return sealed.document("environment")
     except UsageError:
-        return None  # it has been said that it is damaged
-    return float(minutes) if isinstance(minutes, int | float) and not isinstance(minutes, bool) else None
+        return {}
 
 
 def _continue(
@@ -145,18 +142,14 @@ def _compare_machines(sealed: SealedRun, warn: Callable[[str], object], *, stric
     threads = sealed.identity.current_threads
     if sealed.config.training.device == "cpu" and (slower := too_few_cores(threads, cores())):
         warn(slower)
-    try:
-        recorded = sealed.document("environment")
-    except UsageError:
-        return  # it has been said that it is damaged
-    found = environment_differences(recorded, describe_environment(), sealed.config.training.device)
-    if found and strict:
-        raise UsageError(
-            "{path}: --strict: {found}; the bits may differ", path=sealed.folder.path, found="; ".join(found)
-        )
-    if found:
-        differences = "; ".join(found)
-        warn(_("this machine differs from the one the run began on ({found}): the bits may differ", found=differences))
+    recorded = _environment(sealed)
+    if recorded and (
+        differences := environment_differences(recorded, describe_environment(), sealed.config.training.device)
+    ):
+        found = "; ".join(differences)
+        if strict:
+            raise UsageError("{path}: --strict: {found}; the bits may differ", path=sealed.folder.path, found=found)
+        warn(_("this machine differs from the one the run began on ({found}): the bits may differ", found=found))
 
 
 def last_checkpoint(sealed: SealedRun, warn: Callable[[str], object]) -> Checkpoint:
@@ -238,9 +231,8 @@ def _environment_hash(folder: RunFolder, checkpoint: Checkpoint | None) -> str:
 
 
 def _refuse_finished(trainer: Trainer, checkpoint: Checkpoint) -> None:
-    """Refuse a finished run; a run killed after its last checkpoint is resumed, to finish it properly."""
-    done = checkpoint.step >= trainer.config.training.steps and not checkpoint.state["pending"]
-    if done and any(event["finished"] for event in trainer.folder.metrics("end")):
+    """Refuse a finished run."""
+    if checkpoint.step >= trainer.config.training.steps and not checkpoint.state["pending"]:
         trainer.folder.tidy(checkpoint, keep=trainer.config.training.keep_checkpoints)
         where = trainer.folder.path
         raise FinishedRun(

@@ -17,7 +17,7 @@ from vitral.core.launching import launch_name
 from vitral.core.process import only_training, using_threads
 from vitral.data import SPLITS, Dataset, corpus_report, count_windows, prepare, prepare_recorded
 from vitral.data.batches import too_short
-from vitral.data.tokenizers import tokenizer_from_plain
+from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation import NgramBaselines
 from vitral.model import Transformer, count_parameters
 from vitral.model.selfcheck import check_device, fresh_excess
@@ -36,7 +36,7 @@ from vitral.training.loop import run_steps, save
 from vitral.training.memory import require_training_memory
 from vitral.training.optimizers import load_optimizer_tensors, optimizer_of, optimizer_tensors
 from vitral.training.parts import require_same_parts
-from vitral.training.plans import ResolvedPlan, given_threads, resolve_plan
+from vitral.training.plans import ResolvedPlan, resolve_plan
 from vitral.training.stopping import stop_on_signals
 from vitral.training.trainer import Planner, Trainer, TrainerState
 
@@ -89,7 +89,6 @@ def train(
     config = with_reduction(config)
     ranks.require_share(config, "config")
     minutes, frame = config.training.minutes, frame or TimeFrame()
-    deadline = None if minutes is None else Deadline(minutes, frame)
     with only_training():
         source = load_run(init_from) if isinstance(init_from, Path) else init_from
         if dataset is None:
@@ -99,8 +98,7 @@ def train(
             config = inherited_config(config, dataset.tokenizer)
         require_same_parts(config, "config")
         dataset = _judged(dataset, config, SPLITS if source is None else SPLITS[:1])  # a tuned model keeps its context
-        is_measured = config.training.threads is None and given_threads(config.training) is None
-        resolved = resolved_plan(config, dataset, deadline)
+        resolved = resolved_plan(config, dataset, frame)
         problems = [N_("problem: {text}").format(text=each) for each in dataset.problems if config.training.watch]
         for line in (*dataset.remarks, *problems, *resolved.notes):
             callback({"event": "note", "text": line})
@@ -108,11 +106,8 @@ def train(
         config = complete(resolved.config)
         with using_threads(config.training.threads):
             trainer = _new_trainer(config, dataset, source, RunFolder(out), callback)
-            trainer.began = frame.began
             trainer.baselines, trainer.planner = baselines, planner
-            if deadline is not None:
-                measured = config.training.threads if is_measured else None
-                keep(deadline, trainer, resolved.seconds, measured_threads=measured)
+            keep(trainer, frame, minutes)
             parent = None if source is None else source.sealed.as_parent(source.checkpoint)
             return begin(trainer, resolved.notes, minutes, parent)
 
@@ -225,7 +220,7 @@ def follow(corpus: str | None = None) -> RunFolder:
         config, where = RunConfig.parse(about["config"]), Path(about["folder"])
         torch.set_num_threads(about["threads"])
         require_same_parts(config, str(where))
-        tokenizer = tokenizer_from_plain(about["tokenizer"])
+        tokenizer = Tokenizer(about["tokenizer"])
         require_training_memory(config, tokenizer.vocab_size, str(where))
         dataset = prepare_recorded(config.corpus, about["corpus"], tokenizer=tokenizer, run_folder=where, corpus=corpus)
         model = build_model(config, tokenizer.vocab_size)
@@ -273,8 +268,9 @@ def _documents(trainer: Trainer, plan: Sequence[str], minutes: float | None) -> 
     }
 
 
-def resolved_plan(config: RunConfig, dataset: Dataset, deadline: Deadline | None) -> ResolvedPlan:
-    """The configuration with its execution plan."""
+def resolved_plan(config: RunConfig, dataset: Dataset, frame: TimeFrame | None) -> ResolvedPlan:
+    """The configuration with its execution plan; without a time frame all minutes are left."""
+    minutes = config.training.minutes
     tokens = {name: len(split.tokens) for name, split in dataset.splits.items()}
     vocab_size = dataset.tokenizer.vocab_size
 
@@ -287,16 +283,19 @@ def resolved_plan(config: RunConfig, dataset: Dataset, deadline: Deadline | None
         build,
         tokens["train"],
         [tokens[name] for name in SPLITS[1:]],
-        seconds_left=None if deadline is None else deadline.left(),
+        seconds_left=None if minutes is None or frame is None else Deadline(minutes, frame).left(),
     )
 
 
-def keep(deadline: Deadline, trainer: Trainer, expected: float | None, *, measured_threads: int | None) -> None:
-    """Let a trainer keep a deadline, unless another planner decides; its checkpoints record the time."""
-    trainer.spent = deadline.used
-    if trainer.planner is None:
-        deadline.begin(trainer, expected, measured_threads=measured_threads)
-        trainer.planner = deadline
+def keep(trainer: Trainer, frame: TimeFrame, minutes: float | None, spent: float = 0.0) -> None:
+    """Let a trainer keep its minutes, if any, unless another planner decides; its checkpoints record the time."""
+    trainer.began = frame.began
+    if minutes is not None:
+        deadline = Deadline(minutes, frame, spent)
+        trainer.spent = deadline.used
+        if trainer.planner is None:
+            deadline.begin(trainer)
+            trainer.planner = deadline
 
 
 def initial_state(dataset: Dataset) -> TrainerState:

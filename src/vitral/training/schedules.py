@@ -5,28 +5,11 @@ from collections.abc import Callable
 
 from vitral.runs.config import ScheduleConfig
 
-
-def _constant(progress: float, decay: float) -> float:
-    return 1.0
-
-
-def _cosine(progress: float, decay: float) -> float:
-    return (1 + math.cos(math.pi * progress)) / 2
-
-
-def _linear(progress: float, decay: float) -> float:
-    return 1 - progress
-
-
-def _trapezoidal(progress: float, decay: float) -> float:
-    return min(1.0, (1 - progress) / decay)
-
-
 SHAPES: dict[str, Callable[[float, float], float]] = {
-    "constant": _constant,
-    "cosine": _cosine,
-    "linear": _linear,
-    "trapezoidal": _trapezoidal,
+    "constant": lambda progress, decay: 1.0,
+    "cosine": lambda progress, decay: (1 + math.cos(math.pi * progress)) / 2,
+    "linear": lambda progress, decay: 1 - progress,
+    "trapezoidal": lambda progress, decay: min(1.0, (1 - progress) / decay),
 }
 """Position between final rate (0) and peak rate (1), as a function of progress 0 … 1 after the warm-up."""
 

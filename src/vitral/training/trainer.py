@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.data import Dataset
-from vitral.data.batches import Batches, ShuffledBatches, Split
+from vitral.data.batches import Batches, ShuffledBatches
 from vitral.evaluation import NgramBaselines, training_text
 from vitral.evaluation.copying import MOST_SEARCHED
 from vitral.model import Transformer
@@ -24,9 +24,8 @@ from vitral.training import ranks
 from vitral.training.baselines import Counting, counted_beside
 from vitral.training.clock import Clock
 from vitral.training.events import Callback, Event
-from vitral.training.objectives import loss_function, masking_of
+from vitral.training.objectives import compiled, loss_function, masking_of
 from vitral.training.optimizers import Optimizers
-from vitral.training.plans import compiled
 from vitral.training.stopping import StopRequest
 
 ANCHOR_EVERY = 1000
@@ -67,16 +66,7 @@ class TrainerState:
 
     def plain(self) -> dict[str, Any]:
         """As plain data, for state.json."""
-        return {
-            "loss_sum": self.loss_sum,
-            "loss_count": self.loss_count,
-            "best_loss": self.best_loss,
-            "best_step": self.best_step,
-            "pending": self.pending,
-            "chain": self.chain,
-            "anchor_step": self.anchor_step,
-            "anchor": self.anchor,
-        }
+        return {name: value for name, value in vars(self).items() if name != "step"}
 
     def complete_step(self, loss: float) -> None:
         """Count one optimizer step and its training loss."""
@@ -89,12 +79,10 @@ class TrainerState:
         self.loss_sum, self.loss_count = 0.0, 0
         return mean
 
-    def note_validation_loss(self, loss: float) -> bool:
-        """Keep the loss if it is the lowest so far, and return whether it is."""
-        best = self.best_loss is None or loss < self.best_loss
-        if best:
+    def note_validation_loss(self, loss: float) -> None:
+        """Keep the loss if it is the lowest so far."""
+        if self.best_loss is None or loss < self.best_loss:
             self.best_loss, self.best_step = loss, self.step
-        return best
 
 
 @dataclass
@@ -115,7 +103,6 @@ class Trainer:
         identity: the run's identity, which checkpoints seal; by default that of a new run with this text.
         environment: SHA-256 of environment.json.
         planner: asked before every step for a change of the configuration; None: there is none.
-        ended: whether the last event was that of a finished run.
         looked: whether this session has had its early evaluation, or needs none any more.
         counting: the n-gram baselines that are being counted; None: they are not.
         clock: of this session; set when its first step begins.
@@ -140,7 +127,6 @@ class Trainer:
     environment: str = ""
     planner: Planner | None = None
     failure: Exception | None = None
-    ended: bool = False
     looked: bool = False
     counting: Counting | None = None
     clock: Clock = None  # pyright: ignore[reportAssignmentType]
@@ -151,7 +137,14 @@ class Trainer:
     def __post_init__(self) -> None:
         """Build the batches and, for the masked objective, the masking; both may refuse the text or tokenizer."""
         self.parameters = dict(self.model.named_parameters())
-        self.batches = batches_of(self.config, self.dataset.splits["train"])
+        training, model = self.config.training, self.config.model
+        sizes = {"context_length": model.context_length, "batch_size": training.batch_size, "seed": self.config.seed}
+        split, is_shuffled = self.dataset.splits["train"], training.windows == "shuffled"
+        self.batches = (
+            ShuffledBatches(split, accumulation=training.accumulation, **sizes)
+            if is_shuffled
+            else Batches(split, **sizes)
+        )
         if self.identity is None:
             self.identity = new_identity(self.config, self.dataset.describe(), self.dataset.tokenizer.plain())
         self.masking = masking_of(self.config.training.objective, self.dataset.tokenizer)
@@ -293,15 +286,6 @@ class Trainer:
         """Add the hash of a new JSON file to the identity, which the next checkpoint seals."""
         documents = {**self.identity.documents, f"{name}.json": document_hash(document)}
         self.identity = self.identity.model_copy(update={"documents": documents})
-
-
-def batches_of(config: RunConfig, split: Split) -> Batches | ShuffledBatches:
-    """The training batches of a run."""
-    training = config.training
-    sizes = {"context_length": config.model.context_length, "batch_size": training.batch_size, "seed": config.seed}
-    if training.windows == "shuffled":
-        return ShuffledBatches(split, accumulation=training.accumulation, **sizes)
-    return Batches(split, **sizes)
 
 
 def link(chain: str, inputs: Tensor, targets: Tensor) -> str:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import Tensor
 
 from vitral.core.devices import ordered_sums, precision
 from vitral.core.language import N_
@@ -18,8 +17,6 @@ from vitral.training.optimizers import optimizer_of
 
 TRIALS = 4
 """Minimum number of timed steps, after one warm-up step."""
-TIMED, EVALUATED = 2, 4096
-"""Timed steps of a pace after the first; tokens in a batch of an evaluation on the CPU."""
 SMALL, FEWEST = 3e8, 64
 """Floating-point operations of the passes of a first step, and tokens that it may have however many they are."""
 
@@ -90,16 +87,15 @@ def time_steps(
     times, whole, device = list[float](), list[float](), model.token_embedding.weight.device
     with torch.random.fork_rng([device] if device.type == "cuda" else []), ordered_sums(device):
         *shape, work = shaped(math.inf if plan.compile else SMALL)  # the compiler would compile each shape
-        tokens = _random_tokens(model, *shape)
-        if (first := sum(step(tokens, time.perf_counter))) > limit:
+        if (first := sum(step(*shape))) > limit:
             raise TooSlow
-        passes, _ = step(tokens, time.perf_counter)
+        passes, _ = step(*shape)
         *shape, timed = shaped(max(work, work * min(most, least or math.inf) / passes))
-        tokens, factor = _random_tokens(model, *shape), training.accumulation * shaped(math.inf)[2] / timed
+        factor = training.accumulation * shaped(math.inf)[2] / timed
         while len(times) <= trials or sum(times) < least:
             if len(times) > 1 and sum(times) >= most:
                 break
-            passes, rest = step(tokens, time.perf_counter)
+            passes, rest = step(*shape)
             times.append(passes + rest)
             whole.append(factor * passes + rest)
     # An idle processor is faster in its first second, so the earlier half does not count.
@@ -120,69 +116,24 @@ def _shape(config: RunConfig, vocab_size: int, operations: float) -> tuple[int, 
     return rows, length, work()
 
 
-def _random_tokens(model: Transformer, rows: int, length: int) -> Tensor:
-    tokens = torch.randint(model.vocab_size, (rows, length + 1), generator=torch.Generator().manual_seed(0))
-    return tokens.to(model.token_embedding.weight.device)
-
-
 def _steps(
-    model: Transformer, training: TrainingConfig, *, compiled: bool = False
-) -> Callable[[Tensor, Callable[[], float]], tuple[float, float]]:
-    """A function that makes a step on a batch; it gives, by a clock, the seconds of the passes and of the optimizer."""
+    model: Transformer, training: TrainingConfig, *, compiled: bool
+) -> Callable[[int, int], tuple[float, float]]:
+    """A function that makes a step on so many windows of a length, in seconds of the passes and of the optimizer."""
     optimizer, loss_of = optimizer_of(model, training), loss_function(model, masking=None)
     loss_of = torch.compile(loss_of) if compiled else loss_of
+    device = model.token_embedding.weight.device
 
-    def step(tokens: Tensor, clock: Callable[[], float]) -> tuple[float, float]:
-        began = clock()
-        with precision(tokens.device, training.dtype):
+    def step(rows: int, length: int) -> tuple[float, float]:
+        drawn = torch.randint(model.vocab_size, (rows, length + 1), generator=torch.Generator().manual_seed(0))
+        tokens, began = drawn.to(device), time.perf_counter()
+        with precision(device, training.dtype):
             loss = loss_of(tokens[:, :-1], tokens[:, 1:])
         loss.backward()
         loss.item()  # waits for the accelerator
-        passed = clock()
+        passed = time.perf_counter()
         optimizer.step()
         optimizer.zero_grad()
-        return passed - began, clock() - passed
+        return passed - began, time.perf_counter() - passed
 
     return step
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How fast a model is trained and evaluated.
-
-    Attributes:
-        step: seconds of a training step.
-        token: seconds of evaluating one token.
-    """
-
-    step: float
-    token: float
-
-
-def time_pace(config: RunConfig, build: Callable[[RunConfig], Transformer]) -> Pace:
-    """Time a few training steps and the evaluation of one batch, as if nothing else ran on this machine.
-
-    The least of a few times counts. With one thread it is the processor time, in which waiting for other programs is
-    left out.
-
-    Args:
-        config: configuration of the run.
-        build: builds its model on its device.
-    """
-    length, training = config.model.context_length, config.training
-    model = build(config).train()
-    step, tokens = _steps(model, training), _random_tokens(model, training.batch_size, length)
-    batch = _random_tokens(model, max(1, EVALUATED // length), length)
-    loss_of, on_cpu = loss_function(model, masking=None), batch.device.type == "cpu"
-    clock = time.thread_time if on_cpu and torch.get_num_threads() == 1 else time.perf_counter
-    passes = list[float]()
-    with torch.random.fork_rng([] if on_cpu else [batch.device]), ordered_sums(batch.device):
-        steps = [step(tokens, clock) for _ in range(1 + TIMED)]
-        model.eval()
-        for _ in range(TIMED):
-            began = clock()
-            with torch.inference_mode():
-                loss_of(batch[:, :-1], batch[:, 1:]).item()
-            passes.append(clock() - began)
-    a_step = min(training.accumulation * passed + rest for passed, rest in steps[1:])
-    return Pace(a_step, min(passes) / (batch.shape[0] * length))

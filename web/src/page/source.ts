@@ -31,7 +31,7 @@ export interface Tensor {
  */
 export type Values = Record<string, Tensor>;
 
-/** A change of a named value before the rest is computed from it: the JSON of `vitral.core.edits`. */
+/** A change of a named value before the rest is computed from it: the JSON of `vitral.inspection.edit_data`. */
 export interface Edit {
   at: string;
   heads?: number[];

@@ -15,7 +15,6 @@ from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.core.names import ATTENTION_STEPS
-from vitral.core.toml_faults import toml_fault
 from vitral.explanation.examples.digits import MOST_DECIMALS
 from vitral.explanation.examples.numerals import has_split_decimals, value_of
 
@@ -166,9 +165,7 @@ def toml(text: str, where: str) -> dict[str, Any]:
     except ValueError as error:
         line = re.search(r"at line (\d+)", str(error))
         number = line[1] if line else len(text.rstrip().splitlines())
-        raise UsageError(
-            "{where}, line {number}: not TOML: {fault}", where=where, number=number, fault=toml_fault(error)
-        ) from None
+        raise UsageError("{where}, line {number}: not TOML: {fault}", where=where, number=number, fault=error) from None
 
 
 class NotNumbers(ValueError):

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vitral.core.errors import UsageError
-from vitral.data.byte_pairs import BPETokenizer, byte_letters
-from vitral.data.file_tokenizer import SPACE, FileTokenizer
-from vitral.data.tokenizers import Tokenizer, undeclared
-from vitral.interop.tokenizers import EVERY_CHARACTER, written
+from vitral.data.engines import EVERY_CHARACTER, byte_letters
+from vitral.data.tokenizers import Tokenizer
 
 BYTE_PAIRS, PIECES = "gpt2", "llama"
+SPACE = "▁"
+"""SentencePiece's letter for a space."""
 GPT2_WORDS = "trillion"
 """llama.cpp's name for GPT-2's words; under the name "gpt-2" it also takes spaces before points out of a text."""
 SPLITS = {
@@ -60,22 +60,19 @@ def vocabulary(tokenizer: Tokenizer, special: Mapping[str, Any]) -> Vocabulary:
     Raises:
         UsageError: llama.cpp has none like it.
     """
-    base, _declared = undeclared(tokenizer)
-    return _of_file(tokenizer, special) if isinstance(base, FileTokenizer) else _own(tokenizer, special)
+    return _of_file(tokenizer, special) if tokenizer.name == "file" else _own(tokenizer, special)
 
 
 def _own(tokenizer: Tokenizer, special: Mapping[str, Any]) -> Vocabulary:
     """Characters, bytes and byte pairs as byte pairs; a character is a chain of merges of its bytes."""
-    base, declared = undeclared(tokenizer)
-    named, letters = {token: text for text, token in declared}, byte_letters()
+    named, letters = {token: text for text, token in tokenizer.declared.items()}, byte_letters()
     texts, types = [], []
     for token in range(tokenizer.vocab_size):
         spelled = "" if token in named else "".join(letters[byte] for byte in tokenizer.token_bytes(token))
         texts.append(named.get(token) or spelled or _filler(token))
         types.append(CONTROL if token in named else NORMAL if spelled else UNUSED)
-    if isinstance(base, BPETokenizer):
-        of_token = ["".join(letters[byte] for byte in base.token_bytes(token)) for token in range(base.vocab_size)]
-        merges = [f"{of_token[left]} {of_token[right]}" for left, right in base.merges]
+    if tokenizer.name == "bpe":
+        merges = [f"{tokenizer.words[left]} {tokenizer.words[right]}" for left, right in tokenizer.merges]
     else:
         merges = list(dict.fromkeys(_chains(text for text, kind in zip(texts, types, strict=True) if kind == NORMAL)))
     # llama.cpp refuses a file without merges, and would end a text at token 11 if nothing else were said.
@@ -115,7 +112,7 @@ def _begin_and_end(special: Mapping[str, Any], size: int, otherwise: int) -> tup
 
 
 def _of_file(tokenizer: Tokenizer, special: Mapping[str, Any]) -> Vocabulary:
-    document = json.loads(written(tokenizer))
+    document = json.loads(tokenizer.document)
     model = document.get("model") or {}
     if model.get("type") == "WordLevel":
         return _of_characters(tokenizer, document, special)

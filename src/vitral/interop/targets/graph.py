@@ -14,7 +14,7 @@ from vitral.interop.draft import Draft
 from vitral.interop.foreign import WEIGHTS
 from vitral.interop.graphs import GRAPH, TOKENS, VERSION, read_graph
 from vitral.interop.proof import Opened
-from vitral.interop.tokenizers import DOCUMENT, written
+from vitral.interop.tokenizers import DOCUMENT
 from vitral.model import Transformer
 from vitral.runs import LoadedRun
 
@@ -44,7 +44,7 @@ def draft(run: LoadedRun, to: str) -> Draft:
     files = {
         GRAPH: _lines(graph),
         WEIGHTS: safetensors.torch.save(constants),
-        DOCUMENT: written(run.tokenizer).encode("utf-8"),
+        DOCUMENT: run.tokenizer.document.encode("utf-8"),
     }
     return Draft(NAME, files, "torch.ops.aten", ("tokenizers", "safetensors"), lambda: None, opened, _USE)
 

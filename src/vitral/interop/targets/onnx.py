@@ -16,7 +16,7 @@ from vitral.interop.flat_cache import UNTIL_NOW, cache_names, has_cache, needs_l
 from vitral.interop.proof import Opened, cannot_open
 from vitral.interop.targets.onnx_graphs import ACTIVATIONS, DATA, LOGITS, PAST, TOKENS, graph_files
 from vitral.interop.targets.transformers import GENERATION, special_ids
-from vitral.interop.tokenizers import DOCUMENT, SETTINGS, settings_of, written
+from vitral.interop.tokenizers import DOCUMENT, SETTINGS, settings_of
 from vitral.model import Transformer
 from vitral.runs import LoadedRun
 
@@ -46,7 +46,7 @@ def draft(run: LoadedRun, to: str) -> Draft:
     told = {"run": run.sealed.identity.run, "step": str(run.step), "context_length": str(model.config.context_length)}
     files = {
         **graph_files(model, told),
-        DOCUMENT: written(run.tokenizer).encode("utf-8"),
+        DOCUMENT: run.tokenizer.document.encode("utf-8"),
         SETTINGS: as_json(settings_of(model.config.context_length)),
         GENERATION: as_json({"max_length": model.config.context_length, **special_ids(run)}),
     }

@@ -19,7 +19,7 @@ from vitral.interop.proof import Opened, cannot_open
 from vitral.interop.rewrites import Weighted
 from vitral.interop.rules import exported
 from vitral.interop.targets.transformers import config_of
-from vitral.interop.tokenizers import DOCUMENT, SETTINGS, settings_of, written
+from vitral.interop.tokenizers import DOCUMENT, SETTINGS, settings_of
 from vitral.runs import LoadedRun
 
 _IMPORTS = """\
@@ -91,7 +91,7 @@ def draft(run: LoadedRun, to: str) -> Draft:
     files = {
         CONFIG: as_json(config_of(TORCH_NN, said, run)),
         WEIGHTS: safetensors.torch.save(weights, {"format": "pt"}),
-        DOCUMENT: written(run.tokenizer).encode("utf-8"),
+        DOCUMENT: run.tokenizer.document.encode("utf-8"),
         SETTINGS: as_json(settings_of(said.config.context_length)),
     }
     return Draft(NAME, files, "torch.nn", ("tokenizers", "safetensors"), lambda: None, opened, _use())

@@ -16,7 +16,7 @@ from vitral.interop.proof import Opened, cannot_open
 from vitral.interop.registry import chosen
 from vitral.interop.rewrites import Weighted
 from vitral.interop.rules import exported
-from vitral.interop.tokenizers import DOCUMENT, SETTINGS, settings_of, written
+from vitral.interop.tokenizers import DOCUMENT, SETTINGS, settings_of
 from vitral.runs import LoadedRun
 from vitral.runs.identity import SPECIAL_IDS
 
@@ -44,7 +44,7 @@ def draft(run: LoadedRun, to: str) -> Draft:
     files = {
         CONFIG: as_json(config_of(form, said, run)),
         WEIGHTS: safetensors.torch.save(exported(form.rules(said.config), said.weights), {"format": "pt"}),
-        DOCUMENT: written(run.tokenizer).encode("utf-8"),
+        DOCUMENT: run.tokenizer.document.encode("utf-8"),
         SETTINGS: as_json(settings_of(said.config.context_length)),
         GENERATION: as_json({"max_length": said.config.context_length, **special_ids(run)}),
     }

@@ -1,18 +1,18 @@
 """A model as `step.c` takes it: whole numbers, and tensors in a fixed order."""
 
-import math
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from vitral.attention.masks import Bidirectional, ByLayer, Causal, Mask, Prefix, Window
-from vitral.attention.multihead import MultiHeadAttention
 from vitral.core.language import N_
 from vitral.model.block import Block, has_taps
+from vitral.model.counts import parameter_table
 from vitral.model.decode_step import KNOWN, has_only
-from vitral.model.feedforward import ACTIVATIONS, FeedForward, SwiGLU
-from vitral.model.positions import ALiBi, Relative, Rotary
+from vitral.model.feedforward import ACTIVATIONS, SwiGLU
+from vitral.model.norms import norm_of
+from vitral.model.positions import ALiBi, Relative, Rotary, build_positions
 from vitral.model.recurrence import Recurrence
 from vitral.model.transformer import Transformer
 
@@ -52,43 +52,32 @@ def _is_known(block: nn.Module) -> bool:
 def _is_as_configured(model: Transformer) -> bool:
     """Whether no part was exchanged for another one: `step.c` has one kind and one size for all blocks."""
     config = model.config
-    with torch.device("meta"):  # no memory, and no random numbers
-        usual = Block(config)
-    norm = {"layernorm": nn.LayerNorm, "rmsnorm": nn.RMSNorm}.get(str(config.norm_type))
-    if any(_kinds(block) != _kinds(usual) for block in _blocks(model)):
+    shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    if shapes != {row.name: row.shape for row in parameter_table(config, model.vocab_size)}:
         return False
-    norms = [module for module in model.modules() if isinstance(module, nn.LayerNorm | nn.RMSNorm)]
-    if any(type(each) is not norm or each.eps != config.epsilon for each in norms):
-        return False
-    numbers, tensors = described(model)
-    return all(
-        tensor is None or tensor.numel() == size for tensor, size in zip(tensors, _sizes(model, numbers), strict=True)
-    )
+    with torch.random.fork_rng(devices=[]):
+        positions = build_positions(config)
+        with torch.device("meta"):  # no memory
+            block, final_norm = Block(config), norm_of(config)
+    pairs = [(model.positions, positions), *((each, block) for each in model.blocks)]
+    pairs += [(model.final_norm, final_norm)] if config.has_final_norm else []
+    return all(_facts(one) == _facts(usual) for one, usual in pairs)
 
 
-def _kinds(block: Any) -> tuple[Any, ...]:
-    """What the numbers of a model say of every block."""
-    attention, mlp = block.attn, block.mlp
-    heads = attention and (attention.num_heads, attention.num_kv_heads, attention.d_head, list(attention.widths))
-    feed = mlp and (type(mlp), getattr(mlp, "activation", None), mlp.up.out_features)
-    norms = [type(norm) for norm in (block.attn_norm, block.recurrence_norm, block.mlp_norm)]
-    return block.wire, block.combine, block.parallel, heads, feed, norms, type(block.recurrence)
+def _facts(part: nn.Module) -> list[object]:
+    """What decides how a part computes, besides its parameters: the classes of its modules, and their attributes."""
+    return [
+        (type(each), [tuple(buffer.shape) for buffer in each.buffers(recurse=False)], _plain(vars(each)))
+        for each in part.modules()
+    ]
 
 
-def _sizes(model: Transformer, numbers: Numbers) -> list[int]:
-    """How many numbers each tensor must have."""
-    config = model.config
-    d, heads, kv_heads, width = config.d_model, config.num_heads, config.kv_heads, config.d_head
-    d_ff, vocab, context = numbers[5], model.vocab_size, config.context_length
-    turned = context * (numbers[15] // 2)
-    sizes = [1, vocab * d, context * d, turned, turned, heads, heads * (2 * numbers[17] + 1), d, d, vocab * d, vocab]
-    if config.recurrence is None:
-        wide, merged = (heads + 2 * kv_heads) * width, heads * width
-        mix = [wide * d, wide, d * merged, d, heads if numbers[19] else 1]
-    else:
-        mix = [4 * d * d, 4 * d, 4 * d * d, 4 * d, 1]
-    feed = [d_ff * d, d_ff, d_ff * d, d_ff, d * d_ff, d]
-    return sizes + [d, d, d, d, *mix, *feed] * len(model.blocks)
+def _plain(attributes: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in attributes.items()
+        if name not in ("training", "scale") and (callable(value) or isinstance(value, int | float | str | tuple))
+    }
 
 
 def _name_of(part: Any) -> str | None:
@@ -103,14 +92,16 @@ def described(model: Transformer) -> tuple[Numbers, Arrays]:
     rotary = positions if isinstance(positions, Rotary) else None
     mixer = "attention" if config.attention != "none" else config.recurrence or "none"
     turning = 0 if rotary is None else rotary.rotation.width(config.d_head)
+    d_ff, feed_forward = _feed_forward(model)
+    factors = [block.attn.factors() for block in _blocks(model) if block.attn is not None]
     numbers = [
-        *(config.d_model, config.num_layers, config.num_heads, config.kv_heads, config.d_head, _d_ff(model)),
+        *(config.d_model, config.num_layers, config.num_heads, config.kv_heads, config.d_head, d_ff),
         *(model.vocab_size, NORM_PLACES.index(config.norm), int(config.norm_type == "rmsnorm"), int(config.residual)),
-        *(int(bool(config.parallel)), MIXERS.index(mixer), _feed_forward(model), int(config.has_final_norm)),
+        *(int(bool(config.parallel)), MIXERS.index(mixer), feed_forward, int(config.has_final_norm)),
         *(int(config.attention != "none" and config.attention.scale == "adaptive"), turning),
         *(int(rotary is not None and rotary.rotation.pairing == "interleaved"),),
         *(positions.reach if isinstance(positions, Relative) else 0,),
-        *(int(model.mask is not None and model.mask.joint_prefix() != 0), _factors_differ(model)),
+        *(int(model.mask is not None and model.mask.joint_prefix() != 0), int(any(len(each) > 1 for each in factors))),
     ]
     cosines, sines = (None, None) if rotary is None else _turns(rotary, turning)
     placed = positions.embed(0, config.context_length)
@@ -134,7 +125,7 @@ def _of_block(block: Any) -> tuple[Numbers, Arrays]:
     window = prefix = 0
     if attention is not None:
         window, prefix = _reach(attention.mask)
-        mix = [*_linear(attention.in_proj), *_linear(attention.out_proj), _factors(attention)]
+        mix = [*_linear(attention.in_proj), *_linear(attention.out_proj), attention.factors().float()]
     elif recurrence is not None:
         lstm = recurrence.lstm
         biases = (lstm.bias_ih_l0, lstm.bias_hh_l0) if lstm.bias else (None, None)
@@ -164,18 +155,6 @@ def _norm(part: nn.Module | None) -> Arrays:
     return [None, None]
 
 
-def _factors(attention: MultiHeadAttention) -> Tensor:
-    """The factor of the queries, or of each head's; 1 where it depends on the scores."""
-    scale = attention.scale()
-    named = {"none": 1.0, "adaptive": 1.0, "sqrt": 1 / math.sqrt(attention.d_head), "linear": 1 / attention.d_head}
-    return torch.as_tensor(named[scale] if isinstance(scale, str) else scale, dtype=torch.float32).reshape(-1)
-
-
-def _factors_differ(model: Transformer) -> int:
-    """Whether each head has a factor of its own."""
-    return int(any(block.attn is not None and len(_factors(block.attn)) > 1 for block in _blocks(model)))
-
-
 def _turns(rotary: Rotary, turning: int) -> tuple[Tensor, Tensor]:
     """The cosine and the sine of each pair at each position, [context_length, pairs]."""
     second = slice(1, turning, 2) if rotary.rotation.pairing == "interleaved" else slice(turning // 2, turning)
@@ -187,12 +166,9 @@ def _blocks(model: Transformer) -> list[Any]:
     return list(model.blocks)
 
 
-def _feed_forward(model: Transformer) -> int:
+def _feed_forward(model: Transformer) -> tuple[int, int]:
+    """The width of the blocks' feed-forward, and its kind; 0 without one."""
     part: Any = model.blocks[0].mlp if len(model.blocks) else None
-    name = "none" if part is None else "swiglu" if isinstance(part, SwiGLU) else _name_of(part)
-    return FEED_FORWARDS.index(name or "none")
-
-
-def _d_ff(model: Transformer) -> int:
-    part: Any = model.blocks[0].mlp if len(model.blocks) else None
-    return part.up.out_features if isinstance(part, FeedForward | SwiGLU) else 0
+    if part is None:
+        return 0, 0
+    return part.up.out_features, FEED_FORWARDS.index("swiglu" if isinstance(part, SwiGLU) else str(_name_of(part)))

@@ -19,8 +19,7 @@ class Native:
 
     Attributes:
         library: opened; None if it cannot be used.
-        found: in a line of English, the instructions it uses or why it is not used; `retold` gives it in the current
-            language.
+        found: in one line, the instructions it uses or why it is not used, as a message.
         is_stale: whether it was built from another version of its source.
     """
 

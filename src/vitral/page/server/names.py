@@ -20,9 +20,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vitral.core.config import nearest
-from vitral.core.edits import BETWEEN_POSITIONS
 from vitral.core.errors import UsageError
 from vitral.core.taps import Recorder
+from vitral.inspection.edit_data import BETWEEN_POSITIONS
 from vitral.model import Transformer
 
 RATED, LOGITS = "rated", "logits"

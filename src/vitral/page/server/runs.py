@@ -16,11 +16,11 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from vitral.core.config import Config, nearest
-from vitral.core.edits import Edit, edits_of, existing
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.taps import InTurn
 from vitral.decoding import Sampling, choose, distribution
 from vitral.decoding.reader import Reader, window_start
+from vitral.inspection.edit_data import Edit, edits_of, existing
 from vitral.inspection.edits import editing_tap, heads_by_name
 from vitral.interop.targets.graph import graph_of_model
 from vitral.model import Transformer
@@ -98,7 +98,7 @@ class Sentence(Asked):
     Attributes:
         ids: its tokens.
         text: or its text.
-        edits: as `vitral.core.edits` has them.
+        edits: as `vitral.inspection.edit_data` has them.
         step: of the checkpoint; the run's chosen one if None.
     """
 

@@ -6,9 +6,9 @@ from importlib.resources import files
 
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
-from vitral.core.language import language, retold
+from vitral.core.language import _, language
 from vitral.studies.design import Study
-from vitral.studies.study_file import parse_study
+from vitral.studies.study_file import parse_study, titles_of
 
 FIRST = (
     "no-attention",
@@ -31,7 +31,7 @@ TEXTS = ("title", "question", "source", "claim", "design")
 
 def study_names() -> dict[str, str]:
     """Every named study with its question, in the current language."""
-    return {name: retold(tomllib.loads(_text(name))["question"]) for name in _names()}
+    return {name: _(tomllib.loads(_text(name))["question"]) for name in _names()}
 
 
 @cache
@@ -58,11 +58,10 @@ def told(study: Study) -> Study:
     if language() == "en" or study.name not in _names():
         return study
     named = study_named(study.name)
-    titles = {arm.name: arm.title for arm in named.arms}
-    texts = {key: retold(getattr(named, key)) for key in TEXTS if getattr(study, key) == getattr(named, key)}
+    titles = titles_of(_text(study.name))
+    texts = {key: _(getattr(named, key)) for key in TEXTS if getattr(study, key) == getattr(named, key)}
     arms = [
-        arm.model_copy(update={"title": retold(arm.title)}) if arm.title == titles.get(arm.name) else arm
-        for arm in study.arms
+        arm.model_copy(update={"title": _(titles[arm.title])}) if arm.title in titles else arm for arm in study.arms
     ]
     return study.model_copy(update={**texts, "arms": tuple(arms)})
 

@@ -2,31 +2,28 @@
 
 from vitral.core.language import N_, _
 from vitral.figures.grid import MOST_COLUMNS, MOST_ROWS, value_grid
-from vitral.figures.sections import Details, Heading, Paragraph, Section
+from vitral.figures.sections import Details, Heading, Paragraph
 from vitral.inspection import attention_sinks, window_targets
 from vitral.studies import probe
-from vitral.studies.claims import Plain, Quantity, at, to_fixed
-from vitral.studies.probe import Arms, Plot, RunProbe, Trained, View, every, mean_of
-from vitral.studies.results import StudyResult
+from vitral.studies.claims import every, to_fixed
+from vitral.studies.probe import Arms, Plain, Plot, Quantity, StudyResult, Trained, View
 
-WINDOWS = {"quick": 32, "standard": 64, "full": 256}
+WINDOWS = (32, 64, 256)
 """Test windows, the same for every arm and seed."""
-HEADS = ("layers", "*", "heads", "*")
-WEIGHT = Quantity(N_("weight on the first position"), mean_of(*HEADS, "weight"))
-MOST = Quantity(N_("largest weight of a head"), lambda run: max(every(run, *HEADS, "weight"), default=None))
-UNIFORM = Quantity(N_("uniform attention"), at("uniform"))
-ONE = Quantity(N_("loss increase if hidden from one head"), mean_of(*HEADS, "without", "increase"), "nats per token")
-LAYER = Quantity(N_("if hidden from one layer"), mean_of("layers", "*", "without", "increase"), "nats per token")
-ALL = Quantity(
-    N_("loss increase if the first position is hidden from all heads"), at("without", "increase"), "nats per token"
-)
+HEADS = "layers/*/heads/*"
+WEIGHT = Quantity(N_("weight on the first position"), f"{HEADS}/weight")
+MOST = Quantity(N_("largest weight of a head"), lambda run: max(every(run, f"{HEADS}/weight"), default=None))
+UNIFORM = Quantity(N_("uniform attention"), "uniform")
+ONE = Quantity(N_("loss increase if hidden from one head"), f"{HEADS}/without/increase", "nats per token")
+LAYER = Quantity(N_("if hidden from one layer"), "layers/*/without/increase", "nats per token")
+ALL = Quantity(N_("loss increase if the first position is hidden from all heads"), "without/increase", "nats per token")
 
 
 def measure(trained: Trained) -> Plain:
     """Weight on the first position of every head, and the loss increase when it may not be attended to."""
     probe.require_causal_lm(trained)
-    model = trained.run.model
-    return attention_sinks(model, window_targets(model, trained.dataset.splits["test"], WINDOWS[trained.budget]))
+    model = trained.model
+    return attention_sinks(model, window_targets(model, trained.test, trained.size(*WINDOWS)))
 
 
 def view(result: StudyResult, arms: Arms) -> View:
@@ -39,19 +36,23 @@ def view(result: StudyResult, arms: Arms) -> View:
         "increase is that of the trained model when the first position is hidden from a head, from a layer or from all "
         "heads, wherever a query sees another key."
     )
-    sections: list[Section | Plot] = [Heading(_("Attention sinks")), Paragraph(how), *_map(arms)]
     caption, title = _("Means over heads and seeds."), _("Weight on the first position")
-    sections.append(probe.mean_table(caption, arms, WEIGHT, MOST, UNIFORM, ONE, LAYER, ALL))
-    sections += probe.interval_plot("sink-weights", title, arms, WEIGHT, _("Mean over heads."))
     layers = probe.mean_table(caption, probe.by_layer(arms), WEIGHT, MOST, ONE, LAYER)
-    sections.append(Details(_("Layer by layer"), (layers,)))
-    zero = [to_fixed(arm.title, 0.0, _("zero"), ALL, arm.values(ALL)) for arm in arms if arm.values(ALL)]
-    return View(tuple(sections), (*probe.within(arms, WEIGHT, UNIFORM), *zero, *probe.against_base(arms, WEIGHT)))
+    sections = (
+        Heading(_("Attention sinks")),
+        Paragraph(how),
+        *_map(arms),
+        probe.mean_table(caption, arms, WEIGHT, MOST, UNIFORM, ONE, LAYER, ALL),
+        *probe.interval_plot("sink-weights", title, arms, WEIGHT, _("Mean over heads.")),
+        Details(_("Layer by layer"), (layers,)),
+    )
+    zero = [to_fixed(arm.title, 0.0, _("zero"), ALL, found) for arm in arms if (found := arm.values(ALL))]
+    return View(sections, (*probe.within(arms, WEIGHT, UNIFORM), *zero, *probe.against_base(arms, WEIGHT)))
 
 
 def _map(arms: Arms) -> tuple[Plot, ...]:
     """Every head of the first arm's first seed, unless there are too many to read."""
-    weights = [every(layer, "heads", "*", "weight") for layer in arms[0].first["layers"]]
+    weights = [every(layer, "heads/*/weight") for layer in arms[0].first["layers"]]
     if len(weights) > MOST_ROWS or len(weights[0]) > MOST_COLUMNS:
         return ()
     rows = [_("block {n}", n=index) for index in range(len(weights))]
@@ -64,6 +65,3 @@ def _map(arms: Arms) -> tuple[Plot, ...]:
     )
     alt = _("{title}: largest weight {weight:.2f}.", title=title, weight=max(map(max, weights)))
     return (Plot(figure, "sink-map", caption, alt),)
-
-
-ATTENTION_SINKS = RunProbe("attention-sinks", measure, view, {"quick": 2, "standard": 5, "full": 20})

@@ -8,21 +8,19 @@ from vitral.figures.lines import Axis
 from vitral.figures.sections import Heading, Paragraph
 from vitral.inspection import loss_by_context
 from vitral.studies import probe
-from vitral.studies.claims import Plain, Quantity, at
-from vitral.studies.probe import Arms, RunProbe, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import Arms, Plain, Quantity, StudyResult, Trained, View
 
-TARGETS = {"quick": 20_000, "standard": 50_000, "full": 200_000}
+TARGETS = (20_000, 50_000, 200_000)
 NEAR = 16
 """Tokens of context that count as near."""
 NATS = "nats per token"
-EFFECTIVE = Quantity(N_("effective context (tokens)"), at("effective"), digits=1)
+EFFECTIVE = Quantity(N_("effective context (tokens)"), "effective", digits=1)
 
 
 def measure(trained: Trained) -> Plain:
     """The loss by the amount of context on the test split."""
     probe.require_causal_lm(trained)
-    return loss_by_context(trained.run.model, trained.dataset.splits["test"], most_targets=TARGETS[trained.budget])
+    return loss_by_context(trained.model, trained.test, most_targets=trained.size(*TARGETS))
 
 
 def view(result: StudyResult, arms: Arms) -> View:
@@ -31,7 +29,7 @@ def view(result: StudyResult, arms: Arms) -> View:
     losses = {float(amount): _loss(_("loss"), amount) for amount in amounts}
     columns = [_loss(_span(amount), amount, unit="") for amount in amounts]
     far = probe.difference(_("gain from context beyond {n} tokens", n=NEAR), _loss("", NEAR), _loss("", amounts[-1]))
-    gain = Quantity(far.name, far.read, NATS, "higher", 4)
+    gain = Quantity(far.name, far.source, NATS, "higher", 4)
     how = _(
         "Every target is predicted from the tokens just before it, and from no others; the targets are the same at "
         "every amount. The effective context is the amount beyond which the loss falls by at most 1% more (after "
@@ -48,7 +46,7 @@ def view(result: StudyResult, arms: Arms) -> View:
             probe.mean_table(_("Test loss (nats per token) by tokens of context, means over seeds"), arms, *columns),
             probe.mean_table(_("Means over seeds."), arms, gain, EFFECTIVE),
         ),
-        probe.against_base(arms, gain, EFFECTIVE) if len(arms) > 1 else (),
+        probe.against_base(arms, gain, EFFECTIVE),
     )
 
 
@@ -63,6 +61,3 @@ def _loss(name: str, amount: int, unit: str = NATS) -> Quantity:
         return run["nats"][run["context"].index(amount)] if amount in run["context"] else None
 
     return Quantity(name, read, unit, "lower")
-
-
-CONTEXT = RunProbe("context", measure, view, {"quick": 2, "standard": 4, "full": 20})

@@ -9,18 +9,16 @@ from vitral.core.config import merge
 from vitral.core.devices import ordered_sums
 from vitral.core.language import N_, _, number
 from vitral.core.streams import numpy_stream
-from vitral.figures.lines import Axis, Line, line_plot
+from vitral.figures.lines import Axis, Line
 from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.inspection import activation_movements
 from vitral.inspection.windows import read_windows, window_starts
 from vitral.model import Transformer, next_token_loss
-from vitral.studies.claims import Check, Plain
-from vitral.studies.probe import Plot, Setting, StudyProbe, View
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import Check, Plain, Setting, StudyResult, View, lined
 from vitral.training import RunConfig
 from vitral.training.optimizers import build_optimizer
 
-WIDER = {"quick": (1, 2, 4, 8), "standard": (1, 2, 4, 8), "full": (1, 2, 4, 8, 16)}
+WIDER = ((1, 2, 4, 8), (1, 2, 4, 8), (1, 2, 4, 8, 16))
 """Widths in base widths."""
 STEPS, ROWS, SEEDS = 4, 16, 3
 KINDS = {"standard": N_("standard parametrisation"), "mup": N_("parametrisation muP")}
@@ -31,7 +29,7 @@ FLAT, STEEP = 0.1, 0.3
 def measure(setting: Setting) -> Plain:
     """Movements of the last block's outputs and of the logits, in the mean over models, by kind and width."""
     config = setting.base
-    widths = [config.model.d_model * times for times in WIDER[setting.budget]]
+    widths = [config.model.d_model * times for times in setting.size(*WIDER)]
     return {
         "steps": STEPS,
         "rate": config.training.optimizer.learning_rate,
@@ -100,16 +98,12 @@ def view(result: StudyResult, measured: Plain) -> View:
             checks.append(Check(_(title), what, power, low, high, expected, digits=2))
         lines.append(Line(_(title), widths, [one["logits"] for one in moved[kind]]))
     columns = (_("parametrisation"), _("activation"), *(_("width {width}", width=width) for width in widths))
-    figure = line_plot(
-        lines,
-        Axis(_("width"), log=True, ticks=widths),
-        Axis(_("movement of the logits"), log=True),
-        title=_("Movement of the logits by width"),
-    )
+    axes = Axis(_("width"), log=True, ticks=widths), Axis(_("movement of the logits"), log=True)
     alt = "; ".join(f"{line.label} {number(line.y[0] or 0, '.3g')}, {number(line.y[-1] or 0, '.3g')}" for line in lines)
-    plot = Plot(figure, "coordinate-check", _("Root mean square after a few steps."), f"{alt}.")
+    caption, title = _("Root mean square after a few steps."), _("Movement of the logits by width")
+    plot = lined("coordinate-check", title, lines, axes, caption, f"{alt}.")
     table = Table(_("Movement by width, and its exponent"), (*columns, _("exponent")), tuple(rows), prose=(1,))
-    return View((Heading(_("Coordinate check")), Paragraph(how), plot, table), checks=tuple(checks))
+    return View((Heading(_("Coordinate check")), Paragraph(how), plot, table), checks=checks)
 
 
 def exponent(widths: list[int], values: list[float]) -> float:
@@ -121,6 +115,3 @@ def exponent(widths: list[int], values: list[float]) -> float:
     x, y = (torch.tensor(each, dtype=torch.float64).log() for each in (widths, values))
     x = x - x.mean()
     return float((x @ (y - y.mean())) / (x @ x))
-
-
-COORDINATE_CHECK = StudyProbe("coordinate-check", measure, view, {"quick": 3, "standard": 3, "full": 20})

@@ -2,22 +2,20 @@
 
 from statistics import NormalDist
 
-from vitral.core.language import N_, _, number, retold
+from vitral.core.language import N_, _, number
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.margin import Reference
 from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.inspection import retrieval_by_distance
 from vitral.inspection.proportions import wilson
 from vitral.inspection.retrieval import BATCH, CHANCE, LAYERS, LENGTH, SYMBOLS, WINDOW
-from vitral.studies.claims import LEVEL, Check, Plain
-from vitral.studies.probe import Plot, Setting, StudyProbe, View
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import LEVEL, Check, Plain, Plot, Setting, StudyResult, View
 
-BUDGETS = {
-    "quick": ((8, 16, 32, 96), 150),
-    "standard": ((8, 16, 32, 64, 128, 256), 250),
-    "full": ((8, 16, 32, 64, 128, 256, 512), 600),
-}
+BUDGETS = (
+    ((8, 16, 32, 96), 150),
+    ((8, 16, 32, 64, 128, 256), 250),
+    ((8, 16, 32, 64, 128, 256, 512), 600),
+)
 """Distances and steps of training."""
 COPIES = 0.9
 """A model copies where its accuracy is at least this."""
@@ -31,7 +29,7 @@ TITLES = {
 
 def measure(setting: Setting) -> Plain:
     """Accuracy of every mask at every distance, see `vitral.inspection.retrieval_by_distance`."""
-    distances, steps = BUDGETS[setting.budget]
+    distances, steps = setting.size(*BUDGETS)
     return retrieval_by_distance(distances, steps=steps, seed=setting.seed)
 
 
@@ -40,7 +38,7 @@ def view(result: StudyResult, measured: Plain) -> View:
     distances, answers, reach = measured["distances"], measured["answers"], measured["reach"]
     lines, rows, points, checks = [], [], [], []
     for mask, values in measured["accuracy"].items():
-        title, shares = retold(TITLES[mask]), dict(zip(distances, values, strict=True))
+        title, shares = _(TITLES[mask]), dict(zip(distances, values, strict=True))
         ends = [wilson(value, answers) for value in values]
         lines.append(Line(title, distances, values, [low for low, _ in ends], [high for _, high in ends]))
         rows.append((title, *(_in_interval(value, *both) for value, both in zip(values, ends, strict=True))))
@@ -95,11 +93,8 @@ def view(result: StudyResult, measured: Plain) -> View:
         Plot(figure, "copying-by-distance", caption, alt),
         Table(_("Share of correct answers by distance, with 95% Wilson intervals"), heads, tuple(rows)),
     )
-    return View(sections, checks=tuple(checks))
+    return View(sections, checks=checks)
 
 
 def _in_interval(value: float, low: float, high: float) -> str:
     return _("{value:.3f} ({low:.3f} to {high:.3f})", value=value, low=low, high=high)
-
-
-COPYING = StudyProbe("copying", measure, view, seconds={"quick": 22, "standard": 120, "full": 400})

@@ -3,19 +3,17 @@
 from collections.abc import Iterator
 
 from vitral.core.language import N_, _, number
-from vitral.figures.lines import Axis, Line, line_plot
+from vitral.figures.lines import Axis, Line
 from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.figures.text import minus
 from vitral.inspection.cost import BYTES, WAYS, cost_by_length, rates
-from vitral.studies.claims import Check, Plain
-from vitral.studies.probe import Plot, Setting, StudyProbe, View
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import Check, Plain, Plot, Setting, StudyResult, View, lined
 
-BUDGETS = {
-    "quick": ((128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192), 3),
-    "standard": ((128, 256, 512, 1024, 2048, 4096, 6144, 8192, 12288), 5),
-    "full": ((128, 256, 512, 1024, 2048, 4096, 8192, 12288, 16384, 24576), 9),
-}
+BUDGETS = (
+    ((128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192), 3),
+    ((128, 256, 512, 1024, 2048, 4096, 6144, 8192, 12288), 5),
+    ((128, 256, 512, 1024, 2048, 4096, 8192, 12288, 16384, 24576), 9),
+)
 """Lengths and rounds."""
 WITHIN = 0.15
 """Largest difference of a measured exponent and the predicted one, and relative difference of bytes, that agree."""
@@ -29,7 +27,7 @@ RATIOS = (("recomputed", "cached"), ("bidirectional", "cached"), ("one-by-one", 
 
 def measure(setting: Setting) -> Plain:
     """Times, operations and bytes by length, see `vitral.inspection.cost_by_length`."""
-    lengths, rounds = BUDGETS[setting.budget]
+    lengths, rounds = setting.size(*BUDGETS)
     return cost_by_length(lengths, rounds=rounds)
 
 
@@ -57,7 +55,7 @@ def view(result: StudyResult, measured: Plain) -> View:
         Table(_("Processor time of one token, µs"), (_("way"), *lengths), times),
         Table(_("Bytes per token"), ("", *lengths), _bytes(measured)),
     )
-    return View(sections, checks=tuple(_checks(measured)))
+    return View(sections, checks=[*_checks(measured)])
 
 
 def _plot(measured: Plain) -> Plot:
@@ -78,7 +76,7 @@ def _plot(measured: Plain) -> Plot:
     )
     exponents = "; ".join(line.label for line in lines if line.label)
     alt = _("Exponents over {lengths}: {exponents}.", lengths=_over(measured), exponents=exponents)
-    return Plot(line_plot(lines, x, y, title=_("Processor time of one token")), "time-by-length", caption, alt)
+    return lined("time-by-length", _("Processor time of one token"), lines, (x, y), caption, alt)
 
 
 def _exponents(measured: Plain) -> Table:
@@ -133,6 +131,3 @@ def _over(measured: Plain) -> str:
 
 def _micro(seconds: float) -> str:
     return number(MICRO * seconds, ",.0f" if MICRO * seconds >= 100 else ".3g")
-
-
-COST_BY_LENGTH = StudyProbe("cost-by-length", measure, view, seconds={"quick": 15, "standard": 60, "full": 200})

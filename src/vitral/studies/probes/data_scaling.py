@@ -16,26 +16,31 @@ from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.data.batches import thinned
 from vitral.evaluation import evaluate_split
-from vitral.figures.lines import Axis, Line, line_plot
-from vitral.figures.sections import Heading, Section, Table
+from vitral.figures.lines import Axis, Line
+from vitral.figures.sections import Heading, Table
 from vitral.figures.text import capital
 from vitral.inspection.text_units import has_common, known_text, text_contents
 from vitral.studies import probe
-from vitral.studies.claims import Plain, Quantity, at
-from vitral.studies.design import BudgetName
 from vitral.studies.law_table import law_columns, law_row
 from vitral.studies.losses import baseline_arm, loss_quantity, too_early
-from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import ArmMeasures, Arms, Plain, Plot, Quantity, StudyResult, Trained, View
 from vitral.studies.scaling import Fit, fit_law
 
-_MEASURED: dict[BudgetName, int] = {"quick": 150_000, "standard": 300_000, "full": 1_000_000}
+_MEASURED = (150_000, 300_000, 1_000_000)
 _contents = lru_cache(maxsize=2)(text_contents)
-AMOUNT = Quantity(N_("training text"), at("tokens"), "tokens", digits=0)
+AMOUNT = Quantity(N_("training text"), "tokens", "tokens", digits=0)
 LAW = "E + (D_c/D)^α"
+KNOWN = N_(
+    "Losses in {unit}, means over seeds. Known text is text the run was trained on, read without dropout: the same "
+    "sixty-fourth of the text."
+)
+KNOWN_ITS_OWN = N_(
+    "Losses in {unit}, means over seeds. Known text is text the run was trained on, read without dropout: the same "
+    "sixty-fourth of the text; its own for {arms}."
+)
 CONTENTS = (
-    Quantity(N_("bytes"), at("bytes"), digits=0),
-    Quantity(N_("passes"), at("passes"), digits=2),
+    Quantity(N_("bytes"), "bytes", digits=0),
+    Quantity(N_("passes"), "passes", digits=2),
     Quantity(N_("words of the test text seen"), lambda run: 100 * run["words_seen"], "%", digits=1),
 )
 
@@ -47,59 +52,43 @@ def measure(trained: Trained) -> Plain:
         "tokens" of the training split and "passes" over it; `text_contents`; "train_loss" in nats per token, without
         dropout: of any share on the common one, of passages on all of them.
     """
-    dataset, known = trained.dataset, thinned(known_text(trained.dataset), _MEASURED[trained.budget])
+    dataset, known = trained.dataset, thinned(known_text(trained.dataset), trained.size(*_MEASURED))
     num_tokens = len(dataset.splits["train"].tokens)
     return {
         "tokens": num_tokens,
         **_contents(dataset),
         "passes": trained.num_tokens / num_tokens,
-        "train_loss": evaluate_split(trained.run.model, known, dataset.tokenizer).loss,
+        "train_loss": evaluate_split(trained.model, known, dataset.tokenizer).loss,
     }
 
 
 def view(result: StudyResult, arms: Arms) -> View:
     """Contents and losses by arm, the law of the amount, the least text against the most, arms with a further text."""
-    arms, loss = probe.with_losses(result, arms), replace(loss_quantity(result), read=at("loss"))
+    arms, loss = probe.with_losses(result, arms), replace(loss_quantity(result), source="loss")
     if not arms:
         return View()
-    known = replace(loss, name=_("loss on known text"), read=lambda run: run["train_loss"] * run["factor"])
+    known = replace(loss, name=_("loss on known text"), source=lambda run: run["train_loss"] * run["factor"])
     gap = replace(probe.difference(_("test loss above known text"), loss, known), better=loss.better)
     own = ", ".join(arm.title for arm in arms if not has_common(arm.config["corpus"]))
-    unit = _(result.study.unit)
-    caption = (
-        _(
-            "Losses in {unit}, means over seeds. Known text is text the run was trained on, read without dropout: the "
-            "same sixty-fourth of the text; its own for {arms}.",
-            unit=unit,
-            arms=own,
-        )
-        if own
-        else _(
-            "Losses in {unit}, means over seeds. Known text is text the run was trained on, read without dropout: the "
-            "same sixty-fourth of the text.",
-            unit=unit,
-        )
-    )
-    sections: list[Section | Plot] = [Heading(_("Amount and variety of the text"))]
-    sections.append(probe.mean_table(caption, arms, *CONTENTS, known, loss, gap))
+    said = KNOWN if not own else KNOWN_ITS_OWN
+    tables = [probe.mean_table(_(said, unit=_(result.study.unit), arms=own), arms, *CONTENTS, known, loss, gap)]
     shares = sorted((arm for arm in arms if _same_but_share(arm, result.base)), key=lambda arm: arm.first["tokens"])
+    plots = []
     if len(shares) > 1:
         law = _law(shares, loss)
-        rows = (law_row(LAW, "α", law, "D", law.constant("D")),) if law is not None else ()
-        about = (
-            _("The law of the amount D, in tokens.")
-            if rows
-            else _("The law of the amount D, in tokens: too few runs to fit it.")
-        )
-        sections.append(Table(about, law_columns(), rows, prose=(0, 1)))
-        sections.append(_plot(shares, loss, known, law))
+        about = _("The law of the amount D, in tokens: too few runs to fit it.")
+        if law is not None:
+            about = _("The law of the amount D, in tokens.")
+        rows = () if law is None else (law_row(LAW, "α", law, "D", law.constant("D")),)
+        tables.append(Table(about, law_columns(), rows, prose=(0, 1)))
+        plots.append(_plot(shares, loss, known, law))
     common = [arm for arm in shares if has_common(arm.config["corpus"])]
-    compared = probe.against_base((common[-1], common[0]), gap) if len(common) > 1 else ()
+    compared = [*probe.against_base((common[-1], common[0]), gap)] if len(common) > 1 else []
     for arm, other in product(arms, shares):
         if _adds_a_text(arm, other) and other.name != baseline_arm(result, result.arm(arm.name)).arm.name:
             early = too_early(result, result.arm(other.name))
-            compared += tuple(replace(one, excluded=early) for one in probe.against_base((other, arm), loss))
-    return View(tuple(sections), compared)
+            compared += [replace(one, excluded=early) for one in probe.against_base((other, arm), loss)]
+    return View((Heading(_("Amount and variety of the text")), *tables, *plots), compared)
 
 
 def _same_but_share(arm: ArmMeasures, base: Mapping[str, Any]) -> bool:
@@ -136,8 +125,5 @@ def _plot(shares: Arms, loss: Quantity, known: Quantity, law: Fit | None) -> Plo
     axes = Axis(_("training text (tokens)"), log=True), Axis(_("loss ({unit})", unit=_(loss.unit)))
     ends = {arm.title: mean for arm in shares if (mean := arm.mean(loss)) is not None}
     caption = _("Loss on the test split and on known text against the amount of text; band: range over seeds.")
-    figure = line_plot(lines, *axes, title=_("More text, the same steps"))
-    return Plot(figure, "data-amount", caption, probe.extremes_told(capital(loss.told), ends, loss.show))
-
-
-AMOUNTS = RunProbe("amounts", measure, view, seconds={"quick": 4, "standard": 8, "full": 20})
+    alt = probe.extremes_told(capital(loss.told), ends, loss.show)
+    return probe.lined("data-amount", _("More text, the same steps"), lines, axes, caption, alt)

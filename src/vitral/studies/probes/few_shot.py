@@ -5,16 +5,15 @@ from vitral.figures.lines import Axis
 from vitral.figures.sections import Heading, Paragraph
 from vitral.inspection import few_shot_losses
 from vitral.studies import probe
-from vitral.studies.claims import Plain, Quantity, at, to_fixed
-from vitral.studies.probe import Arms, RunProbe, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.claims import to_fixed
+from vitral.studies.probe import Arms, Plain, Quantity, StudyResult, Trained, View
 
-PASSAGES = {"quick": 200, "standard": 400, "full": 1000}
+PASSAGES = (200, 400, 1000)
 MOST_EXAMPLES = 3
 NATS = "nats per token"
 COUNTS = range(MOST_EXAMPLES + 1)
 SAME, SHUFFLED, OTHER = (
-    [Quantity(title.format(n=count), at("losses", kind, count), NATS, "lower") for count in COUNTS]
+    [Quantity(title.format(n=count), f"losses/{kind}/{count}", NATS, "lower") for count in COUNTS]
     for kind, title in (
         ("same", N_("loss after {n} examples of the passage")),
         ("shuffled", N_("loss after {n} examples with their tokens shuffled")),
@@ -22,7 +21,7 @@ SAME, SHUFFLED, OTHER = (
     )
 )
 CHANGES = {
-    kind: [Quantity(title.format(n=count), at("effects", kind, count, "increase"), NATS, "lower") for count in COUNTS]
+    kind: [Quantity(title.format(n=count), f"effects/{kind}/{count}/increase", NATS, "lower") for count in COUNTS]
     for kind, title in (
         ("same", N_("change of the loss by {n} examples of the passage")),
         ("shuffled", N_("change of the loss by {n} shuffled examples")),
@@ -33,9 +32,9 @@ CHANGES = {
 def measure(trained: Trained) -> Plain:
     """Losses of test passages after 0 to 3 examples of each kind; four passages fill the context."""
     probe.require_causal_lm(trained)
-    model = trained.run.model
+    model = trained.model
     length = model.config.context_length // (MOST_EXAMPLES + 1)
-    test, most = trained.dataset.splits["test"], PASSAGES[trained.budget]
+    test, most = trained.test, trained.size(*PASSAGES)
     return few_shot_losses(model, test, length=length, passages=most, most_examples=MOST_EXAMPLES)
 
 
@@ -49,14 +48,13 @@ def view(result: StudyResult, arms: Arms) -> View:
         length=arms[0].first["length"],
         most=MOST_EXAMPLES,
     )
-    points: dict[float, Quantity] = {count: CHANGES["same"][count] for count in COUNTS}
     axis = Axis(_("examples in the prompt"), ticks=list(COUNTS))
     title, means = _("Change of the loss by examples of the passage"), _("Means over seeds.")
     sections = (
         Heading(_("Examples in a prompt")),
         Paragraph(how),
-        *probe.mean_lines("few-shot", title, arms, points, axis, means),
-        probe.mean_table(means, arms, SAME[0], *SAME[1:]),
+        *probe.mean_lines("few-shot", title, arms, dict(zip(COUNTS, CHANGES["same"], strict=True)), axis, means),
+        probe.mean_table(means, arms, *SAME),
         probe.mean_table(means, arms, *SHUFFLED[1:]),
     )
     zero = [
@@ -66,6 +64,3 @@ def view(result: StudyResult, arms: Arms) -> View:
         if arm.values(change)
     ]
     return View(sections, (*zero, *probe.within(arms, CHANGES["same"][-1], CHANGES["shuffled"][-1])))
-
-
-FEW_SHOT = RunProbe("few-shot", measure, view, {"quick": 3, "standard": 6, "full": 20})

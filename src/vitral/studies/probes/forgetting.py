@@ -5,17 +5,14 @@ from dataclasses import replace
 from vitral.core.language import N_, _
 from vitral.data.batches import thinned
 from vitral.evaluation import evaluate_split
-from vitral.figures.sections import Heading, Paragraph, Section, Table
+from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.studies import probe
-from vitral.studies.claims import Comparison, Plain, Quantity, at
-from vitral.studies.design import BudgetName
 from vitral.studies.losses import loss_quantity
-from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import Arms, Plain, Quantity, StudyResult, Trained, View
 
-MEASURED: dict[BudgetName, int] = {"quick": 50_000, "standard": 100_000, "full": 500_000}
+MEASURED = (50_000, 100_000, 500_000)
 """Tokens of the first text."""
-FIRST = Quantity(N_("loss on the first text"), at("first_loss"), "nats per token", better="lower")
+FIRST = Quantity(N_("loss on the first text"), "first_loss", "nats per token", better="lower")
 
 
 def measure(trained: Trained) -> Plain:
@@ -26,8 +23,8 @@ def measure(trained: Trained) -> Plain:
     """
     probe.require_causal_lm(trained)
     text = trained.first or trained.dataset
-    part = thinned(text.splits["train"], MEASURED[trained.budget])
-    return {"first_loss": evaluate_split(trained.run.model, part, text.tokenizer).loss, "name": text.corpus_name}
+    part = thinned(text.splits["train"], trained.size(*MEASURED))
+    return {"first_loss": evaluate_split(trained.model, part, text.tokenizer).loss, "name": text.corpus_name}
 
 
 def view(result: StudyResult, arms: Arms) -> View:
@@ -45,22 +42,12 @@ def view(result: StudyResult, arms: Arms) -> View:
         "with the weights that the second training begins from and with those it ends with, on the same part of the "
         "text that the first training read."
     )
-    loss = replace(loss_quantity(result), read=at("loss"))
+    loss, rows = replace(loss_quantity(result), source="loss"), []
+    for arm, parent in pairs:
+        before, after = parent.mean(FIRST), arm.mean(FIRST)
+        more = None if before is None or after is None else after - before
+        rows.append((arm.title, parent.title, *map(FIRST.show, (before, after, more)), loss.show(arm.mean(loss))))
     columns = (_("arm"), _("begins from"), _("loss on the first text before"), _("after"), _("increase"), loss.label)
-    rows = tuple(_row(arm, parent, loss) for arm, parent in pairs)
-    caption = _("Loss on the first text, in nats per token. Means over seeds.")
-    sections: list[Section | Plot] = [Heading(_("Forgetting")), Paragraph(how), Table(caption, columns, rows)]
-    return View(tuple(sections), tuple(_increase(arm, parent) for arm, parent in pairs))
-
-
-def _row(arm: ArmMeasures, parent: ArmMeasures, loss: Quantity) -> tuple[str, ...]:
-    before, after = parent.mean(FIRST), arm.mean(FIRST)
-    more = None if before is None or after is None else after - before
-    return (arm.title, parent.title, FIRST.show(before), FIRST.show(after), FIRST.show(more), loss.show(arm.mean(loss)))
-
-
-def _increase(arm: ArmMeasures, parent: ArmMeasures) -> Comparison:
-    return Comparison(arm.title, parent.title, FIRST, arm.values(FIRST), parent.values(FIRST), arm.name)
-
-
-FORGETTING = RunProbe("forgetting", measure, view, {"quick": 1, "standard": 2, "full": 8})
+    table = Table(_("Loss on the first text, in nats per token. Means over seeds."), columns, tuple(rows))
+    increases = [one for arm, parent in pairs for one in probe.against_base((parent, arm), FIRST)]
+    return View((Heading(_("Forgetting")), Paragraph(how), table), increases)

@@ -8,47 +8,31 @@ from vitral.data import Batches
 from vitral.figures.lines import Axis, Line
 from vitral.figures.panels import MOST_PANELS, Panel, panel_plot, panels_left_out
 from vitral.figures.sections import Heading, Table
-from vitral.figures.text import capital
+from vitral.figures.text import NONE, capital
 from vitral.inspection import first_over_last, gradients_by_block, untrained
-from vitral.studies.claims import Check, Note, Plain, Quantity
-from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View, require_causal_lm
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import (
+    ArmMeasures,
+    Arms,
+    Check,
+    Note,
+    Plain,
+    Plot,
+    Quantity,
+    StudyResult,
+    Trained,
+    View,
+    require_causal_lm,
+)
 
-WINDOWS = {"quick": 16, "standard": 32, "full": 64}
+WINDOWS = (16, 32, 64)
 """Training windows of the batch, the same for all arms and seeds."""
 STATES = {"fresh": N_("before the first step"), "trained": N_("after training")}
 KINDS = {"stream": N_("gradient of the stream"), "parameters": N_("gradient of the block's parameters")}
-CAPTIONS = {
-    ("stream", "fresh"): N_(
-        "Norm of the gradient of the stream before the first step, as a share of that at the last block: thin lines "
-        "are seeds, the thick line their geometric mean."
-    ),
-    ("stream", "trained"): N_(
-        "Norm of the gradient of the stream after training, as a share of that at the last block: thin lines are "
-        "seeds, the thick line their geometric mean."
-    ),
-    ("parameters", "fresh"): N_(
-        "Norm of the gradient of the block's parameters before the first step, as a share of that at the last block: "
-        "thin lines are seeds, the thick line their geometric mean."
-    ),
-    ("parameters", "trained"): N_(
-        "Norm of the gradient of the block's parameters after training, as a share of that at the last block: thin "
-        "lines are seeds, the thick line their geometric mean."
-    ),
-}
 FINDINGS = {
     ("stream", "fresh"): N_("Before the first step the gradient of the stream at the first block is {ends}."),
     ("stream", "trained"): N_("After training the gradient of the stream at the first block is {ends}."),
     ("parameters", "fresh"): N_("Before the first step the gradient of the parameters of the first block is {ends}."),
     ("parameters", "trained"): N_("After training the gradient of the parameters of the first block is {ends}."),
-}
-UNDEFINED = {
-    "fresh": N_("{arm}: before the first step a gradient is zero or not finite."),
-    "trained": N_("{arm}: after training a gradient is zero or not finite."),
-}
-SHARES = {
-    "fresh": N_("before the first step, gradient share at the first block over the last, seed furthest from 1"),
-    "trained": N_("after training, gradient share at the first block over the last, seed furthest from 1"),
 }
 DEEP = 3
 """Blocks from which on a curve over blocks is drawn."""
@@ -76,7 +60,7 @@ def measure(trained: Trained) -> Plain:
     write to the stream are so small that a fresh pre-norm model is nearly the identity.
     """
     require_causal_lm(trained)
-    model, size = trained.run.model, WINDOWS[trained.budget]
+    model, size = trained.model, trained.size(*WINDOWS)
     time = model.config.context_length
     batch = Batches(trained.dataset.splits["train"], context_length=time, batch_size=size, seed=0).batch(0)
     states = {"fresh": untrained(model, trained.seed), "trained": model}
@@ -92,8 +76,10 @@ def view(result: StudyResult, arms: Arms) -> View:
     same = [[arm for arm in arms if depths[arm.name] == depth] for depth in drawn]
     plots = [plot for group in same for kind in KINDS for state in STATES for plot in _plot(group, kind, state)]
     ratios = [one for one in RATIOS.values() if any(arm.values(one) for arm in arms)]
-    means = [[list(arm.values(one).values()) for one in ratios] for arm in arms]
-    cells = [[number(geometric_mean(seeds), ".3g") if seeds else "\N{EN DASH}" for seeds in row] for row in means]
+    cells = [
+        [number(geometric_mean(found.values()), ".3g") if (found := arm.values(one)) else NONE for one in ratios]
+        for arm in arms
+    ]
     caption = _(
         "Norm of the gradient at the first block over that at the last, geometric mean over seeds: with respect to the "
         "residual stream; the same times the stream's scale (share), the effect of a relative change of the stream; "
@@ -105,27 +91,32 @@ def view(result: StudyResult, arms: Arms) -> View:
     for arm, state in ((arm, state) for arm in arms if depths[arm.name] > 1 for state in STATES):
         shares = list(arm.values(RATIOS[state, "share"]).values())
         if len(shares) < len(arm.runs):
-            notes.append(Note(_(UNDEFINED[state], arm=capital(arm.title)), arm.name, shown=False))
+            notes.append(
+                Note(
+                    _("{arm}: {when} a gradient is zero or not finite.", arm=capital(arm.title), when=_(STATES[state])),
+                    arm.name,
+                    shown=False,
+                )
+            )
             continue
         furthest = max(shares, key=lambda ratio: abs(math.log(ratio)))
         expected = _("{low:g} to {high:g}", low=VANISHES, high=EXPLODES)
-        checks.append(Check(arm.title, _(SHARES[state]), furthest, VANISHES, EXPLODES, expected, arm=arm.name))
+        what = _("{when}, gradient share at the first block over the last, seed furthest from 1", when=_(STATES[state]))
+        checks.append(Check(arm.title, what, furthest, VANISHES, EXPLODES, expected, arm=arm.name))
     sections = (Heading(_("Gradients by block")), *plots, Table(caption, columns, rows))
-    return View(sections, (), tuple(checks), tuple(notes))
+    return View(sections, (), checks, notes)
 
 
 def _plot(arms: list[ArmMeasures], kind: str, state: str) -> tuple[Plot, ...]:
     """Norms by block as shares of the last block's, a panel for each arm; before the first step, for each model."""
-    panels: dict[str, tuple[ArmMeasures, Panel]] = {}
-    blocks = len(arms[0].first[state][kind])
+    panels, blocks = dict[str, Panel](), len(arms[0].first[state][kind])
     for arm in arms:
         panel = _panel(arm, kind, state)
-        key = str(arm.config["model"]) if state == "fresh" else arm.name
         if panel is not None:
-            panels.setdefault(key, (arm, panel))
+            panels.setdefault(str(arm.config["model"]) if state == "fresh" else arm.name, panel)
     if not panels:
         return ()
-    shown = [panel for _arm, panel in panels.values()]
+    shown = [*panels.values()]
     ticks = range(1, blocks + 1, max(1, -(-blocks // 4)))
     figure = panel_plot(
         shown[:MOST_PANELS],
@@ -134,8 +125,8 @@ def _plot(arms: list[ArmMeasures], kind: str, state: str) -> tuple[Plot, ...]:
         zero=1.0,
         title=_("{n} blocks, {when}: {name}", n=blocks, when=_(STATES[state]), name=_(KINDS[kind])),
     )
-    shares = {panel.title: panel.lines[0].y[0] or 0.0 for _arm, panel in panels.values()}
-    low, high = min(shares, key=lambda title: shares[title]), max(shares, key=lambda title: shares[title])
+    shares = {panel.title: panel.lines[0].y[0] or 0.0 for panel in shown}
+    low, high = (choose(shares, key=lambda title: shares[title]) for choose in (min, max))
     ends = _(
         "between {low:.2g} ({least}) and {high:.2g} ({most}) times that at the last block",
         low=shares[low],
@@ -144,7 +135,13 @@ def _plot(arms: list[ArmMeasures], kind: str, state: str) -> tuple[Plot, ...]:
         most=high,
     )
     name = f"gradient-of-the-{kind}-{blocks}-blocks-{state}"
-    return (Plot(figure, name, _(CAPTIONS[kind, state]) + panels_left_out(shown), _(FINDINGS[kind, state], ends=ends)),)
+    caption = _(
+        "Norm of the {gradient} {when}, as a share of that at the last block: thin lines are seeds, the thick line "
+        "their geometric mean.",
+        gradient=_(KINDS[kind]),
+        when=_(STATES[state]),
+    )
+    return (Plot(figure, name, caption + panels_left_out(shown), _(FINDINGS[kind, state], ends=ends)),)
 
 
 def _panel(arm: ArmMeasures, kind: str, state: str) -> Panel | None:
@@ -157,6 +154,3 @@ def _panel(arm: ArmMeasures, kind: str, state: str) -> Panel | None:
     mean = [geometric_mean(known) if all(known) else None for known in zip(*seeds, strict=True)]
     thin = [Line("", blocks, seed) for seed in seeds] if len(seeds) > 1 else []
     return Panel(arm.title, [Line("", blocks, mean)], thin)
-
-
-GRADIENTS = RunProbe("gradients", measure, view, {"quick": 1, "standard": 1, "full": 2})

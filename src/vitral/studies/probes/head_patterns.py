@@ -18,28 +18,27 @@ from vitral.inspection.attention import BROAD, LEAST_KEYS
 from vitral.inspection.head_overlap import against_other_seeds, attention_rows, rows_of
 from vitral.inspection.targets import next_token_targets
 from vitral.studies import probe
-from vitral.studies.claims import Check, Claim, Note, Plain, Quantity, at
+from vitral.studies.claims import Claim, every
 from vitral.studies.judging import judge
-from vitral.studies.probe import ArmMeasures, Arms, RunProbe, Trained, View, every, mean_of
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import ArmMeasures, Arms, Check, Note, Plain, Quantity, StudyResult, Trained, View
 
-WINDOWS = {"quick": (16, 32), "standard": (32, 64), "full": (96, 384)}
+WINDOWS = ((16, 32), (32, 64), (96, 384))
 """Test windows on which attention is recorded, and on which the loss is measured with and without a head."""
-ROWS = {"quick": 64, "standard": 96, "full": 192}
+ROWS = (64, 96, 192)
 """Rows of weights that are kept of every head, to compare heads of different models."""
-HEADS, NATS = ("layers", "*", "heads", "*"), "nats per token"
-RISE = (*HEADS, "zero", "increase")
+HEADS, NATS = "layers/*/heads/*", "nats per token"
+RISE = f"{HEADS}/zero/increase"
 
 
 def measure(trained: Trained) -> Plain:
     """Pattern and ablation of every head; no layers for a model without attention."""
-    model, part = trained.run.model, trained.dataset.splits["test"]
+    model, part = trained.model, trained.test
     if model.mask is None:
         return {"loss": None, "uniform": {}, "layers": []}
     probe.require_causal_lm(trained)
     watched, scored = (
         Batches(part, context_length=model.config.context_length, batch_size=windows, seed=0).batch(0)
-        for windows in WINDOWS[trained.budget]
+        for windows in trained.size(*WINDOWS)
     )
     patterns, ablated = (
         head_patterns(model, trained.run.tokenizer, watched[0]),
@@ -48,33 +47,31 @@ def measure(trained: Trained) -> Plain:
     for layer, without in zip(patterns["layers"], ablated["layers"], strict=True):
         layer["heads"] = [head | more for head, more in zip(layer["heads"], without["heads"], strict=True)]
         layer["all"] = without["all"]
-    return {"loss": ablated["loss"], "rows": attention_rows(model, watched[0], ROWS[trained.budget]), **patterns}
+    return {"loss": ablated["loss"], "rows": attention_rows(model, watched[0], trained.size(*ROWS)), **patterns}
 
 
 NAMED = [
-    Quantity(kind, lambda run, kind=kind: every(run, *HEADS, "name").count(kind), digits=1) for kind in (*KINDS, BROAD)
+    Quantity(kind, lambda run, kind=kind: every(run, f"{HEADS}/name").count(kind), digits=1) for kind in (*KINDS, BROAD)
 ]
 DISTINCT = Quantity(
     N_("different kinds in a layer"),
-    lambda run: fmean(len({*every(layer, "heads", "*", "name")} - {BROAD}) for layer in run["layers"]),
+    lambda run: fmean(len({*every(layer, "heads/*/name")} - {BROAD}) for layer in run["layers"]),
     digits=1,
 )
-KINDS_APART = Quantity(N_("in a layer of matched heads of other seeds"), at("apart", "kinds_matched"), digits=1)
-DISTANCE = Quantity(N_("distance"), mean_of(*HEADS, "distance"), "tokens", digits=1)
-UNIFORM = Quantity(N_("distance under uniform attention"), at("uniform_distance"), "tokens", digits=1)
-ENTROPY = Quantity(N_("entropy as a share of its maximum"), mean_of(*HEADS, "entropy"), digits=2)
-OVERLAP = Quantity(N_("overlap of the heads of a layer"), mean_of("layers", "*", "overlap"))
-OWN = Quantity(N_("overlap of the heads of a layer, on the kept rows"), at("apart", "own"))
-MATCHED = Quantity(N_("overlap with heads of other seeds, matched for entropy"), at("apart", "matched"))
+KINDS_APART = Quantity(N_("in a layer of matched heads of other seeds"), "apart/kinds_matched", digits=1)
+DISTANCE = Quantity(N_("distance"), f"{HEADS}/distance", "tokens", digits=1)
+UNIFORM = Quantity(N_("distance under uniform attention"), "uniform_distance", "tokens", digits=1)
+ENTROPY = Quantity(N_("entropy as a share of its maximum"), f"{HEADS}/entropy", digits=2)
+OVERLAP = Quantity(N_("overlap of the heads of a layer"), "layers/*/overlap")
+OWN = Quantity(N_("overlap of the heads of a layer, on the kept rows"), "apart/own")
+MATCHED = Quantity(N_("overlap with heads of other seeds, matched for entropy"), "apart/matched")
 BEYOND = probe.difference(N_("overlap beyond that of matched heads of other seeds"), OWN, MATCHED)
-GAP = Quantity(N_("entropy between matched heads"), at("apart", "apart"), "nats")
-ZERO = Quantity(N_("loss increase without one head (zeros)"), mean_of(*RISE), NATS)
-MEAN = Quantity(N_("loss increase without one head (its mean)"), mean_of(*HEADS, "mean", "increase"), NATS)
-MOST = Quantity(N_("loss increase without the most important head"), lambda run: max(every(run, *RISE)), NATS)
-ADDED = Quantity(N_("sum over its heads one by one"), lambda run: sum(every(run, *RISE)) / len(run["layers"]), NATS)
-TOGETHER = Quantity(
-    N_("loss increase without a layer's heads"), mean_of("layers", "*", "all", "zero", "increase"), NATS
-)
+GAP = Quantity(N_("entropy between matched heads"), "apart/apart", "nats")
+ZERO = Quantity(N_("loss increase without one head (zeros)"), RISE, NATS)
+MEAN = Quantity(N_("loss increase without one head (its mean)"), f"{HEADS}/mean/increase", NATS)
+MOST = Quantity(N_("loss increase without the most important head"), lambda run: max(every(run, RISE)), NATS)
+ADDED = Quantity(N_("sum over its heads one by one"), lambda run: sum(every(run, RISE)) / len(run["layers"]), NATS)
+TOGETHER = Quantity(N_("loss increase without a layer's heads"), "layers/*/all/zero/increase", NATS)
 
 
 def view(result: StudyResult, arms: Arms) -> View:
@@ -93,7 +90,7 @@ def view(result: StudyResult, arms: Arms) -> View:
         "over uniform attention, if that is at least {least:g}; else it is {broad}.",
         keys=LEAST_KEYS,
         drawn=drawn,
-        heads=len(every(base.first, *HEADS)),
+        heads=len(every(base.first, HEADS)),
         least=NAMED_FROM,
         broad=_(BROAD),
     )
@@ -170,6 +167,3 @@ def beside_other_seeds(arm: ArmMeasures) -> ArmMeasures:
     names = {seed: [[head["name"] for head in layer["heads"]] for layer in run["layers"]] for seed, run in runs.items()}
     found = against_other_seeds(rows, names)
     return replace(arm, runs={seed: run | {"apart": found.get(seed)} for seed, run in arm.runs.items()})
-
-
-HEAD_PATTERNS = RunProbe("head-patterns", measure, view, {"quick": 4, "standard": 10, "full": 30})

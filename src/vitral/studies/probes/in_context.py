@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
@@ -16,12 +15,11 @@ from vitral.figures.sections import Heading, Paragraph
 from vitral.inspection import chain_distances
 from vitral.inspection.in_context import PREDICTORS
 from vitral.studies import probe
-from vitral.studies.claims import Plain, Quantity, at
-from vitral.studies.probe import ArmMeasures, Arms, RunProbe, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.claims import Read
+from vitral.studies.probe import ArmMeasures, Arms, Plain, Quantity, StudyResult, Trained, View
 from vitral.studies.trajectories import along_plot, along_training, curve, task_rows
 
-ROWS = {"quick": (128, 256), "standard": (200, 1000), "full": (500, 4000)}
+ROWS = ((128, 256), (200, 1000), (500, 4000))
 """Test sequences at every checkpoint, and at the end."""
 NATS = "nats per token"
 LABELS = {"bigram": N_("Bayes predictor"), "unigram": N_("counting symbols"), "uniform": N_("uniform")}
@@ -30,12 +28,12 @@ LABELS = {"bigram": N_("Bayes predictor"), "unigram": N_("counting symbols"), "u
 def measure(trained: Trained) -> Plain:
     """Losses and divergences along training, and the losses by position at its end."""
     probe.require_causal_lm(trained)
-    few, most = ROWS[trained.budget]
+    few, most = trained.size(*ROWS)
     task, rows = task_rows(trained, MarkovChains, most)
     states = torch.from_numpy(trained.run.tokenizer.encode(task.alphabet))
     look = partial(chain_distances, states=states, concentration=task.concentration)
     steps = along_training(trained, lambda model: _without_positions(look(model, rows[:few])))
-    return {"steps": steps, "last": look(trained.run.model, rows)}
+    return {"steps": steps, "last": look(trained.model, rows)}
 
 
 def _without_positions(found: Plain) -> Plain:
@@ -48,37 +46,26 @@ def _plateau(run: Mapping[str, Any]) -> float | None:
     return nearest.count("unigram") / len(nearest)
 
 
-def _quarter(run: Mapping[str, Any], who: str, last: bool) -> float:
-    nats = run["last"]["nats"][who]
-    size = max(1, len(nats) // 4)
-    return fmean(nats[-size:] if last else nats[:size])
+def _quarter(who: str, *, last: bool) -> Read:
+    def read(run: Mapping[str, Any]) -> float:
+        nats = run["last"]["nats"][who]
+        size = max(1, len(nats) // 4)
+        return fmean(nats[-size:] if last else nats[:size])
+
+    return read
 
 
-LOSS = Quantity(N_("loss on new chains"), at("last", "losses", "model"), NATS, "lower")
-BAYES, COUNTING, EVEN = (
-    Quantity(title, at("last", "losses", name), NATS)
-    for name, title in (
-        ("bigram", N_("loss of the Bayes predictor")),
-        ("unigram", N_("loss of counting symbols")),
-        ("uniform", N_("loss of the uniform predictor")),
-    )
-)
-FAR, FAR_COUNTING = (
-    Quantity(title, at("last", "divergence", name), NATS, "lower")
-    for name, title in (("bigram", N_("KL from the Bayes predictor")), ("unigram", N_("KL from counting symbols")))
-)
-FROM_EACH = Quantity(N_("KL from each predictor"), at("value"), "nats")
+LOSS = Quantity(N_("loss on new chains"), "last/losses/model", NATS, "lower")
+BAYES = Quantity(N_("loss of the Bayes predictor"), "last/losses/bigram", NATS)
+COUNTING = Quantity(N_("loss of counting symbols"), "last/losses/unigram", NATS)
+EVEN = Quantity(N_("loss of the uniform predictor"), "last/losses/uniform", NATS)
+FAR = Quantity(N_("KL from the Bayes predictor"), "last/divergence/bigram", NATS, "lower")
+FAR_COUNTING = Quantity(N_("KL from counting symbols"), "last/divergence/unigram", NATS, "lower")
+FROM_EACH = Quantity(N_("KL from each predictor"), "value", "nats")
 PLATEAU = Quantity(N_("share of the checkpoints nearest to counting symbols"), _plateau, digits=2)
-EARLY, LATE = (
-    Quantity(title, partial(_quarter, who="model", last=last), NATS, "lower")
-    for last, title in (
-        (False, N_("loss in the first quarter of the window")),
-        (True, N_("loss in the last quarter of the window")),
-    )
-)
-LATE_BAYES = Quantity(
-    N_("loss of the Bayes predictor in the last quarter"), partial(_quarter, who="bigram", last=True), NATS
-)
+EARLY = Quantity(N_("loss in the first quarter of the window"), _quarter("model", last=False), NATS, "lower")
+LATE = Quantity(N_("loss in the last quarter of the window"), _quarter("model", last=True), NATS, "lower")
+LATE_BAYES = Quantity(N_("loss of the Bayes predictor in the last quarter"), _quarter("bigram", last=True), NATS)
 
 
 def view(result: StudyResult, arms: Arms) -> View:
@@ -89,9 +76,9 @@ def view(result: StudyResult, arms: Arms) -> View:
         "on average. Counting symbols ignores the order. The uniform predictor has learned nothing."
     )
     means, kl = _("Means over seeds."), _("Kullback-Leibler divergence in nats, means over seeds.")
-    losses = [curve(arm, arm.title, at("losses", "model")) for arm in arms]
-    losses += [curve(arms[0], _(LABELS[name]), at("losses", name)) for name in PREDICTORS]
-    divergences = [curve(arms[0], _(LABELS[name]), at("divergence", name)) for name in PREDICTORS]
+    losses = [curve(arm, arm.title, "losses/model") for arm in arms]
+    losses += [curve(arms[0], _(LABELS[name]), f"losses/{name}") for name in PREDICTORS]
+    divergences = [curve(arms[0], _(LABELS[name]), f"divergence/{name}") for name in PREDICTORS]
     phases = _("{arm}: how far from each predictor", arm=arms[0].title)
     position = Axis(_("position in the window"), log=True, ticks=(1, 2, 4, 8, 16, 32, 64))
     sections = (
@@ -107,7 +94,7 @@ def view(result: StudyResult, arms: Arms) -> View:
     comparisons = (
         *probe.within(arms, LOSS, BAYES),
         *probe.within(arms, LOSS, COUNTING),
-        *(probe.against_base(arms, LOSS) if len(arms) > 1 else ()),
+        *probe.against_base(arms, LOSS),
     )
     return View(sections, comparisons)
 
@@ -115,22 +102,16 @@ def view(result: StudyResult, arms: Arms) -> View:
 def _by_position(arms: Arms, axis: Axis) -> tuple[probe.Plot, ...]:
     """The loss at groups of positions, two to each doubling, of every arm and of the exact predictors."""
     length = min(len(arm.first["last"]["nats"]["model"]) for arm in arms)
-    ends = sorted({0, 1, length, *(size << n for n in range(20) for size in (2, 3) if size << n < length)})
-    groups = {(begin + 1 + end) / 2: (begin, end) for begin, end in pairwise(ends)}
     points = {
-        middle: replace(LOSS, read=lambda run, span=span: fmean(run["nats"][span[0] : span[1]]))
-        for middle, span in groups.items()
+        (begin + 1 + end) / 2: replace(LOSS, source=lambda run, begin=begin, end=end: fmean(run["nats"][begin:end]))
+        for begin, end in probe.halves(length)
     }
 
     def line(arm: ArmMeasures, title: str, who: str) -> ArmMeasures:
-        return replace(
-            arm, title=title, runs={seed: {"nats": run["last"]["nats"][who]} for seed, run in arm.runs.items()}
-        )
+        runs = {seed: {"nats": run["last"]["nats"][who]} for seed, run in arm.runs.items()}
+        return replace(arm, title=title, runs=runs)
 
     lines = [line(arm, arm.title, "model") for arm in arms]
     lines += [line(arms[0], _(LABELS[name]), name) for name in PREDICTORS]
     caption = _("Mean over seeds of the loss at groups of positions, two to each doubling.")
     return probe.mean_lines("in-context-positions", _("Loss by position"), lines, points, axis, caption)
-
-
-IN_CONTEXT = RunProbe("in-context", measure, view, {"quick": 3, "standard": 6, "full": 20})

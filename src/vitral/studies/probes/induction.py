@@ -12,12 +12,11 @@ from vitral.inspection import count_nats, induction_ablation, induction_scores, 
 from vitral.inspection.induction import OCCURRENCES, occurrences
 from vitral.model import Transformer
 from vitral.studies import probe
-from vitral.studies.claims import Plain, Quantity, Read, at
-from vitral.studies.probe import Arms, RunProbe, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.claims import Read, at, every
+from vitral.studies.probe import Arms, Plain, Quantity, StudyResult, Trained, View
 from vitral.studies.trajectories import along_plot, along_training, curve, half_way, task_rows
 
-ROWS = {"quick": 64, "standard": 96, "full": 256}
+ROWS = (64, 96, 256)
 """Test sequences at every checkpoint; four times as many for the ablation."""
 LEAST_FALL, LEAST_RISE = 1.5, 0.2
 """Nats of the loss, and weight of a score, below which no step of change is named."""
@@ -31,9 +30,9 @@ NATS = "nats per token"
 def measure(trained: Trained) -> Plain:
     """Losses and head scores along training, the ablation at its end, and the least possible losses."""
     probe.require_causal_lm(trained)
-    task, rows = task_rows(trained, RepeatedStrings, 4 * ROWS[trained.budget])
+    task, rows = task_rows(trained, RepeatedStrings, 4 * trained.size(*ROWS))
     limits = {"shortest": task.shortest, "longest": task.longest}
-    periods, few, model = periods_of(rows, **limits), ROWS[trained.budget], trained.run.model
+    periods, few, model = periods_of(rows, **limits), trained.size(*ROWS), trained.model
     exact = torch.from_numpy(repetition_nats(rows.numpy(), symbols=task.symbols, **limits)[:, 1:])
     second = occurrences(periods, rows.shape[1] - 1)["second"]
     states = _states(trained, task)[rows].numpy()
@@ -50,7 +49,7 @@ def measure(trained: Trained) -> Plain:
 def _states(trained: Trained, task: RepeatedStrings) -> torch.Tensor:
     """The symbol of each token."""
     tokens = torch.from_numpy(trained.run.tokenizer.encode(task.alphabet))
-    return torch.zeros(trained.run.model.vocab_size, dtype=torch.int64).scatter(0, tokens, torch.arange(task.symbols))
+    return torch.zeros(trained.model.vocab_size, dtype=torch.int64).scatter(0, tokens, torch.arange(task.symbols))
 
 
 def _composes(model: Transformer) -> bool:
@@ -60,7 +59,7 @@ def _composes(model: Transformer) -> bool:
 
 def _best(found: Mapping[str, Any], score: str) -> float | None:
     """The highest score of a head."""
-    return max(probe.every(found, "layers", "*", "heads", "*", score), default=None)
+    return max(every(found, f"layers/*/heads/*/{score}"), default=None)
 
 
 def _curve(run: Mapping[str, Any], read: Read) -> list[tuple[float, float | None]]:
@@ -83,43 +82,37 @@ def _abruptness(run: Mapping[str, Any]) -> float | None:
 
 
 REPEATED, PREFIX, PREVIOUS = (
-    at("losses", "second"),
+    at("losses/second"),
     lambda one: _best(one, "prefix"),
     lambda one: _best(one, "previous"),
 )
 LOSSES = {
-    name: Quantity(title, at("last", "losses", name), NATS, "lower")
+    name: Quantity(title, f"last/losses/{name}", NATS, "lower")
     for name, title in zip(
         OCCURRENCES,
         (N_("loss in the first occurrence"), N_("loss in the second occurrence"), N_("loss in later occurrences")),
         strict=True,
     )
 }
-EXACT = Quantity(N_("least possible loss in the second occurrence"), at("exact"), NATS)
-COUNTED = Quantity(N_("loss in the second occurrence of counting symbols"), at("counted"), NATS)
+EXACT = Quantity(N_("least possible loss in the second occurrence"), "exact", NATS)
+COUNTED = Quantity(N_("loss in the second occurrence of counting symbols"), "counted", NATS)
 BEST_PREFIX = Quantity(N_("highest prefix-matching score"), lambda run: PREFIX(run["last"]))
 BEST_PREVIOUS = Quantity(N_("highest previous-token score"), lambda run: PREVIOUS(run["last"]))
-EVEN_PREFIX = Quantity(N_("prefix-matching score of uniform attention"), at("last", "uniform", "prefix"))
-EVEN_PREVIOUS = Quantity(N_("previous-token score of uniform attention"), at("last", "uniform", "previous"))
+EVEN_PREFIX = Quantity(N_("prefix-matching score of uniform attention"), "last/uniform/prefix")
+EVEN_PREVIOUS = Quantity(N_("previous-token score of uniform attention"), "last/uniform/previous")
 STEP_OF_LOSS = Quantity(N_("step at which the loss is half-way"), _change(REPEATED, LEAST_FALL), digits=0)
 STEP_OF_PREFIX = Quantity(N_("step at which prefix matching is half-way"), _change(PREFIX, LEAST_RISE), digits=0)
 STEP_OF_PREVIOUS = Quantity(
     N_("step at which attention to the token before is half-way"), _change(PREVIOUS, LEAST_RISE), digits=0
 )
 ABRUPTNESS = Quantity(N_("largest share of the fall within a tenth of the steps"), _abruptness, digits=2)
-WITHOUT_PREVIOUS, WITHOUT_OTHERS, WITHOUT_INDUCTION = (
-    Quantity(title, at("ablation", "without", head, "increase"), NATS)
-    for head, title in (
-        ("previous", N_("loss increase without the previous-token head")),
-        ("others", N_("loss increase without another head of its layer")),
-        ("induction", N_("loss increase without the induction head")),
-    )
-)
-KEPT, LEFT, LEFT_BY_OTHERS = (
-    Quantity(N_("prefix-matching score of the induction head"), at("ablation", "prefix")),
-    Quantity(N_("this score without the previous-token head"), at("ablation", "without", "previous", "prefix")),
-    Quantity(N_("this score without another head of its layer"), at("ablation", "without", "others", "prefix")),
-)
+_WITHOUT = "ablation/without"
+WITHOUT_PREVIOUS = Quantity(N_("loss increase without the previous-token head"), f"{_WITHOUT}/previous/increase", NATS)
+WITHOUT_OTHERS = Quantity(N_("loss increase without another head of its layer"), f"{_WITHOUT}/others/increase", NATS)
+WITHOUT_INDUCTION = Quantity(N_("loss increase without the induction head"), f"{_WITHOUT}/induction/increase", NATS)
+KEPT = Quantity(N_("prefix-matching score of the induction head"), "ablation/prefix")
+LEFT = Quantity(N_("this score without the previous-token head"), f"{_WITHOUT}/previous/prefix")
+LEFT_BY_OTHERS = Quantity(N_("this score without another head of its layer"), f"{_WITHOUT}/others/prefix")
 
 
 def view(result: StudyResult, arms: Arms) -> View:
@@ -141,38 +134,33 @@ def view(result: StudyResult, arms: Arms) -> View:
         "is the mean over the other heads of its layer."
     )
     means, title = _("Means over seeds."), _("Loss in the second occurrence along training")
-    score = Quantity(N_("highest score of a head"), at("score"))
+    score = Quantity(N_("highest score of a head"))
     caption = _("{arm}: the highest score of a head, means over seeds.", arm=arms[0].title)
     kinds = {_("prefix matching"): PREFIX, _("token before"): PREVIOUS} if ablated else {}
     both = [curve(arms[0], label, read) for label, read in kinds.items()]
-    tables = (LOSSES["first"], repeated, LOSSES["later"], EXACT, COUNTED), (
-        BEST_PREVIOUS, EVEN_PREVIOUS, BEST_PREFIX, EVEN_PREFIX,
-    ), (STEP_OF_LOSS, STEP_OF_PREFIX, STEP_OF_PREVIOUS, ABRUPTNESS)  # fmt: skip
     parts = (WITHOUT_PREVIOUS, WITHOUT_OTHERS, WITHOUT_INDUCTION, KEPT, LEFT, LEFT_BY_OTHERS)
     sections = (
         Heading(_("Completing a repeated string")),
         Paragraph(how),
         *along_plot("induction-loss", title, [curve(arm, arm.title, REPEATED) for arm in arms], repeated, means),
-        probe.mean_table(means, arms, *tables[0]),
+        probe.mean_table(means, arms, LOSSES["first"], repeated, LOSSES["later"], EXACT, COUNTED),
         Heading(_("Heads"), 3),
         Paragraph(scores),
         *along_plot("induction-scores", _("Scores along training"), both, score, caption),
-        probe.mean_table(means, arms, *tables[1]),
-        probe.mean_table(means, arms, *tables[2]),
+        probe.mean_table(means, arms, BEST_PREVIOUS, EVEN_PREVIOUS, BEST_PREFIX, EVEN_PREFIX),
+        probe.mean_table(means, arms, STEP_OF_LOSS, STEP_OF_PREFIX, STEP_OF_PREVIOUS, ABRUPTNESS),
         Heading(_("Without a head"), 3),
         Paragraph(replaced),
-        *((probe.mean_table(means, ablated, *parts),) if ablated else ()),
+        *([probe.mean_table(means, ablated, *parts)] if ablated else ()),
     )
-    comparisons = (
-        *probe.within(arms, repeated, COUNTED),
-        *probe.within(ablated, BEST_PREFIX, EVEN_PREFIX),
-        *probe.within(ablated, STEP_OF_PREFIX, STEP_OF_LOSS),
-        *probe.within(ablated, STEP_OF_PREVIOUS, STEP_OF_LOSS),
-        *probe.within(ablated, WITHOUT_PREVIOUS, WITHOUT_OTHERS),
-        *probe.within(ablated, LEFT, LEFT_BY_OTHERS),
+    pairs = (
+        (BEST_PREFIX, EVEN_PREFIX),
+        (STEP_OF_PREFIX, STEP_OF_LOSS),
+        (STEP_OF_PREVIOUS, STEP_OF_LOSS),
+        (WITHOUT_PREVIOUS, WITHOUT_OTHERS),
+        (LEFT, LEFT_BY_OTHERS),
     )
+    comparisons = [*probe.within(arms, repeated, COUNTED)]
+    comparisons += [one for pair in pairs for one in probe.within(ablated, *pair)]
     expected = _("at least {least:g}: an abrupt change", least=ABRUPT)
     return View(sections, comparisons, probe.in_range(arms, ABRUPTNESS, low=ABRUPT, expected=expected))
-
-
-INDUCTION = RunProbe("induction", measure, view, {"quick": 3, "standard": 5, "full": 15})

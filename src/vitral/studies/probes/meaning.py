@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from vitral.core.language import N_, _, listed, number
-from vitral.figures.lines import Axis, Line, line_plot
+from vitral.figures.lines import Axis, Line
 from vitral.figures.sections import Heading, Paragraph, Section, Table
 from vitral.figures.text import NONE, minus, signed
 from vitral.inspection import untrained, word_measures
@@ -18,18 +18,27 @@ from vitral.inspection.word_lists import word_lists
 from vitral.inspection.word_references import ORDER, context_separations, counted_pairs
 from vitral.inspection.words import CHANCE, item_scores, pair_scores, separations, subject_scores
 from vitral.studies import probe
-from vitral.studies.claims import ENOUGH_SEEDS, LEVEL, Comparison, Plain, Quantity, at, to_fixed
+from vitral.studies.claims import to_fixed
 from vitral.studies.intervals import mean_interval
-from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import (
+    ENOUGH_SEEDS,
+    LEVEL,
+    ArmMeasures,
+    Arms,
+    Comparison,
+    Plain,
+    Plot,
+    Quantity,
+    StudyResult,
+    Trained,
+    View,
+)
 
-MOST_WORDS = {"quick": 300, "standard": 400, "full": 500}
+MOST_WORDS = (300, 400, 500)
 LEAST_SENSES = 3
 """Words of two senses; with fewer, senses are not compared."""
 SAME = 0.001
 """A mean difference of cosines below this is zero: rounding alone gives some."""
-UNTRAINED, COUNTED = "untrained", "counted"
-"""References in a run's measures."""
 NEAREST = (N_("word"), N_("in the embedding"), N_("by counted contexts"))
 SENSES = (N_("word"), N_("senses"), N_("same sense"), N_("other sense"), N_("difference"))
 LANGUAGES = {"en": N_("English"), "pt": N_("Portuguese")}
@@ -39,12 +48,12 @@ def measure(trained: Trained) -> Plain:
     """Neighbours, senses and minimal pairs, see `vitral.inspection.word_measures`."""
     probe.require_causal_lm(trained)
     run, splits = trained.run, trained.dataset.splits
-    most, fresh = MOST_WORDS[trained.budget], untrained(run.model, trained.seed)
+    most, fresh = trained.size(*MOST_WORDS), untrained(run.model, trained.seed)
     found = word_measures(run.model, run.tokenizer, splits, most_words=most)
     lists = word_lists()[found["language"]]
     return found | {
-        UNTRAINED: word_measures(fresh, run.tokenizer, splits, most_words=most),
-        COUNTED: {"pairs": counted_pairs(run.tokenizer, splits["train"], lists.pairs)},
+        "untrained": word_measures(fresh, run.tokenizer, splits, most_words=most),
+        "counted": {"pairs": counted_pairs(run.tokenizer, splits["train"], lists.pairs)},
         "contexts": context_separations(run.model, run.tokenizer, lists.senses),
     }
 
@@ -60,7 +69,7 @@ def _share(scores: list[float]) -> float | None:
     return fmean(scores) if scores else None
 
 
-CORRELATION = Quantity(N_("rank correlation of embedding and counted contexts"), at("neighbours", "correlation"))
+CORRELATION = Quantity(N_("rank correlation of embedding and counted contexts"), "neighbours/correlation")
 SHUFFLED = Quantity(
     N_("the largest with shuffled words"), lambda run: run["neighbours"] and max(run["neighbours"]["shuffled"])
 )
@@ -89,22 +98,17 @@ def view(result: StudyResult, arms: Arms) -> View:
                 to_fixed(arm.title, 0.0, _("none (0)"), GAIN, arm.values(GAIN), arm.name),
                 *probe.within([arm], CORRELATION, SHUFFLED),
             ]
-    return View(tuple(sections), tuple(one for one in comparisons if one.values))
+    return View(sections, tuple(one for one in comparisons if one.values))
 
 
 def references(arm: ArmMeasures) -> tuple[list[ArmMeasures], list[ArmMeasures]]:
     """The model before training, and counted n-grams, which have pairs alone, as arms; none where not measured."""
-    if any(UNTRAINED not in run for run in arm.runs.values()):
+    if any("untrained" not in run for run in arm.runs.values()):
         return [], []
     nothing = {"neighbours": None, "senses": [], "places": arm.first["places"], "language": arm.first["language"]}
-    fresh = {seed: run[UNTRAINED] for seed, run in arm.runs.items()}
-    counted = {seed: nothing | run[COUNTED] for seed, run in arm.runs.items()}
-    title = _("{arm}, untrained", arm=arm.title)
-    ngrams = _("counted {order}-grams", order=ORDER)
-    return (
-        [ArmMeasures(f"{arm.name}-untrained", title, arm.config, fresh)],
-        [ArmMeasures("counted", ngrams, arm.config, counted)],
-    )
+    counted = {seed: nothing | run["counted"] for seed, run in arm.runs.items()}
+    ngrams = ArmMeasures("counted", _("counted {order}-grams", order=ORDER), arm.config, counted)
+    return [probe.untrained_of(arm)], [ngrams]
 
 
 def by_items(arm: ArmMeasures, others: Arms) -> list[Comparison]:
@@ -113,26 +117,25 @@ def by_items(arm: ArmMeasures, others: Arms) -> list[Comparison]:
     Each kind of pairs against chance and against each reference; the separation of senses against none, against the
     untrained model, and against that of the words before.
     """
-    found = []
+    found, chance = [], _("chance ({share:g})", share=CHANCE)
+
+    def against(quantity: Quantity, own: dict[int, float], rivals: Mapping[str, dict[int, float]]) -> None:
+        for name, values in rivals.items():
+            found.append(Comparison(arm.title, name, quantity, own, values, arm.name, sample="items"))
+
     for kind in dict.fromkeys(pair["kind"] for pair in arm.first["pairs"]):
+        scores = lambda run, kind=kind: item_scores(run["pairs"], kind)  # noqa: E731
         right = Quantity(_("{kind}: right sentence preferred", kind=_(kind)), RIGHT.read, better="higher")
-        own = _over_seeds(arm, lambda run, kind=kind: item_scores(run["pairs"], kind))
-        if not own:
-            continue
-        chance = _("chance ({share:g})", share=CHANCE)
-        found.append(Comparison(arm.title, chance, right, own, dict.fromkeys(own, CHANCE), arm.name, sample="items"))
-        for other in others:
-            values = _over_seeds(other, lambda run, kind=kind: item_scores(run["pairs"], kind))
-            found.append(Comparison(arm.title, other.title, right, own, values, arm.name, sample="items"))
+        if own := _over_seeds(arm, scores):
+            rivals = {other.title: _over_seeds(other, scores) for other in others}
+            against(right, own, {chance: dict.fromkeys(own, CHANCE), **rivals})
     own = _over_seeds(arm, _gains)
     if len(own) >= LEAST_SENSES and max(map(abs, own.values())) >= SAME:
-        words = [word["word"] for word in arm.first["senses"]]
-        contexts = {index: arm.first.get("contexts", {}).get(word) for index, word in enumerate(words)}
-        before = {index: value for index, value in contexts.items() if value is not None}
-        none = dict.fromkeys(own, 0.0)
-        rivals = [(_("none (0)"), none), (_("the mean of the words before it"), before)]
-        rivals += [(other.title, gains) for other in others if (gains := _over_seeds(other, _gains))]
-        found += [Comparison(arm.title, name, GAIN, own, values, arm.name, sample="items") for name, values in rivals]
+        contexts = arm.first.get("contexts", {})
+        words = {index: contexts.get(word["word"]) for index, word in enumerate(arm.first["senses"])}
+        before = {index: value for index, value in words.items() if value is not None}
+        rivals = {_("none (0)"): dict.fromkeys(own, 0.0), _("the mean of the words before it"): before}
+        against(GAIN, own, rivals | {other.title: gains for other in others if (gains := _over_seeds(other, _gains))})
     return found
 
 
@@ -194,8 +197,7 @@ def _senses(arms: Arms, which: str, suffix: str) -> list[Section | Plot]:
         (one["word"], f"{_(one['first'])} / {_(one['second'])}", number(a, ".3f"), number(b, ".3f"), signed(a - b))
         for one, a, b in zip(arms[0].first["senses"], same.tolist(), other.tolist(), strict=True)
     )
-    x, y = Axis(_("after block (0: the embedding)"), ticks=list(blocks)), Axis(_("100 × cosine, same less other sense"))
-    figure = line_plot(lines, x, y, title=_("Separation of two senses"))
+    axes = Axis(_("after block (0: the embedding)"), ticks=list(blocks)), Axis(_("100 × cosine, same less other sense"))
     caption = _(
         "Cosine within a sense less cosine across senses, in hundredths; mean over words with its 95% interval, not "
         "corrected for other comparisons."
@@ -211,7 +213,7 @@ def _senses(arms: Arms, which: str, suffix: str) -> list[Section | Plot]:
     return [
         heading,
         Paragraph(about),
-        Plot(figure, f"senses-apart{suffix}", caption, alt),
+        probe.lined(f"senses-apart{suffix}", _("Separation of two senses"), lines, axes, caption, alt),
         Table(
             _("Mean cosine over {n} words and all seeds.", n=len(words)), (_("arm"), *map(str, blocks)), tuple(means)
         ),
@@ -267,6 +269,3 @@ def _right(arm: ArmMeasures, scores: Callable[[list[Plain]], list[float]], famil
 
 def _listed(neighbours: list[Plain]) -> str:
     return listed(f"{one['word']} " + minus(number(one["cosine"], ".2f")) for one in neighbours)
-
-
-MEANING = RunProbe("meaning", measure, view, seconds={"quick": 8, "standard": 20, "full": 30})

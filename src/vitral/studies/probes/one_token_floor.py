@@ -9,9 +9,7 @@ from vitral.data.batches import thinned
 from vitral.evaluation import bigram_entropy, entropy_by_place
 from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.figures.text import nats
-from vitral.studies.claims import Plain
-from vitral.studies.probe import Setting, StudyProbe, View
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import Plain, Setting, StudyResult, View
 
 MOST_TOKENS = 5_000_000
 """Of the test split, as for the final losses."""
@@ -40,6 +38,3 @@ def view(result: StudyResult, measured: Plain) -> View:
     rows = tuple((_(name), nats(measured[key])) for key, name in ROWS.items())
     table = Table(_("In nats per token."), (_("entropy of the next token"), _("nats per token")), rows)
     return View((Heading(_("Floors of a position that sees one token")), Paragraph(about), table))
-
-
-ONE_TOKEN_FLOOR = StudyProbe("one-token-floor", measure, view, {"quick": 1, "standard": 1, "full": 1})

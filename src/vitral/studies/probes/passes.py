@@ -1,19 +1,17 @@
 """The probe `passes`: test loss over the passes over a text, and the lowest on the way."""
 
 from vitral.core.language import N_, _
-from vitral.figures.lines import MOST_LINES, Axis, Line, left_out, line_plot
-from vitral.figures.sections import Heading, Paragraph, Section
+from vitral.figures.lines import MOST_LINES, Axis, Line, left_out
+from vitral.figures.sections import Heading, Paragraph
 from vitral.studies import probe
-from vitral.studies.claims import Comparison, Plain, Quantity, at
 from vitral.studies.losses import baseline_arm
-from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import ArmMeasures, Arms, Plain, Plot, Quantity, StudyResult, Trained, View
 
-SEEN = Quantity(N_("passes"), at("passes"), digits=1)
-TOKENS = Quantity(N_("training text"), at("tokens"), "tokens", digits=0)
-LOWEST = Quantity(N_("lowest test loss"), at("lowest"), "nats per token", better="lower")
-AFTER = Quantity(N_("passes at the lowest"), at("after"), digits=1)
-LAST = Quantity(N_("last test loss"), at("last"), "nats per token", better="lower")
+SEEN = Quantity(N_("passes"), "passes", digits=1)
+TOKENS = Quantity(N_("training text"), "tokens", "tokens", digits=0)
+LOWEST = Quantity(N_("lowest test loss"), "lowest", "nats per token", better="lower")
+AFTER = Quantity(N_("passes at the lowest"), "after", digits=1)
+LAST = Quantity(N_("last test loss"), "last", "nats per token", better="lower")
 
 
 def measure(trained: Trained) -> Plain:
@@ -47,39 +45,27 @@ def view(result: StudyResult, arms: Arms) -> View:
         "the evaluation with the lowest validation loss, which one would keep. Losses are of the part of the test text "
         "that is measured while training."
     )
-    sections: list[Section | Plot] = [Heading(_("How often a text is read")), Paragraph(how)]
-    sections.append(probe.mean_table(_("Means over seeds."), arms, TOKENS, SEEN, LOWEST, AFTER, LAST))
-    sections.append(_plot(arms))
     by_name = {arm.name: arm for arm in arms}
-    pairs = [(arm, by_name.get(baseline_arm(result, result.arm(arm.name)).arm.name)) for arm in arms]
-    return View(
-        tuple(sections),
-        tuple(
-            Comparison(arm.title, other.title, LOWEST, arm.values(LOWEST), other.values(LOWEST), arm.name)
-            for arm, other in pairs
-            if other is not None and other is not arm
-        ),
-    )
+    pairs = [(by_name.get(baseline_arm(result, result.arm(arm.name)).arm.name, arm), arm) for arm in arms]
+    table = probe.mean_table(_("Means over seeds."), arms, TOKENS, SEEN, LOWEST, AFTER, LAST)
+    compared = [one for other, arm in pairs if other is not arm for one in probe.against_base((other, arm), LOWEST)]
+    return View((Heading(_("How often a text is read")), Paragraph(how), table, _plot(arms)), compared)
 
 
 def _plot(arms: Arms) -> Plot:
     lines = [_line(arm) for arm in arms]
     axes = Axis(_("passes over the training text"), log=True), Axis(_("test loss (nats per token)"))
-    ends = "; ".join(f"{arm.title} {LOWEST.show(arm.mean(LOWEST))}" for arm in arms)
-    title = _("Test loss over passes")
-    figure = line_plot(lines[:MOST_LINES], *axes, title=title)
     caption = _("Test loss at each evaluation, mean over seeds; band: range over seeds.")
-    shown = f"{caption}{left_out([line.label for line in lines])}"
-    return Plot(figure, "passes", shown, _("Lowest test loss: {losses}.", losses=ends))
+    caption += left_out([line.label for line in lines])
+    alt = _(
+        "Lowest test loss: {losses}.", losses="; ".join(f"{arm.title} {LOWEST.show(arm.mean(LOWEST))}" for arm in arms)
+    )
+    return probe.lined("passes", _("Test loss over passes"), lines[:MOST_LINES], axes, caption, alt)
 
 
 def _line(arm: ArmMeasures) -> Line:
-    curves = [run["curve"] for run in arm.runs.values()]
-    points = list(zip(*curves, strict=False))
-    places = [sum(one[0] for one in point) / len(point) for point in points]
-    losses = [[one[1] for one in point] for point in points]
+    points = list(zip(*(run["curve"] for run in arm.runs.values()), strict=False))
+    places = [sum(passes for passes, _loss in point) / len(point) for point in points]
+    losses = [[loss for _passes, loss in point] for point in points]
     means = [sum(point) / len(point) for point in losses]
     return Line(arm.title, places, means, low=[*map(min, losses)], high=[*map(max, losses)])
-
-
-PASSES = RunProbe("passes", measure, view)

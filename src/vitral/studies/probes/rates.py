@@ -6,16 +6,26 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from vitral.core.language import N_, _, number
-from vitral.figures.lines import Axis, Line, line_plot
-from vitral.figures.sections import Heading, Paragraph, Section, Table
+from vitral.figures.lines import Axis, Line
+from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.figures.text import NONE, capital
-from vitral.studies.claims import Comparison, Note, Plain, Quantity
 from vitral.studies.intervals import mean_interval
-from vitral.studies.probe import Arms, Plot, RunProbe, Trained, View, with_losses
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import (
+    Arms,
+    Comparison,
+    Note,
+    Plain,
+    Plot,
+    Quantity,
+    StudyResult,
+    Trained,
+    View,
+    lined,
+    with_losses,
+)
 
 NAMES = {"standard": N_("standard parametrisation"), "mup": N_("parametrisation muP")}
-DOUBLINGS = Quantity(N_("best learning rate, in doublings"), lambda run: None, digits=2)
+DOUBLINGS = Quantity(N_("best learning rate, in doublings"), digits=2)
 Losses = dict[float, dict[int, float]]
 """By learning rate and seed."""
 
@@ -42,12 +52,12 @@ class Width:
     @property
     def best(self) -> dict[int, float]:
         """The best rate by seed."""
-        seeds = sorted({seed for losses in self.losses.values() for seed in losses})
-        found = {}
-        for seed in seeds:
-            best = best_rate({rate: losses[seed] for rate, losses in self.losses.items() if seed in losses})
-            found |= {} if best is None else {seed: best}
-        return found
+        by_seed: dict[int, dict[float, float]] = {}
+        for rate, losses in self.losses.items():
+            for seed, loss in losses.items():
+                by_seed.setdefault(seed, {})[rate] = loss
+        found = {seed: best_rate(losses) for seed, losses in sorted(by_seed.items())}
+        return {seed: best for seed, best in found.items() if best is not None}
 
     @property
     def tuned(self) -> float:
@@ -99,11 +109,9 @@ def view(result: StudyResult, arms: Arms) -> View:
         "are one. The best rate of a seed is at the bottom of the parabola through its lowest loss and the two "
         "neighbours, over the logarithm of the rate. A rate tuned at the smallest width is then used at the others."
     )
-    sections: list[Section | Plot] = [Heading(_("Learning rate and width")), Paragraph(how)]
-    for kind in NAMES:
-        sections += _plot(kind, [width for width in widths if width.kind == kind])
-    sections.append(_table(widths, base))
-    return View(tuple(sections), tuple(_comparisons(widths, base)), notes=tuple(_edges(widths)))
+    plots = [plot for kind in NAMES for plot in _plot(kind, [width for width in widths if width.kind == kind])]
+    sections = (Heading(_("Learning rate and width")), Paragraph(how), *plots, _table(widths, base))
+    return View(sections, _comparisons(widths, base), notes=_edges(widths))
 
 
 def _widths(arms: Arms) -> list[Width]:
@@ -111,14 +119,12 @@ def _widths(arms: Arms) -> list[Width]:
     found: dict[tuple[str, int], Losses] = {}
     bases = {arm.first["base_width"] for arm in arms if "base_width" in arm.first}
     for arm in arms:
-        rate, width = arm.first["rate"], arm.first["width"]
-        kinds = ["mup"] if "base_width" in arm.first else ["standard", *(["mup"] if width in bases else [])]
-        for kind in kinds:
-            losses = {seed: run["loss"] for seed, run in arm.runs.items() if math.isfinite(run["loss"])}
-            if losses:
+        rate, width, scaled = arm.first["rate"], arm.first["width"], "base_width" in arm.first
+        losses = {seed: run["loss"] for seed, run in arm.runs.items() if math.isfinite(run["loss"])}
+        for kind, belongs in (("standard", not scaled), ("mup", scaled or width in bases)):
+            if belongs and losses:
                 found.setdefault((kind, width), {}).setdefault(rate, {}).update(losses)
-    kinds = list(NAMES)
-    places = sorted(found, key=lambda place: (kinds.index(place[0]), place[1]))
+    places = sorted(found, key=lambda place: (place[0] == "mup", place[1]))
     return [Width(*place, dict(sorted(found[place].items()))) for place in places if len(found[place]) >= 3]
 
 
@@ -133,11 +139,11 @@ def _plot(kind: str, widths: Sequence[Width]) -> list[Plot]:
         lines.append(Line(label, list(one.losses), [*map(fmean, values)], low=low, high=high))
     title = _("Loss against learning rate, {kind}", kind=_(NAMES[kind]))
     ticks = sorted({rate for one in widths for rate in one.losses})
-    figure = line_plot(lines, Axis(_("learning rate"), log=True, ticks=ticks), Axis(_("test loss")), title=title)
-    best = "; ".join(f"{_('width {width}', width=one.width)}: {_rate(one.tuned)}" for one in widths)
+    axes = Axis(_("learning rate"), log=True, ticks=ticks), Axis(_("test loss"))
+    best = "; ".join(f"{line.label}: {_rate(one.tuned)}" for line, one in zip(lines, widths, strict=True))
     caption = _("Means over seeds; bands from the lowest to the highest seed.")
     alt = _("{title}. Lowest mean at {best}.", title=title, best=best)
-    return [Plot(figure, f"rates-{kind}", caption, alt)]
+    return [lined(f"rates-{kind}", title, lines, axes, caption, alt)]
 
 
 def _rate(value: float) -> str:
@@ -179,7 +185,7 @@ def _comparisons(widths: Sequence[Width], base: Mapping[str, Width]) -> list[Com
         other, rate = standard.get(one.width), base[one.kind].tuned
         if one.kind == "mup" and one is not base["mup"] and other is not None:
             name = _("loss at the rate tuned at width {width}", width=base["mup"].width)
-            quantity = Quantity(name, lambda run: None, better="lower")
+            quantity = Quantity(name, better="lower")
             values, others = (each.losses.get(rate, {}) for each in (one, other))
             found.append(Comparison(one.title, other.title, quantity, values, others))
     return found
@@ -187,16 +193,6 @@ def _comparisons(widths: Sequence[Width], base: Mapping[str, Width]) -> list[Com
 
 def _edges(widths: Sequence[Width]) -> list[Note]:
     """The widths whose best rate is the first or the last of the grid."""
-    found = []
-    for one in widths:
-        if one.tuned in (min(one.losses), max(one.losses)):
-            text = _(
-                "{title}: the best rate is at the edge of the grid, {rate}.",
-                title=capital(one.title),
-                rate=_rate(one.tuned),
-            )
-            found.append(Note(text))
-    return found
-
-
-RATES = RunProbe("rates", measure, view, seconds={"quick": 0.1, "standard": 0.1, "full": 0.1})
+    text = N_("{title}: the best rate is at the edge of the grid, {rate}.")
+    at_edge = [one for one in widths if one.tuned in (min(one.losses), max(one.losses))]
+    return [Note(_(text, title=capital(one.title), rate=_rate(one.tuned))) for one in at_edge]

@@ -10,23 +10,22 @@ from vitral.figures.lines import Axis
 from vitral.figures.sections import Heading, Paragraph
 from vitral.inspection import recall_by_distance
 from vitral.studies import probe
-from vitral.studies.claims import Comparison, Plain, Quantity, at, to_fixed
-from vitral.studies.probe import Arms, RunProbe, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.claims import to_fixed
+from vitral.studies.probe import ArmMeasures, Arms, Plain, Quantity, StudyResult, Trained, View
 from vitral.studies.trajectories import task_rows
 
-ROWS = {"quick": 1000, "standard": 2000, "full": 4000}
+ROWS = (1000, 2000, 4000)
 """Test sequences."""
-ACCURACY = Quantity(N_("share of right values"), at("accuracy"), better="higher")
-NATS = Quantity(N_("loss of the values"), at("nats"), "nats", "lower")
-CHANCE = Quantity(N_("chance"), at("chance"))
+ACCURACY = Quantity(N_("share of right values"), "accuracy", better="higher")
+NATS = Quantity(N_("loss of the values"), "nats", "nats", "lower")
+CHANCE = Quantity(N_("chance"), "chance")
 
 
 def measure(trained: Trained) -> Plain:
     """Right values and their loss by distance."""
     probe.require_causal_lm(trained)
-    task, rows = task_rows(trained, KeyValueRecall, ROWS[trained.budget])
-    return recall_by_distance(trained.run.model, task, rows)
+    task, rows = task_rows(trained, KeyValueRecall, trained.size(*ROWS))
+    return recall_by_distance(trained.model, task, rows)
 
 
 def view(result: StudyResult, arms: Arms) -> View:
@@ -36,34 +35,27 @@ def view(result: StudyResult, arms: Arms) -> View:
         "of tokens from the value in its pair to the place of the answer; all distances are read by the same model."
     )
     near, far = (_part(last) for last in (False, True))
-    x = Axis(_("distance to the value (tokens)"))
-    seen = {arm.name: arm.first["distances"] for arm in arms}
-    sections = [Heading(_("Recall by distance")), Paragraph(how)]
-    sections.append(probe.mean_table(_("Means over seeds."), arms, ACCURACY, NATS, CHANCE, near, far))
-    plots = []
-    for index, alike in enumerate(_by_task(arms)):
-        places = {(group["from"] + group["to"]) / 2: _group(place) for place, group in enumerate(seen[alike[0].name])}
-        title = (
-            _("Recall by distance: {arm}", arm=alike[0].title) if len(_by_task(arms)) > 1 else _("Recall by distance")
-        )
+    x, tasks, plots, comparisons = Axis(_("distance to the value (tokens)")), _by_task(arms), [], []
+    for index, alike in enumerate(tasks):
+        groups = alike[0].first["distances"]
+        places = {(group["from"] + group["to"]) / 2: _group(place) for place, group in enumerate(groups)}
+        title = _("Recall by distance: {arm}", arm=alike[0].title) if len(tasks) > 1 else _("Recall by distance")
         plots += probe.mean_lines(f"recall-{index + 1}", title, alike, places, x, _("Means over seeds."))
-    comparisons: list[Comparison] = []
-    for alike in _by_task(arms):
-        comparisons += probe.against_base(alike, ACCURACY, far) if len(alike) > 1 else ()
+        comparisons += probe.against_base(alike, ACCURACY, far)
     comparisons += probe.within(arms, far, near)
     comparisons += [
         to_fixed(arm.title, arm.first["chance"], _("chance"), ACCURACY, arm.values(ACCURACY)) for arm in arms
     ]
-    return View((*sections, *plots), tuple(comparisons))
+    table = probe.mean_table(_("Means over seeds."), arms, ACCURACY, NATS, CHANCE, near, far)
+    return View((Heading(_("Recall by distance")), Paragraph(how), table, *plots), comparisons)
 
 
-def _by_task(arms: Arms) -> list[Arms]:
+def _by_task(arms: Arms) -> list[list[ArmMeasures]]:
     """The arms of each task together, in order."""
-    tasks = []
+    tasks: dict[str, list[ArmMeasures]] = {}
     for arm in arms:
-        if arm.config["corpus"]["task"] not in tasks:
-            tasks.append(arm.config["corpus"]["task"])
-    return [[arm for arm in arms if arm.config["corpus"]["task"] == task] for task in tasks]
+        tasks.setdefault(str(arm.config["corpus"]["task"]), []).append(arm)
+    return [*tasks.values()]
 
 
 def _read(run: Mapping[str, Any], group: int) -> float | None:
@@ -78,6 +70,3 @@ def _group(group: int) -> Quantity:
 def _part(last: bool) -> Quantity:
     name = N_("right at the largest distances") if last else N_("right at the smallest distances")
     return Quantity(name, partial(_read, group=-1 if last else 0), better="higher")
-
-
-RECALL = RunProbe("recall", measure, view, {"quick": 1, "standard": 1, "full": 3})

@@ -11,13 +11,10 @@ from vitral.inspection import agreeing_weights, similar_word_scores, untrained
 from vitral.inspection.word_lists import language_of, word_lists
 from vitral.inspection.words import LANGUAGE_TOKENS, SHUFFLES
 from vitral.studies import probe
-from vitral.studies.claims import Comparison, Plain, Quantity
-from vitral.studies.probe import ArmMeasures, Arms, RunProbe, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import ArmMeasures, Arms, Comparison, Plain, Quantity, StudyResult, Trained, View
 
-WINDOWS = {"quick": 64, "standard": 256, "full": 512}
+WINDOWS = (64, 256, 512)
 MOST_WORDS = 400
-UNTRAINED = "untrained"
 Items = dict[int, list[list[float]]]
 """By subject, one number for each block and head."""
 AGREEMENT = N_("weight on the subject where the form agrees, less where it does not")
@@ -30,13 +27,13 @@ def measure(trained: Trained) -> Plain:
     lists = word_lists()[language_of(run.tokenizer.decode(splits["train"].tokens[:LANGUAGE_TOKENS]))]
 
     def of(model: Any) -> Plain:
-        given = {"windows": WINDOWS[trained.budget], "most_words": MOST_WORDS}
+        given = {"windows": trained.size(*WINDOWS), "most_words": MOST_WORDS}
         return {
             "scores": similar_word_scores(model, run.tokenizer, splits["train"], splits["test"], **given),
             "weights": agreeing_weights(model, run.tokenizer, lists.pairs),
         }
 
-    return of(run.model) | {UNTRAINED: of(untrained(run.model, trained.seed))}
+    return of(run.model) | {"untrained": of(untrained(run.model, trained.seed))}
 
 
 def correlations(run: Mapping[str, Any]) -> list[tuple[tuple[int, int], float, list[float]]]:
@@ -81,7 +78,7 @@ def chosen_head(items: Items) -> tuple[tuple[int, int], dict[int, float]] | None
 def view(result: StudyResult, arms: Arms) -> View:
     """Scores beside shuffled words; agreement for all heads, and for one that half of the subjects choose."""
     arms = [arm for arm in arms if any(run["scores"] or run["weights"] for run in arm.runs.values())]
-    every = [each for arm in arms for each in (arm, _fresh(arm))]
+    every = [each for arm in arms for each in (arm, probe.untrained_of(arm))]
     agreement, comparisons = _agreement(every)
     return View((*_scores(every), *agreement), tuple(comparisons))
 
@@ -130,7 +127,7 @@ def _agreement(arms: Arms) -> tuple[tuple[Section, ...], list[Comparison]]:
         "compared between the form that agrees with the subject and the other one, at the same place; each form is "
         "right as often as wrong. Subjects are the units. A head is chosen on one half of them and tested on the other."
     )
-    rows, comparisons, quantity = [], [], Quantity(AGREEMENT, lambda run: None, N_("of weight"))
+    rows, comparisons, quantity = [], [], Quantity(AGREEMENT, unit=N_("of weight"))
     for arm in arms:
         found = _over_seeds(arm)
         if not found:
@@ -149,13 +146,6 @@ def _agreement(arms: Arms) -> tuple[tuple[Section, ...], list[Comparison]]:
     return (Heading(_("Weight on what a form agrees with")), Paragraph(how), table), comparisons
 
 
-def _fresh(arm: ArmMeasures) -> ArmMeasures:
-    title = _("{arm}, untrained", arm=arm.title)
-    return ArmMeasures(
-        f"{arm.name}-untrained", title, arm.config, {seed: run[UNTRAINED] for seed, run in arm.runs.items()}
-    )
-
-
 def _over_seeds(arm: ArmMeasures) -> Items:
     """Means over seeds, of the subjects that all seeds have."""
     each = [agreement_items(run) for run in arm.runs.values()]
@@ -164,6 +154,3 @@ def _over_seeds(arm: ArmMeasures) -> Items:
 
 def _mean(seeds: Sequence[list[list[float]]]) -> list[list[float]]:
     return [[fmean(values) for values in zip(*blocks, strict=True)] for blocks in zip(*seeds, strict=True)]
-
-
-RELATED_WORDS = RunProbe("related-words", measure, view)

@@ -4,28 +4,26 @@ Seeds are the sample: each mask is compared with the causal one, and with a gues
 """
 
 from statistics import fmean
-from typing import Any
 
-from vitral.core.language import N_, _, number, retold
-from vitral.figures.lines import Axis, Line, line_plot
+from vitral.core.language import N_, _, number
+from vitral.figures.lines import Axis, Line
 from vitral.figures.margin import Reference
 from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.inspection import recall_under_masks
 from vitral.inspection.mask_recall import BATCH, BINS, KEYS, VALUES
 from vitral.inspection.retrieval import LAYERS, WINDOW
-from vitral.studies.claims import Comparison, Note, Plain, Quantity, at, to_fixed
-from vitral.studies.probe import Plot, Setting, StudyProbe, View
+from vitral.studies.claims import to_fixed
+from vitral.studies.probe import Comparison, Note, Plain, Plot, Quantity, Setting, StudyResult, View, lined
 from vitral.studies.probes.copying import TITLES
-from vitral.studies.results import StudyResult
 
-BUDGETS = {
-    "quick": {1: (150, (1, 2, 3)), 4: (150, (1, 2, 3))},
-    "standard": {1: (200, (1, 2, 3, 4, 5, 6)), 4: (2000, (1, 2, 3))},
-    "full": {1: (400, (1, 2, 3, 4, 5, 6)), 4: (4000, (1, 2, 3, 4, 5, 6))},
-}
+BUDGETS = (
+    {1: (150, (1, 2, 3)), 4: (150, (1, 2, 3))},
+    {1: (200, (1, 2, 3, 4, 5, 6)), 4: (2000, (1, 2, 3))},
+    {1: (400, (1, 2, 3, 4, 5, 6)), 4: (4000, (1, 2, 3, 4, 5, 6))},
+)
 """Steps of training and seeds, by the number of pairs."""
 NAMES = {1: N_("one pair: retrieval"), 4: N_("four pairs: key-value recall")}
-ACCURACY = Quantity(N_("accuracy"), at("accuracy"), better="higher")
+ACCURACY = Quantity(N_("accuracy"), "accuracy", better="higher")
 
 
 def measure(setting: Setting) -> Plain:
@@ -33,7 +31,7 @@ def measure(setting: Setting) -> Plain:
     return {
         "tasks": [
             recall_under_masks(pairs, steps=steps, seeds=seeds)
-            for pairs, (steps, seeds) in BUDGETS[setting.budget].items()
+            for pairs, (steps, seeds) in setting.size(*BUDGETS).items()
         ]
     }
 
@@ -55,12 +53,11 @@ def view(result: StudyResult, measured: Plain) -> View:
         window=WINDOW,
         reach=measured["tasks"][0]["reach"],
     )
-    sections: list[Any] = [Heading(_("Retrieval at variable distance, and key-value recall")), Paragraph(about)]
-    comparisons: list[Comparison] = []
-    for task in measured["tasks"]:
-        sections += _sections(task)
-        comparisons += _comparisons(task)
-    return View(tuple(sections), tuple(comparisons), notes=tuple(map(_losses, measured["tasks"])))
+    tasks = measured["tasks"]
+    sections = [section for task in tasks for section in _sections(task)]
+    heading = Heading(_("Retrieval at variable distance, and key-value recall"))
+    comparisons = [one for task in tasks for one in _comparisons(task)]
+    return View((heading, Paragraph(about), *sections), comparisons, notes=[*map(_losses, tasks)])
 
 
 def _name(task: Plain) -> str:
@@ -78,7 +75,7 @@ def _sections(task: Plain) -> list[Table | Plot]:
         values = [_shares(runs, place) for place in range(len(BINS))]
         known = [(middle, found) for middle, found in zip(middles, values, strict=True) if found]
         places, found = [place for place, _ in known], [shares for _, shares in known]
-        title = retold(TITLES[mask])
+        title = _(TITLES[mask])
         lines.append(Line(title, places, [*map(fmean, found)], [*map(min, found)], [*map(max, found)]))
         cells.append((title, *(_cell(shares) for shares in values)))
     if task["pairs"] > 1:
@@ -96,10 +93,10 @@ def _sections(task: Plain) -> list[Table | Plot]:
     x = Axis(_("distance of the value (tokens back)"), ticks=middles)
     chance = Reference(_("chance"), task["chance"])
     title = _name(task)
-    figure = line_plot(lines, x, Axis(_("correct answers (share)")), references=[chance], title=title)
     ends = "; ".join(f"{line.label} {number(line.y[0], '.2f')}\N{EN DASH}{number(line.y[-1], '.2f')}" for line in lines)
     shown = _("Mean over seeds with their range; the window reaches {reach} tokens back.", reach=task["reach"])
-    plot = Plot(figure, f"retrieval-{task['pairs']}", shown, f"{title}: {ends}.")
+    axes = x, Axis(_("correct answers (share)"))
+    plot = lined(f"retrieval-{task['pairs']}", title, lines, axes, shown, f"{title}: {ends}.", [chance])
     return [plot, Table(caption, (_("mask"), *columns), tuple(cells))]
 
 
@@ -123,23 +120,20 @@ def _comparisons(task: Plain) -> list[Comparison]:
     beyond = Quantity(_("accuracy beyond {reach} tokens", reach=task["reach"]), ACCURACY.read, better="higher")
     found = []
     for mask, values in means.items():
-        subject = f"{_name(task)}, {retold(TITLES[mask])}"
+        subject = f"{_name(task)}, {_(TITLES[mask])}"
         sees = mask != "window" and task["pairs"] > 1
         guess = fmean(task["guess"][mask][place] for place in far) if sees else task["chance"]
         meaning = _("a guess among the values shown") if sees else _("a guess among all values")
         found.append(to_fixed(subject, guess, meaning, beyond, values["far"], mask))
         if mask not in ("causal", "window"):
-            causal = retold(TITLES["causal"])
+            causal = _(TITLES["causal"])
             found.append(Comparison(subject, causal, ACCURACY, values["all"], means["causal"]["all"], mask))
     return found
 
 
 def _losses(task: Plain) -> Note:
     ends = "; ".join(
-        f"{retold(TITLES[mask])} {number(fmean(run['loss'] for run in runs.values()), '.3f')}"
+        f"{_(TITLES[mask])} {number(fmean(run['loss'] for run in runs.values()), '.3f')}"
         for mask, runs in task["masks"].items()
     )
     return Note(_("{task}, loss at the end of training, nats per answer: {losses}.", task=_name(task), losses=ends))
-
-
-RETRIEVAL = StudyProbe("retrieval", measure, view, seconds={"quick": 150, "standard": 900, "full": 6000})

@@ -2,19 +2,19 @@
 
 import math
 from statistics import linear_regression
+from typing import Any
 
 from vitral.core.language import N_, _, listed, number
-from vitral.figures.lines import Axis, line_plot
+from vitral.figures.lines import Axis
 from vitral.figures.margin import Reference
 from vitral.figures.sections import Details, Heading, Paragraph, Section, Table
 from vitral.inspection import attention_saturation, logged_gradient_norms, saturation, softmax, untrained
 from vitral.inspection.windows import scored_windows
 from vitral.studies import probe
-from vitral.studies.claims import Check, Comparison, Plain, Quantity, at, to_fixed
-from vitral.studies.probe import ArmMeasures, Arms, RunProbe, Trained, View, every, mean_of
-from vitral.studies.results import StudyResult
+from vitral.studies.claims import every, to_fixed
+from vitral.studies.probe import ArmMeasures, Arms, Check, Comparison, Plain, Quantity, StudyResult, Trained, View
 
-WINDOWS = {"quick": 128, "standard": 256, "full": 1024}
+WINDOWS = (128, 256, 1024)
 STATES = ("fresh", "trained")
 STATED = {"fresh": N_("fresh"), "trained": N_("trained")}
 TABLES = {"fresh": N_("Fresh models."), "trained": N_("Trained models.")}
@@ -38,9 +38,9 @@ NAMES = {
 def measure(trained: Trained) -> Plain:
     """Statistics of attention before the first step and after training, and the gradient norms in between."""
     probe.require_causal_lm(trained)
-    model, run = trained.run.model, trained.run
+    model, run = trained.model, trained.run
     time, log_every = model.config.context_length, run.config["training"]["log_every"]
-    batch = scored_windows(trained.dataset.splits["test"], time, WINDOWS[trained.budget])
+    batch = scored_windows(trained.test, time, trained.size(*WINDOWS))
     return {
         "d_head": model.config.d_head,
         "windows": len(batch[0]),
@@ -54,16 +54,13 @@ def measure(trained: Trained) -> Plain:
 def _of(state: str, key: str) -> Quantity:
     name = NAMES[key]
     digits = 6 if key.endswith(("variance", "gradient", "square")) else 4
-    return Quantity(name, mean_of(state, "layers", "*", key, "*"), digits=digits)
+    return Quantity(name, f"{state}/layers/*/{key}/*", digits=digits)
 
 
 NORMS = [
-    Quantity(name, at("gradient_norms", which))
-    for which, name in (
-        ("mean", N_("mean gradient norm")),
-        ("median", N_("median gradient norm")),
-        ("largest", N_("largest gradient norm")),
-    )
+    Quantity(N_("mean gradient norm"), "gradient_norms/mean"),
+    Quantity(N_("median gradient norm"), "gradient_norms/median"),
+    Quantity(N_("largest gradient norm"), "gradient_norms/largest"),
 ]
 ENTROPY, SATURATED, LEARNED = (_of("trained", key) for key in ("entropy_share", "saturated", "factors"))
 COMPARED = (ENTROPY, SATURATED, _of("trained", "query_gradient"), NORMS[0])
@@ -91,7 +88,7 @@ SHARED = Quantity(
     lambda run: saturation.shared_directions(run["trained"], run["d_head"]),
     digits=2,
 )
-D_K = Quantity("d_k", at("d_head"), digits=0)
+D_K = Quantity("d_k", "d_head", digits=0)
 ALIGNMENT = N_(
     "If queries and keys are independent, Var(q·k) is d_k times the mean squares of their components: the ratio is 1 "
     "and 1/√d_k the scale. If training aligns them, q·k adds up instead of averaging out: the ratio grows with d_k, up "
@@ -112,7 +109,7 @@ def view(result: StudyResult, arms: Arms) -> View:
     layers = probe.by_layer(arms, *STATES)
     learned = [layer for layer in layers if layer.values(LEARNED)]
     factors = tuple(
-        (one.title, str(seed), listed(number(f, ".3f") for f in _factors(run)))
+        (one.title, str(seed), listed(number(f, ".3f") for f in every(run, "trained/layers/0/factors/*")))
         for one in learned
         for seed, run in one.runs.items()
     )
@@ -130,22 +127,23 @@ def view(result: StudyResult, arms: Arms) -> View:
         *probe.interval_plot("learned-scales", _("Learned scales"), learned, LEARNED, _("Initially 1.")),
         *([by_head] if factors else ()),
     )
-    scale = {arm.name: arm.config["model"]["attention"]["scale"] for arm in arms}
-    base = _shape(arms[0], num_heads=0)
-    others, usual = ([arm for arm in arms if (scale[arm.name] == "sqrt") == which] for which in (False, True))
+    base, d_k = arms[0], arms[0].first["d_head"]
+    others, usual = ([arm for arm in arms if (_scale(arm) == "sqrt") == which] for which in (False, True))
     pairs = [(one, arm) for arm in others for one in usual if _shape(arm) == _shape(one)]
-    bare = [arm for arm in others if scale[arm.name] == "none" and _shape(arm, num_heads=0) == base]
+    bare = [arm for arm in others if _scale(arm) == "none" and _shape(arm, num_heads=0) == _shape(base, num_heads=0)]
     bare.sort(key=lambda arm: arm.first["d_head"])
     comparisons = [one for pair in pairs for one in probe.against_base(pair, *COMPARED)]
     comparisons += probe.against_base((bare[0], bare[-1]), SATURATED) if len(bare) > 1 else ()
     comparisons += [slope for name in SLOPES for slope in _slope(name, by_width(arms, name))]
-    ends = {arm.title: arm.values(LEARNED) for arm in arms if arm.values(LEARNED)}
-    comparisons += [to_fixed(title, 1.0, _("its initial value"), LEARNED, values) for title, values in ends.items()]
-    variance, d_k = arms[0].mean(_of("fresh", "score_variance")) or 0.0, arms[0].first["d_head"]
-    limits = (d_k / 2, 2 * d_k, _("d_k = {d_k} within a factor of 2", d_k=d_k))
-    subject, what = _("{arm}, fresh", arm=arms[0].title), _("score variance")
-    check = Check(subject, what, variance, *limits, arm=arms[0].name)
-    return View(sections, tuple(comparisons), (check,))
+    comparisons += [
+        to_fixed(arm.title, 1.0, _("its initial value"), LEARNED, found)
+        for arm in arms
+        if (found := arm.values(LEARNED))
+    ]
+    expected = _("d_k = {d_k} within a factor of 2", d_k=d_k)
+    variance, subject = base.mean(_of("fresh", "score_variance")) or 0.0, _("{arm}, fresh", arm=base.title)
+    check = Check(subject, _("score variance"), variance, d_k / 2, 2 * d_k, expected, arm=base.name)
+    return View(sections, comparisons, (check,))
 
 
 SLOPES = {"sqrt": "1/√d_k", "none": N_("no scale")}
@@ -154,10 +152,7 @@ SLOPES = {"sqrt": "1/√d_k", "none": N_("no scale")}
 
 def by_width(arms: Arms, scale: str) -> list[ArmMeasures]:
     """The arms with this scale in order of d_k, the first of each d_k; none unless there are two."""
-    found: dict[int, ArmMeasures] = {}
-    for arm in arms:
-        if arm.config["model"]["attention"]["scale"] == scale:
-            found.setdefault(arm.first["d_head"], arm)
+    found = {arm.first["d_head"]: arm for arm in reversed(arms) if _scale(arm) == scale}
     return [found[d_k] for d_k in sorted(found)] if len(found) > 1 else []
 
 
@@ -175,20 +170,23 @@ def _alignment(arms: Arms) -> list[Section | probe.Plot]:
         return [table]
     widths = sorted({x for line in lines for x in line.x})
     axes = Axis("d_k", log=True, ticks=widths), Axis(_("Var(q·k) over that of independent q and k"), log=True)
-    title = _("Alignment of queries and keys")
-    figure = line_plot(lines, *axes, references=[Reference(_("independent"), 1.0)], title=title)
-    shown = ALIGNED["trained"].show
+    title, shown = _("Alignment of queries and keys"), ALIGNED["trained"].show
     ends = "; ".join(f"{line.label} {shown(line.y[0])}\N{EN DASH}{shown(line.y[-1])}" for line in lines)
     caption = _("Mean over seeds with their range. Aligned queries and keys would lie on d_k.")
-    return [table, probe.Plot(figure, "alignment", caption, f"{title}: {ends}.")]
+    independent = [Reference(_("independent"), 1.0)]
+    return [table, probe.lined("alignment", title, lines, axes, caption, f"{title}: {ends}.", independent)]
 
 
 def _slope(scale: str, arms: list[ArmMeasures]) -> list[Comparison]:
     """The exponent with which the trained ratio grows with d_k, seed by seed, against 0: independence at any d_k."""
-    seeds = [seed for seed in arms[0].runs if all(seed in arm.runs for arm in arms)] if arms else []
-    widths = [math.log(arm.first["d_head"]) for arm in arms]
-    ratios = {seed: [math.log(arm.values(ALIGNED["trained"])[seed]) for arm in arms] for seed in seeds}
-    slopes = {seed: linear_regression(widths, found).slope for seed, found in ratios.items()}
+    if not arms:
+        return []
+    widths, ratios = [math.log(arm.first["d_head"]) for arm in arms], [arm.values(ALIGNED["trained"]) for arm in arms]
+    slopes = {
+        seed: linear_regression(widths, [math.log(ratio[seed]) for ratio in ratios]).slope
+        for seed in arms[0].runs
+        if all(seed in arm.runs for arm in arms)
+    }
     if not slopes:
         return []
     subject = _(
@@ -197,17 +195,14 @@ def _slope(scale: str, arms: list[ArmMeasures]) -> list[Comparison]:
         low=D_K.show(arms[0].first["d_head"]),
         high=D_K.show(arms[-1].first["d_head"]),
     )
-    slope = Quantity(_("exponent of the score variance over that of independent q and k"), at("slope"), digits=2)
+    slope = Quantity(_("exponent of the score variance over that of independent q and k"), digits=2)
     return [to_fixed(subject, 0.0, _("0, independent at every d_k"), slope, slopes)]
 
 
-def _factors(run: Plain) -> list[float]:
-    return every(run, "trained", "layers", 0, "factors", "*")
+def _scale(arm: ArmMeasures) -> Any:
+    return arm.config["model"]["attention"]["scale"]
 
 
 def _shape(arm: ArmMeasures, **same: int) -> tuple[Plain, Plain]:
     model = arm.config["model"]
     return {**model, "attention": {**model["attention"], "scale": ""}, **same}, arm.config["training"]
-
-
-SATURATION = RunProbe("saturation", measure, view, {"quick": 2, "standard": 6, "full": 20})

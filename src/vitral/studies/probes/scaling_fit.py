@@ -12,11 +12,9 @@ from vitral.figures.sections import Heading, Paragraph, Section, Table
 from vitral.figures.text import NONE, big, capital, nats, p_clause, p_text, signed
 from vitral.inspection.text_units import characters_per_token
 from vitral.runs.config import RunConfig
-from vitral.studies.claims import LEVEL, Check, Note, Plain
 from vitral.studies.intervals import mean_interval
 from vitral.studies.law_table import interval, law_columns, law_row, powers, with_interval
-from vitral.studies.probe import Arms, Plot, RunProbe, Trained, View, with_losses
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import LEVEL, Arms, Check, Note, Plain, Plot, StudyResult, Trained, View, with_losses
 from vitral.studies.scaling import Estimate, contrast, cost_law, optimal_exponents, optimum, student
 from vitral.studies.scaling_grid import (
     PREDICTED,
@@ -86,7 +84,7 @@ def view(result: StudyResult, arms: Arms) -> View:
         return View()
     joint = joint_laws(grid)
     laws = [*single_laws(grid), *joint]
-    sections: list[Section | Plot] = [Heading(_("Scaling laws")), Paragraph(_method(grid))]
+    sections = [Heading(_("Scaling laws")), Paragraph(_method(grid))]
     sections += [_law_table(laws), *_seed_table(grid, laws)]
     sections += [*_plots(grid, laws), _residual_table(grid, laws)]
     optimal, notes = _optimum(grid, joint)
@@ -104,7 +102,7 @@ def view(result: StudyResult, arms: Arms) -> View:
     for name in dict.fromkeys(point.tokens for point in others):
         table, moved = _token_table(grid, [point for point in others if point.tokens == name])
         sections, notes = [*sections, table], [*notes, *moved]
-    return View(tuple(sections), checks=tuple(checks), notes=tuple(notes))
+    return View(sections, checks=checks, notes=notes)
 
 
 def _points(result: StudyResult, arms: Arms) -> list[Point]:
@@ -327,6 +325,3 @@ def _token_table(grid: Sequence[Point], others: Sequence[Point]) -> tuple[Table,
     columns = (_("at the same places of the grid"), grid[0].tokens, others[0].tokens, _("difference"))
     caption = _("Nats per character, and constants with 95% intervals.")
     return Table(caption, (*columns, _("p (corrected)")), tuple(rows)), notes
-
-
-SCALING_FIT = RunProbe("scaling-fit", measure, view, seconds={"quick": 0.1, "standard": 0.1, "full": 0.1})

@@ -3,16 +3,14 @@
 import math
 
 from vitral.core.language import N_, _, listed, number
-from vitral.figures.lines import Axis, Line, line_plot
+from vitral.figures.lines import Axis, Line
 from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.inspection import head_costs, score_statistics
 from vitral.inspection.random_scores import BY_ROW, FIXED, SURE, change, expected_variance, least_changed
 from vitral.inspection.softmax import SATURATED
-from vitral.studies.claims import Check, Note, Plain
-from vitral.studies.probe import Plot, Setting, StudyProbe, View, extremes_told
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import Check, Note, Plain, Plot, Setting, StudyResult, View, extremes_told, lined
 
-SIZES = {"quick": (200_000, 1_000), "standard": (500_000, 4_000), "full": (2_000_000, 20_000)}
+SIZES = ((200_000, 1_000), (500_000, 4_000), (2_000_000, 20_000))
 TITLES = {"none": N_("no scale"), "sqrt": "1/√d_k", "linear": "1/d_k", "adaptive": N_("adaptive")}
 THEORY = {"none": "d_k", "sqrt": "1", "linear": "1/d_k"}
 NAMES = ("variance", *BY_ROW, "sensitivity_median")
@@ -52,7 +50,7 @@ MEANING = N_(
 def measure(setting: Setting) -> Plain:
     """Statistics of every scale at every d_k, and parameters and FLOPs of models like the base by d_k."""
     costs = head_costs(setting.base.model, setting.dataset.tokenizer.vocab_size)
-    return score_statistics(*SIZES[setting.budget], setting.seed) | {"costs": costs}
+    return score_statistics(*setting.size(*SIZES), setting.seed) | {"costs": costs}
 
 
 def view(result: StudyResult, measured: Plain) -> View:
@@ -63,18 +61,21 @@ def view(result: StudyResult, measured: Plain) -> View:
         for at, d_k in enumerate(measured["d_ks"])
     ]
     costs = tuple((_(VARIED[row["varies"]]), *(number(row[key], ",") for key in COUNTED)) for row in measured["costs"])
-    about = {key: measured[key] for key in ("pairs", "rows", "keys")}
     columns = (_("scale"), "d_k", *(_(LABELS[name]) for name in NAMES))
-    heads = (_("varied"), *(map(_, COUNTED.values())))
+    about = {key: measured[key] for key in ("pairs", "rows", "keys")}
     sections = (
         Heading(_("Scores of independent queries and keys")),
         Paragraph(_(MEANING, **about, saturated=SATURATED)),
         _plot(measured, "variance", "score-variance"),
         _plot(measured, "sensitivity_median", "score-sensitivity"),
         Table(_("Scores and rows."), columns, tuple(cells)),
-        Table(_("Models like the base by d_k; FLOPs are of training, per token."), heads, costs),
+        Table(
+            _("Models like the base by d_k; FLOPs are of training, per token."),
+            (_("varied"), *map(_, COUNTED.values())),
+            costs,
+        ),
     )
-    least = least_changed(measured)
+    least = [*least_changed(measured)]
     changes = {one: number(change(measured["scales"][one]["sensitivity_median"]), ".2g") for one in FIXED}
     text = _(
         "The median sensitivity changes with d_k by: {changes}; least with {least}.",
@@ -83,7 +84,8 @@ def view(result: StudyResult, measured: Plain) -> View:
     )
     shown = None if len(least) > 1 and "sqrt" in least else "sqrt" in least
     saturation = (_saturation(measured, "none", rises=True), _saturation(measured, "sqrt", rises=False))
-    return View(sections, (), (*(_variance(measured, one) for one in FIXED), *saturation), (Note(text, shown=shown),))
+    checks = (*(_variance(measured, one) for one in FIXED), *saturation)
+    return View(sections, checks=checks, notes=[Note(text, shown=shown)])
 
 
 def _cell(numbers: Plain, name: str, at: int) -> str:
@@ -121,16 +123,11 @@ def _plot(measured: Plain, name: str, file: str) -> Plot:
         values = [value if value > 0 else None for value in measured["scales"][scale][name]]
         lines.append(Line(_(TITLES[scale]), d_ks, values, joined=name != "variance"))
     if name == "variance":
-        expected = {scale: [expected_variance(scale, d_k) for d_k in d_ks] for scale in FIXED}
-        lines += [
-            Line(_("theory: {value}", value=THEORY[scale]), d_ks, values, theory=True)
-            for scale, values in expected.items()
-        ]
-    x = Axis(_("d_k (components of a head)"), log=True, ticks=d_ks)
-    figure = line_plot(lines, x, Axis(_(LABELS[name]), log=True), title=_(PLOTS[name]))
+        for scale in FIXED:
+            expected = [expected_variance(scale, d_k) for d_k in d_ks]
+            lines.append(Line(_("theory: {value}", value=THEORY[scale]), d_ks, expected, theory=True))
+    axes = Axis(_("d_k (components of a head)"), log=True, ticks=d_ks), Axis(_(LABELS[name]), log=True)
     ends = {line.label: line.y[-1] or 0.0 for line in lines if not line.theory}
     about = _("{quantity} at d_k {d_k}", quantity=_(LABELS[name]), d_k=d_ks[-1])
-    return Plot(figure, file, _(CAPTIONS[name]), extremes_told(about, ends, lambda value: number(value, ".3g")))
-
-
-SCORE_STATISTICS = StudyProbe("score-statistics", measure, view, {"quick": 12, "standard": 30, "full": 120})
+    alt = extremes_told(about, ends, lambda value: number(value, ".3g"))
+    return lined(file, _(PLOTS[name]), lines, axes, _(CAPTIONS[name]), alt)

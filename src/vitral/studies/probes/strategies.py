@@ -9,32 +9,30 @@ import math
 from dataclasses import replace
 from statistics import fmean
 
-from vitral.core.language import N_, _, retold
+from vitral.core.language import N_, _
 from vitral.figures.sections import Columns, Details, Heading, Paragraph, Preformatted, Table
 from vitral.figures.text import capital
-from vitral.inspection.texts import GRAMS, NOVEL, ORDER, REPEATED, mean_measures, mean_row, strategy_measures
+from vitral.inspection.texts import BEAM, GRAMS, NOVEL, ORDER, REPEATED, mean_measures, mean_row, strategy_measures
 from vitral.studies import probe
-from vitral.studies.claims import Comparison, Plain, Quantity, at
-from vitral.studies.probe import ArmMeasures, Arms, RunProbe, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import ArmMeasures, Arms, Comparison, Plain, Quantity, StudyResult, Trained, View
 
-BUDGETS = {"quick": (16, 200), "standard": (40, 300), "full": (80, 800)}
+BUDGETS = ((16, 200), (40, 300), (80, 800))
 """Prompts, and tokens of a continuation."""
-MODEL = Quantity(N_("loss under the model"), at("model"), "nats per token")
-NGRAM = Quantity(N_("loss under the {order}-gram model").format(order=ORDER), at("ngram"), "nats per token")
+MODEL = Quantity(N_("loss under the model"), "model", "nats per token")
+NGRAM = Quantity(N_("loss under the {order}-gram model").format(order=ORDER), "ngram", "nats per token")
 COMPARED = {
-    "repeated": Quantity(N_("share of tokens in repeated {n}-grams").format(n=REPEATED), at("repeated")),
-    "in-a-loop": Quantity(N_("share of tokens in the longest loop"), at("looping")),
-    "distinct-pairs-of-words": Quantity(N_("distinct pairs of words"), at("words", 1)),
-    "word-length": Quantity(N_("mean length of a word"), at("letters"), "characters", digits=2),
-    "longest-copy": Quantity(N_("longest copy of the training text"), at("copied"), "characters", digits=1),
+    "repeated": Quantity(N_("share of tokens in repeated {n}-grams").format(n=REPEATED), "repeated"),
+    "in-a-loop": Quantity(N_("share of tokens in the longest loop"), "looping"),
+    "distinct-pairs-of-words": Quantity(N_("distinct pairs of words"), "words/1"),
+    "word-length": Quantity(N_("mean length of a word"), "letters", "characters", digits=2),
+    "longest-copy": Quantity(N_("longest copy of the training text"), "copied", "characters", digits=1),
     "under-the-model": MODEL,
     f"under-the-{ORDER}-gram": NGRAM,
 }
 """Compared with the text itself and drawn, by the name of the figure."""
 SHOWN = (
     *COMPARED.values(),
-    Quantity(N_("novel {n}-grams of characters").format(n=NOVEL), at("novel")),
+    Quantity(N_("novel {n}-grams of characters").format(n=NOVEL), "novel"),
 )
 PERPLEXITIES = tuple(
     Quantity(name, lambda one, key=key: math.exp(min(one[key], 700.0)), digits=2)
@@ -48,7 +46,7 @@ LOOPS = 0.5
 MOST_SHOWN = 24
 """Characters of a repeated piece in a table."""
 DISTINCT = tuple(
-    Quantity(name.format(n=n + 1), at(kind, n))
+    Quantity(name.format(n=n + 1), f"{kind}/{n}")
     for kind, name in (("words", N_("{n:d} words")), ("characters", N_("{n:d} characters")))
     for n in range(GRAMS)
 )
@@ -57,7 +55,7 @@ DISTINCT = tuple(
 def measure(trained: Trained) -> Plain:
     """Measures of every strategy, see `vitral.inspection.strategy_measures`."""
     probe.require_causal_lm(trained)
-    prompts, length = BUDGETS[trained.budget]
+    prompts, length = trained.size(*BUDGETS)
     run, dataset = trained.run, trained.dataset
     return strategy_measures(run.model, run.tokenizer, dataset, prompts=prompts, length=length, seed=trained.seed)
 
@@ -119,6 +117,11 @@ def _of_arm(arm: ArmMeasures, *, several: bool) -> View:
     return View(sections, (*compared, *against_nearest(strategies)))
 
 
+def _told(name: str) -> str:
+    """A strategy as people read it; a measurement has its English name."""
+    return _(BEAM if name == BEAM else name)
+
+
 def loops(arm: ArmMeasures) -> Table:
     """How many texts of each strategy are for the larger part a loop, and the piece repeated in the longest one."""
     cells = []
@@ -127,7 +130,7 @@ def loops(arm: ArmMeasures) -> Table:
         looping = [row for row in texts if (row.get("looping") or 0.0) >= LOOPS]
         longest = max(looping, key=lambda row: row["loop"], default=None)
         piece = "\N{EN DASH}" if longest is None else _visible(longest["looped"])
-        cells.append((retold(name), str(len(texts)), str(len(looping)), piece))
+        cells.append((_told(name), str(len(texts)), str(len(looping)), piece))
     caption = _(
         "Texts of all prompts and models of which at least half is one loop, and the piece that the longest repeats: "
         "␣ is a space, ↵ a new line."
@@ -153,7 +156,7 @@ def over_models(arm: ArmMeasures) -> Table:
             row.append(
                 _("{low} to {high}", low=one.show(min(gaps)), high=one.show(max(gaps))) if gaps else "\N{EN DASH}"
             )
-        cells.append((retold(name), str(len(runs)), *row))
+        cells.append((_told(name), str(len(runs)), *row))
     caption = _("Difference to the text itself, mean over the prompts: lowest and highest of the models.")
     return Table(caption, (_("strategy"), _("models"), *(one.label for one in COMPARED.values())), tuple(cells))
 
@@ -166,14 +169,14 @@ def _worst(written: Plain) -> tuple[Preformatted, ...]:
 def _marked(row: Plain, name: str) -> Preformatted:
     """The text with its longest loop marked."""
     begin, end = row.get("marks") or (0, 0)
-    return Preformatted(row["text"], retold(name), ((begin, end),) if end > begin else ())
+    return Preformatted(row["text"], _told(name), ((begin, end),) if end > begin else ())
 
 
 def by_prompt(arm: ArmMeasures, prefix: str = "", name: str = "") -> list[ArmMeasures]:
     """Each strategy as an arm whose runs are the prompts, means over seeds; the text itself is first."""
     means = mean_measures(list(arm.runs.values()))
     return [
-        ArmMeasures(name, f"{prefix}{retold(one)}", arm.config, dict(enumerate(rows))) for one, rows in means.items()
+        ArmMeasures(name, f"{prefix}{_told(one)}", arm.config, dict(enumerate(rows))) for one, rows in means.items()
     ]
 
 
@@ -196,6 +199,3 @@ def against_nearest(strategies: Arms) -> tuple[Comparison, ...]:
         for one in others
         if one.title != first
     )
-
-
-STRATEGIES = RunProbe("strategies", measure, view, seconds={"quick": 12, "standard": 45, "full": 120})

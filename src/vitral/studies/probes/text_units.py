@@ -6,16 +6,15 @@ from dataclasses import replace
 import numpy as np
 
 from vitral.core.language import N_, _
-from vitral.figures.lines import Axis, line_plot
-from vitral.figures.sections import Heading, Section
+from vitral.figures.lines import Axis
+from vitral.figures.sections import Heading
 from vitral.figures.text import capital
 from vitral.inspection.text_units import text_units
 from vitral.model import ModelConfig
 from vitral.studies import probe
-from vitral.studies.claims import Check, Comparison, Plain, Quantity, at, to_fixed
+from vitral.studies.claims import to_fixed
 from vitral.studies.losses import loss_quantity
-from vitral.studies.probe import ArmMeasures, Arms, Plot, RunProbe, Trained, View
-from vitral.studies.results import StudyResult
+from vitral.studies.probe import ArmMeasures, Arms, Check, Comparison, Plain, Plot, Quantity, StudyResult, Trained, View
 from vitral.studies.scaling_grid import KINDS_OF_TOKENS
 
 EQUAL_COMPUTE = 2.0
@@ -23,16 +22,16 @@ EQUAL_COMPUTE = 2.0
 FAIR_UNIT = "bits per character"
 """The unit in which losses of different tokens can be compared."""
 UNITS = (
-    Quantity(N_("vocabulary"), at("vocab_size"), digits=0),
-    Quantity(N_("parameters"), at("parameters"), digits=0),
-    Quantity(N_("operations of the base"), at("operations"), "%", digits=0),
-    Quantity(N_("characters per token"), at("characters_per_token"), digits=2),
-    Quantity(N_("window"), at("context_characters"), "characters", digits=0),
+    Quantity(N_("vocabulary"), "vocab_size", digits=0),
+    Quantity(N_("parameters"), "parameters", digits=0),
+    Quantity(N_("operations of the base"), "operations", "%", digits=0),
+    Quantity(N_("characters per token"), "characters_per_token", digits=2),
+    Quantity(N_("window"), "context_characters", "characters", digits=0),
     Quantity(N_("parameters in embedding and head"), lambda run: 100 * run["token_share"], "%", digits=0),
-    Quantity(N_("trained on"), at("tokens"), "tokens", digits=0),
-    Quantity(N_("trained on"), at("characters"), "characters", digits=0),
-    Quantity(N_("passes"), at("passes"), digits=2),
-    Quantity(N_("median token seen"), at("median_seen"), N_("times"), digits=0),
+    Quantity(N_("trained on"), "tokens", "tokens", digits=0),
+    Quantity(N_("trained on"), "characters", "characters", digits=0),
+    Quantity(N_("passes"), "passes", digits=2),
+    Quantity(N_("median token seen"), "median_seen", N_("times"), digits=0),
 )
 
 
@@ -43,30 +42,24 @@ def measure(trained: Trained) -> Plain:
 
 def view(result: StudyResult, arms: Arms) -> View:
     """The units by arm; where losses are comparable, the longest tokens against the others, and the slope."""
-    arms, loss = _with_sizes(result, probe.with_losses(result, arms)), replace(loss_quantity(result), read=at("loss"))
+    arms, loss = _with_sizes(result, probe.with_losses(result, arms)), replace(loss_quantity(result), source="loss")
     if not arms:
         return View()
-    fair = result.study.unit == FAIR_UNIT
-    unit = _(result.study.unit)
-    caption = (
-        _("Tokens, and the loss with them. Means over seeds; losses in {unit}.", unit=unit)
-        if fair
-        else _(
-            "Tokens; losses per token of different tokens do not compare. Means over seeds; losses in {unit}.",
-            unit=unit,
-        )
+    fair, unit = result.study.unit == FAIR_UNIT, _(result.study.unit)
+    caption = _(
+        "Tokens; losses per token of different tokens do not compare. Means over seeds; losses in {unit}.", unit=unit
     )
-    sections: list[Section | Plot] = [Heading(_("Tokens and text"))]
-    sections.append(probe.mean_table(caption, arms, *UNITS, loss))
-    checks = tuple(_compute(result, arm) for arm in arms[1:] if result.arm(arm.name).arm.match == "flops")
+    if fair:
+        caption = _("Tokens, and the loss with them. Means over seeds; losses in {unit}.", unit=unit)
+    sections = (Heading(_("Tokens and text")), probe.mean_table(caption, arms, *UNITS, loss))
+    checks = [_compute(result, arm) for arm in arms[1:] if result.arm(arm.name).arm.match == "flops"]
     arms = [arm for arm in arms if _only_tokens(result, arm)]
     if not fair or len(arms) < 2:
-        return View(tuple(sections), checks=checks)
+        return View(sections, checks=checks)
     longest = max(arms, key=lambda arm: arm.first["characters_per_token"])
-    others = [arm for arm in arms if arm is not longest]
-    pairs = [pair for arm in others for pair in probe.against_base((arm, longest), loss)]
-    sections.append(_plot(arms, loss))
-    return View(tuple(sections), (*pairs, *_slope([arm for arm in arms if _kind(arm) == "bpe"], loss)), checks)
+    pairs = [pair for arm in arms if arm is not longest for pair in probe.against_base((arm, longest), loss)]
+    slope = _slope([arm for arm in arms if _kind(arm) == "bpe"], loss)
+    return View((*sections, _plot(arms, loss)), (*pairs, *slope), checks)
 
 
 def _with_sizes(result: StudyResult, arms: Arms) -> list[ArmMeasures]:
@@ -120,8 +113,5 @@ def _plot(arms: Arms, loss: Quantity) -> Plot:
     axes = Axis(_("vocabulary (tokens)"), log=True, ticks=ticks), Axis(_("test loss ({unit})", unit=_(loss.unit)))
     caption = _("Test loss against the size of the vocabulary; band: range over seeds.")
     ends = {arm.title: mean for arm in arms if (mean := arm.mean(loss)) is not None}
-    figure = line_plot(lines, *axes, title=_("Loss at equal compute"))
-    return Plot(figure, "tokens-vocabulary", caption, probe.extremes_told(capital(loss.told), ends, loss.show))
-
-
-TEXT_UNITS = RunProbe("text-units", measure, view, seconds={"quick": 1, "standard": 1, "full": 1})
+    alt = probe.extremes_told(capital(loss.told), ends, loss.show)
+    return probe.lined("tokens-vocabulary", _("Loss at equal compute"), lines, axes, caption, alt)

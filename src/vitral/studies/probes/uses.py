@@ -1,20 +1,25 @@
 """Capabilities under each mask: next-token leakage, infilling, continuation and classification of passages."""
 
 from dataclasses import replace
+from itertools import product
 from statistics import fmean
 
-from vitral.core.language import N_, _, retold
+from vitral.core.language import N_, _
 from vitral.figures.grid import value_grid
 from vitral.figures.sections import Heading, Paragraph, Table
 from vitral.figures.text import capital
 from vitral.inspection import capabilities, classify_passages, linear_probes, untrained
 from vitral.inspection.probing import SPLITS
-from vitral.studies.claims import Check, Comparison, Note, Plain, Quantity, at
 from vitral.studies.probe import (
     ArmMeasures,
     Arms,
+    Check,
+    Comparison,
+    Note,
+    Plain,
     Plot,
-    RunProbe,
+    Quantity,
+    StudyResult,
     Trained,
     View,
     against_base,
@@ -22,20 +27,19 @@ from vitral.studies.probe import (
     mean_table,
     within,
 )
-from vitral.studies.results import StudyResult
 from vitral.training import TrainingConfig
 from vitral.training.objectives import masking_of
 
-WINDOWS = {"quick": (1_000, 64), "standard": (4_000, 384), "full": (10_000, 1_000)}  # contexts, gaps
-PASSAGES = {"quick": (150, 50, 60), "standard": (400, 80, 120), "full": (1_000, 80, 120)}  # train, validation, test
+WINDOWS = ((1_000, 64), (4_000, 384), (10_000, 1_000))  # contexts, gaps
+PASSAGES = ((150, 50, 60), (400, 80, 120), (1_000, 80, 120))  # train, validation, test
 LEAKS = 1e-3
 """Total variation from which a prediction depends on the swapped token; rounding moves it by less."""
 PATHS = {
-    N_("infilling, both sides"): ("filling", "both"),
-    N_("infilling, left side"): ("filling", "left"),
-    N_("continuation"): ("continuing",),
-    N_("probe on activations"): ("classifying", "activations"),
-    N_("probe on token counts"): ("classifying", "frequencies"),
+    N_("infilling, both sides"): "filling/both",
+    N_("infilling, left side"): "filling/left",
+    N_("continuation"): "continuing",
+    N_("probe on activations"): "classifying/activations",
+    N_("probe on token counts"): "classifying/frequencies",
 }
 _ACCURACIES = (
     N_("accuracy (infilling, both sides)"),
@@ -46,11 +50,10 @@ _ACCURACIES = (
 )
 _LOSSES = (N_("loss (infilling, both sides)"), N_("loss (infilling, left side)"), N_("loss (continuation)"))
 ACCURACY = [
-    Quantity(name, at(*path, "accuracy"), better="higher")
-    for name, path in zip(_ACCURACIES, PATHS.values(), strict=True)
+    Quantity(name, f"{path}/accuracy", better="higher") for name, path in zip(_ACCURACIES, PATHS.values(), strict=True)
 ]
-LOSS = [Quantity(name, at(*path, "nats"), "nats", "lower") for name, path in zip(_LOSSES, PATHS.values(), strict=False)]
-PROBES = {"quick": (600, 200, 600), "standard": (1_600, 400, 1_200), "full": (6_000, 1_000, 4_000)}
+LOSS = [Quantity(name, f"{path}/nats", "nats", "lower") for name, path in zip(_LOSSES, PATHS.values(), strict=False)]
+PROBES = ((600, 200, 600), (1_600, 400, 1_200), (6_000, 1_000, 4_000))
 """Windows on which a linear probe is fitted, validated and tested."""
 TASKS = {
     "order": N_("words in order or not"),
@@ -64,8 +67,8 @@ READ = {
     "tokens": N_("tokens alone"),
     "control": N_("control task"),
 }
-LARGEST = Quantity(N_("largest class"), at("classifying", "activations", "majority"))
-POSITIONS = Quantity(N_("positions computed to fill one gap"), at("filling_positions"), digits=0)
+LARGEST = Quantity(N_("largest class"), "classifying/activations/majority")
+POSITIONS = Quantity(N_("positions computed to fill one gap"), "filling_positions", digits=0)
 LEAK = {
     "visible": N_("visible (1 = yes)"),
     "accuracy": N_("accuracy"),
@@ -83,11 +86,11 @@ METHOD = N_(
 
 def measure(trained: Trained) -> Plain:
     """Leakage, infilling and continuation on the test split; classification of passages of the whole text."""
-    run, budget, test = trained.run, trained.budget, trained.dataset.splits["test"]
+    run, test = trained.run, trained.test
     masking = masking_of(TrainingConfig.parse(run.config["training"]).objective, run.tokenizer)
-    found = capabilities(run.model, run.tokenizer, test, *WINDOWS[budget], masking=masking)
-    classes = classify_passages(run.model, trained.dataset, *PASSAGES[budget])
-    sizes, fresh = dict(zip(SPLITS, PROBES[budget], strict=True)), untrained(run.model, trained.seed)
+    found = capabilities(run.model, run.tokenizer, test, *trained.size(*WINDOWS), masking=masking)
+    classes = classify_passages(run.model, trained.dataset, *trained.size(*PASSAGES))
+    sizes, fresh = dict(zip(SPLITS, trained.size(*PROBES), strict=True)), untrained(run.model, trained.seed)
     probes = linear_probes(run.model, fresh, run.tokenizer, trained.dataset.splits, sizes)
     return found | {"classifying": classes, "probes": probes}
 
@@ -97,35 +100,32 @@ def view(result: StudyResult, arms: Arms) -> View:
     grid = [[arm.mean(one) for one in ACCURACY] for arm in arms]
     titles, uses = [arm.title for arm in arms], [_(use) for use in PATHS]
     figure = value_grid(grid, titles, uses, _("accuracy"), title=_("Accuracy by use"))
-    known = {arm.title: [mean for one in ACCURACY if (mean := arm.mean(one)) is not None] for arm in arms}
+    known = {title: [mean for mean in row if mean is not None] for title, row in zip(titles, grid, strict=True)}
     means = {title: fmean(values) for title, values in known.items() if values}
     alt = extremes_told(_("Mean accuracy over the uses"), means, ACCURACY[0].show)
     caption = _("Mean over seeds; empty where the model cannot answer.")
-    plot = Plot(figure, "uses-by-mask", caption, alt)
-    tables = [mean_table(_("Accuracy, means over seeds"), arms, *ACCURACY, LARGEST)]
-    tables += [
-        mean_table(
-            _("Loss of the true token"), arms, *LOSS, Quantity(N_("targets"), at("targets"), digits=0), POSITIONS
-        )
+    targets = Quantity(N_("targets"), "targets", digits=0)
+    tables = [
+        mean_table(_("Accuracy, means over seeds"), arms, *ACCURACY, LARGEST),
+        mean_table(_("Loss of the true token"), arms, *LOSS, targets, POSITIONS),
     ]
+    contrasts = [*against_base(arms, LOSS[0], LOSS[2], ACCURACY[3]), *within(arms, LOSS[0], LOSS[1])]
+    contrasts += _equal_steps(arms)
     read = [arm for arm in arms if arm.first.get("probes")]
-    tables += [_probes(task, read) for task in TASKS if read]
+    for task in TASKS if read else ():
+        tables.append(_probes(task, read))
+        contrasts += _about_probes(task, read)
     for place, leak in arms[0].first["leak"].items():
-        columns = [Quantity(name, at("leak", place, key), digits=3 * (key != "visible")) for key, name in LEAK.items()]
+        columns = [Quantity(name, f"leak/{place}/{key}", digits=3 * (key != "visible")) for key, name in LEAK.items()]
         about = _("Next token of position {position}, means over seeds", position=leak["position"])
         tables.append(mean_table(about, arms, *columns))
-    contrasts = against_base(arms, LOSS[0], LOSS[2], ACCURACY[3]) + within(arms, LOSS[0], LOSS[1])
-    contrasts += _equal_steps(arms)
-    for task in TASKS if read else ():
-        contrasts += _about_probes(task, read)
-    unable = (arm for arm in arms if arm.mean(LOSS[0]) is None)
+    heading, method = Heading(_("Capabilities under each mask"), 3), Paragraph(_method(arms[0].first))
+    unable = [arm for arm in arms if arm.mean(LOSS[0]) is None]
     return View(
-        (Heading(_("Capabilities under each mask"), 3), Paragraph(_method(arms[0].first)), plot, *tables),
-        contrasts + within(arms, ACCURACY[3], ACCURACY[4]),
-        tuple(check for arm in arms for check in _checks(arm)),
-        tuple(
-            Note(_("{arm} cannot fill a gap: it sees its target.", arm=capital(arm.title)), arm.name) for arm in unable
-        ),
+        (heading, method, Plot(figure, "uses-by-mask", caption, alt), *tables),
+        [*contrasts, *within(arms, ACCURACY[3], ACCURACY[4])],
+        [check for arm in arms for check in _checks(arm)],
+        [Note(_("{arm} cannot fill a gap: it sees its target.", arm=capital(arm.title)), arm.name) for arm in unable],
     )
 
 
@@ -152,7 +152,7 @@ def read_by(task: str, reader: str) -> Quantity:
     """The accuracy of a linear probe on a task, as read from the trained model, the untrained one and so on."""
     return Quantity(
         _("{task}: {reader}", task=_(TASKS[task]), reader=_(READ[reader])),
-        at("probes", task, reader, "accuracy"),
+        f"probes/{task}/{reader}/accuracy",
         better="higher",
     )
 
@@ -163,28 +163,21 @@ def _probes(task: str, arms: Arms) -> Table:
         "of pairs of tokens, which a probe can only learn by heart.",
         task=_(TASKS[task]),
     )
-    largest = Quantity(N_("largest class"), at("probes", task, "trained", "majority"))
+    largest = Quantity(N_("largest class"), f"probes/{task}/trained/majority")
     readers = [replace(read_by(task, one), name=_(READ[one])) for one in READ]
     return mean_table(caption, arms, *readers, largest)
 
 
-def _equal_steps(arms: Arms) -> tuple[Comparison, ...]:
+def _equal_steps(arms: Arms) -> list[Comparison]:
     """Masked language models against a causal one of as many steps, where that is not the base."""
-    trained = {arm.name: arm.config.get("training", {}) for arm in arms}
-    found = []
-    for arm in arms[1:]:
-        if trained[arm.name].get("objective", "next-token") == "next-token":
+    trained, found = {arm.name: arm.config.get("training", {}) for arm in arms}, list[Comparison]()
+    for arm, rival in product(arms[1:], arms[1:]):
+        own, other = trained[arm.name], trained[rival.name]
+        if own.get("objective", "next-token") == "next-token" or other.get("objective") != "next-token":
             continue
-        rivals = (
-            other
-            for other in arms[1:]
-            if trained[other.name].get("objective") == "next-token"
-            and other.first["filling"]["both"] is not None
-            and trained[other.name]["steps"] == trained[arm.name]["steps"] != trained[arms[0].name]["steps"]
-        )
-        for rival in rivals:
+        if rival.first["filling"]["both"] and other["steps"] == own["steps"] != trained[arms[0].name]["steps"]:
             found += against_base((rival, arm), LOSS[0])
-    return tuple(found)
+    return found
 
 
 def _about_probes(task: str, arms: Arms) -> tuple[Comparison, ...]:
@@ -198,25 +191,14 @@ def _method(first: Plain) -> str:
     if classes is None:
         none = _("No linear probe: no two works or segments of the text occur in all its splits.")
         return f"{text} {none}"
-    given = {
-        "tokens": first["context"],
-        "sizes": "/".join(map(str, classes["passages"].values())),
-        "titles": "; ".join(map(retold, classes["titles"])),
-    }
-    how = (
-        _(
-            "Linear probe: the work that a passage of {tokens} tokens is from; {sizes} passages to fit, validate and "
-            "test; {titles}.",
-            **given,
-        )
-        if classes["works"]
-        else _(
-            "Linear probe: the segment that a passage of {tokens} tokens is from; {sizes} passages to fit, validate "
-            "and test; {titles}.",
-            **given,
-        )
+    how = N_(
+        "Linear probe: the segment that a passage of {tokens} tokens is from; {sizes} passages to fit, validate and "
+        "test; {titles}."
     )
-    return f"{text} {how}"
-
-
-USES = RunProbe("uses", measure, view, seconds={"quick": 8, "standard": 25, "full": 90})
+    if classes["works"]:
+        how = N_(
+            "Linear probe: the work that a passage of {tokens} tokens is from; {sizes} passages to fit, validate and "
+            "test; {titles}."
+        )
+    sizes, titles = "/".join(map(str, classes["passages"].values())), "; ".join(map(_, classes["titles"]))
+    return f"{text} {_(how, tokens=first['context'], sizes=sizes, titles=titles)}"

@@ -1,0 +1,334 @@
+"""Edits of named activations as data: the same JSON in Python, on the command line and in a page.
+
+    [{"at": "blocks.1.attn.z", "heads": [3], "positions": "all", "do": "zero"}]
+
+An activation is [batch, time, width], or [batch, heads, time, width] where it has heads. An edit replaces the numbers
+of some heads at some positions before anything else is computed from them; edits of one activation are made in their
+order. A key that the mask forbids, -inf in `attn.masked`, stays forbidden. `web/src/page/edits.ts` does the same.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from vitral.core.checked import checked
+from vitral.core.config import Config, nearest, shown
+from vitral.core.errors import UsageError, reason
+from vitral.core.files import read_capped
+from vitral.core.language import N_, _
+from vitral.core.taps import Editor
+
+WHERE = "edits"
+MOST_JSON = 1 << 20
+"""Maximum size of a file of edits in bytes."""
+MOST = (2 - 2**-23) * 2.0**127
+"""The largest number of float32, which the models have."""
+NEEDS = {"scale": "factor", "set": "value", "patch": "from"}
+"""The key that a kind of edit needs; no other kind takes it."""
+BETWEEN_POSITIONS = ("scores", "scaled", "masked", "weights")
+"""Steps of attention whose last axis is positions too."""
+QUERIES, KEYS = (".attn.q", ".attn.q_pre"), (".attn.k", ".attn.k_pre")
+
+
+Index = Annotated[int, Field(ge=0, lt=2**31)]
+Indices = Annotated[tuple[Index, ...], Field(strict=False, min_length=1)]
+"""Whole numbers from 0, at least one."""
+
+
+class Edit(Config):
+    """One edit of one named activation.
+
+    Attributes:
+        at: the activation, a name of `vitral.core.names`.
+        heads: counted from 0; all if None. Keys and values have key-value heads, and some activations have none.
+        positions: counted from 0, or "all".
+        do: what becomes of the chosen numbers. "zero": 0. "mean": their mean over all positions of the sentence, for
+            each head and feature (of `attn.masked`, over the positions where it is not -inf). "scale": times `factor`.
+            "set": `value`. "patch": the same activation at the same positions and heads when the model reads another
+            sentence, unedited.
+        factor: of "scale".
+        value: of "set".
+        other: of "patch", the other sentence; `from` in JSON.
+    """
+
+    at: str
+    do: Literal["zero", "mean", "scale", "set", "patch"]
+    heads: Indices | None = None
+    positions: Indices | Literal["all"] = "all"
+    factor: float | None = None
+    value: Annotated[float, Field(ge=-MOST, le=MOST)] | None = None
+    other: str | None = Field(default=None, alias="from")
+
+    @model_validator(mode="after")
+    def _has_what_it_needs(self) -> "Edit":
+        given = {"factor": self.factor, "value": self.value, "from": self.other}
+        needed = NEEDS.get(self.do)
+        if needed is not None and given[needed] is None:
+            raise ValueError(_("{do} needs the key {key!r}", do=self.do, key=needed))
+        for key, value in given.items():
+            if value is not None and key != needed:
+                raise ValueError(_("{do} takes no key {key!r}", do=self.do, key=key))
+        return self
+
+
+Given = Sequence[Edit | Mapping[str, Any]]
+"""Edits as people give them from Python: objects, or plain data."""
+
+
+@checked(first=True)
+def edits_of(given: Any, where: str = WHERE) -> tuple[Edit, ...]:
+    """Edits from plain data.
+
+    Args:
+        given: a list of tables, or of edits.
+        where: the origin of the data, used in error messages.
+
+    Raises:
+        UsageError: a key or value is wrong; names the place, as in `edits.0: positions`.
+
+    >>> edits_of([{"at": "embed", "do": "scale", "factor": 0.5, "positions": [1]}])[0].positions
+    (1,)
+    """
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        raise UsageError('{where}: expected a list, as in [{{"at": "embed", "do": "zero"}}]', where=where)
+    made: list[Edit] = []
+    for place, each in enumerate(cast("Sequence[Any]", given)):
+        if not isinstance(each, Edit | Mapping):
+            raise UsageError("{where}: expected a table, not {given}", where=f"{where}.{place}", given=shown(each))
+        made.append(each if isinstance(each, Edit) else Edit.parse(cast("Any", each), f"{where}.{place}"))
+    return tuple(made)
+
+
+@checked(first=True)
+def read_edits(given: str) -> tuple[Edit, ...]:
+    """Edits from JSON, or from a file of it: what begins with a bracket or a brace is JSON.
+
+    Raises:
+        UsageError: the file cannot be read, it is not JSON, or `edits_of` refuses what it says.
+    """
+    if given.lstrip().startswith(("[", "{")):
+        return edits_of(_parsed(given, WHERE))
+    try:
+        raw = read_capped(Path(given), MOST_JSON)
+    except (OSError, ValueError) as error:
+        raise UsageError("{path}: cannot be read ({reason})", path=given, reason=reason(error)) from None
+    return edits_of(_parsed(raw, given), given)
+
+
+def _parsed(given: str | bytes, where: str) -> Any:
+    try:
+        return json.loads(given)
+    except RecursionError:
+        raise UsageError("{where}: nested too deeply", where=where) from None
+    except ValueError as error:  # of JSON, or of UTF-8
+        raise UsageError("{where}: not JSON ({error})", where=where, error=error) from None
+
+
+def written(edits: Iterable[Edit]) -> list[dict[str, Any]]:
+    """Edits as plain data; `edits_of` reads them again."""
+    return [edit.plain() for edit in edits]
+
+
+def without_effect(edits: Iterable[Edit], scale: Any) -> list[str]:
+    """A sentence for each edit that the scale of the scores cancels: the adaptive one divides by their spread."""
+    sentence = N_("{at} times {factor:g} changes no weight: the adaptive scale cancels a positive factor of q or k.")
+    return [
+        sentence.format(at=edit.at, factor=edit.factor)
+        for edit in edits
+        if scale == "adaptive" and edit.do == "scale" and cast("float", edit.factor) > 0
+        # A query is a whole row of scores, a key only one of its numbers.
+        if edit.at.endswith(QUERIES) or (edit.at.endswith(KEYS) and edit.positions == "all")
+    ]
+
+
+@checked(first=True)
+def require_fitting(edits: Sequence[Edit], heads: Mapping[str, int], time: int, where: str = WHERE) -> None:
+    """Refuse edits of what a model does not have.
+
+    Args:
+        edits: the edits.
+        heads: the number of heads of every activation of the model, by name; 0 where it has no axis of heads.
+        time: positions of the sentence.
+        where: the origin of the edits, used in error messages.
+
+    Raises:
+        UsageError: an unknown name, head or position; names the place, as in `edits.0: heads`.
+    """
+    for place, edit in enumerate(edits):
+        here = f"{where}.{place}"
+        if edit.at not in heads:
+            raise UsageError(
+                "{where}: no activation is called {name!r}, {hint}",
+                where=f"{here}: at",
+                name=edit.at,
+                hint=nearest(edit.at, heads),
+            )
+        count = heads[edit.at]
+        if edit.heads is not None and count == 0:
+            raise UsageError("{where}: {name} has no heads", where=f"{here}: heads", name=edit.at)
+        if edit.heads is not None and max(edit.heads) >= count:
+            raise UsageError(
+                "{where}: {name} has the heads 0 to {last}, not {head}",
+                where=f"{here}: heads",
+                name=edit.at,
+                last=count - 1,
+                head=max(edit.heads),
+            )
+        if edit.positions != "all" and max(edit.positions) >= time:
+            raise UsageError(
+                "{where}: the sentence has the positions 0 to {last}, not {position}",
+                where=f"{here}: positions",
+                last=time - 1,
+                position=max(edit.positions),
+            )
+
+
+def existing(edits: Sequence[Edit], time: int, lengths: Mapping[str, int] | None = None) -> tuple[Edit, ...]:
+    """The edits of a sentence that still grows: positions that do not exist yet are left out until they do.
+
+    A patch counts where both sentences have a position; one between positions, such as `attn.weights`, only while the
+    sentences are equally long.
+
+    Args:
+        edits: the edits.
+        time: positions of the sentence so far.
+        lengths: of the other sentences of patches, by their text.
+
+    >>> existing(edits_of([{"at": "embed", "do": "zero", "positions": [1, 7]}]), 5)[0].positions
+    (1,)
+    >>> existing(edits_of([{"at": "embed", "do": "patch", "from": "ab"}]), 5, {"ab": 2})[0].positions
+    (0, 1)
+    """
+    made: list[Edit] = []
+    for edit in edits:
+        other = (lengths or {}).get(edit.other or "") or time
+        if other != time and _is_between(edit):
+            continue
+        if edit.positions == "all" and other == time:
+            made.append(edit)
+            continue
+        both = range(min(time, other))
+        chosen = both if edit.positions == "all" else edit.positions
+        if here := tuple(each for each in chosen if each in both):
+            made.append(edit.model_copy(update={"positions": here}))
+    return tuple(made)
+
+
+def _is_between(edit: Edit) -> bool:
+    """Whether the last axis of what it changes is positions too."""
+    return edit.at.endswith(tuple(f".attn.{step}" for step in BETWEEN_POSITIONS))
+
+
+def require_as_long(edit: Edit, time: int, other: int, where: str) -> None:
+    """Refuse a patch from a sentence that lacks the positions.
+
+    The other sentence has as many tokens as this one; where single positions are named, it only needs to have these,
+    unless the activation's last axis is positions as well.
+
+    Args:
+        edit: a patch.
+        time: positions of the sentence.
+        other: positions of the other sentence.
+        where: the place of the edit, used in error messages.
+
+    Raises:
+        UsageError: it is too short, or of another length.
+    """
+    both = edit.positions == "all" or _is_between(edit)
+    if both and other != time:
+        raise UsageError(
+            "{where}: the other sentence has {other} tokens, this one has {time}; {name} needs as many here",
+            where=f"{where}: from",
+            other=other,
+            time=time,
+            name=edit.at,
+        )
+    if edit.positions != "all" and max(edit.positions) >= other:
+        raise UsageError(
+            "{where}: the other sentence has the positions 0 to {last}, not {position}",
+            where=f"{where}: from",
+            last=other - 1,
+            position=max(edit.positions),
+        )
+
+
+def editor(edits: Sequence[Edit], others: Callable[[Edit], Tensor] | None = None) -> Editor:
+    """A tap that makes the edits.
+
+    Args:
+        edits: of any activations, in the order in which those of one activation are made.
+        others: gives the other sentence's activation of a patch.
+    """
+    by_name: dict[str, list[Edit]] = {}
+    for edit in edits:
+        by_name.setdefault(edit.at, []).append(edit)
+
+    def rule(chosen: list[Edit]) -> Callable[[Tensor], Tensor]:
+        def made(value: Tensor) -> Tensor:
+            for edit in chosen:
+                value = edited(value, edit, others(edit) if edit.do == "patch" and others is not None else None)
+            return value
+
+        return made
+
+    return Editor({name: rule(chosen) for name, chosen in by_name.items()})
+
+
+def edited(value: Tensor, edit: Edit, other: Tensor | None = None) -> Tensor:
+    """An activation after one edit.
+
+    Args:
+        value: [batch, time, width] or [batch, heads, time, width].
+        edit: what to do.
+        other: of a patch, the other sentence's activation, with a batch of 1.
+    """
+    positions = None if edit.positions == "all" else edit.positions
+    if edit.do == "patch" and other is not None:
+        # What lies behind the sentence's end is not read; the axes before and after are the same.
+        fitting = other[..., : value.shape[-2], :].to(value)
+        missing = value.shape[-2] - fitting.shape[-2]
+        new = torch.nn.functional.pad(fitting, (0, 0, 0, missing)) if missing else fitting
+    elif edit.do == "scale":
+        new = value * cast("float", edit.factor)
+    elif edit.do == "mean":
+        new = _mean(value)
+    else:
+        new = torch.full_like(value, 0.0 if edit.do == "zero" else cast("float", edit.value))
+    return replaced(value, torch.where(value == -torch.inf, value, new), edit.heads, positions)
+
+
+def replaced(
+    value: Tensor, new: Tensor, heads: Sequence[int] | None = None, positions: Sequence[int] | None = None
+) -> Tensor:
+    """`value` with the numbers of `new`, everywhere or at some heads and positions.
+
+    Args:
+        value: [batch, time, width] or [batch, heads, time, width].
+        new: broadcasts to the same shape.
+        heads: of the second axis of four; all if None.
+        positions: of the axis before the last; all if None.
+    """
+    new = new.expand_as(value)
+    if heads is None and positions is None:
+        return new
+    changed = value.clone()
+    rows = list(range(value.shape[-2])) if positions is None else list(positions)
+    if heads is None:
+        changed[..., rows, :] = new[..., rows, :]
+    else:
+        chosen = torch.tensor(list(heads), device=value.device)[:, None]
+        changed[:, chosen, rows] = new[:, chosen, rows]
+    return changed
+
+
+def _mean(value: Tensor) -> Tensor:
+    """The mean over the positions, in float64 where the device has it, of what is not -inf."""
+    exact = value.double() if value.device.type != "mps" else value.float()
+    counted = exact != -torch.inf
+    total = torch.where(counted, exact, 0.0).sum(dim=-2, keepdim=True)
+    return (total / counted.sum(dim=-2, keepdim=True).clamp(min=1)).to(value)
