@@ -34,7 +34,7 @@ CALLS = {"vitral.survey(", "vitral.train(", ".generate(", "vitral.continue_(", "
 
 
 def one_now(language: str) -> pytest.MarkDecorator:
-    """Every document, all but one of them in a night."""
+    """Every document: this one in the merge tier, the others in a night."""
     marks = {name: pytest.mark.merge if name == language else pytest.mark.full for name in DOCUMENTS}
     return pytest.mark.parametrize("language", [pytest.param(name, marks=mark) for name, mark in marks.items()])
 

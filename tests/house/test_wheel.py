@@ -59,7 +59,6 @@ def test_with_a_compiler_the_library_is_in_the_wheel_and_beside_an_editable_sour
     sources: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = wheel(sources)
-    assert "-py3-none-" in str(made.filename)
     assert not str(made.filename).endswith("-any.whl")
     (sources / build.LIBRARY).write_bytes(made.read(f"vitral/model/native/{build.LIBRARY}"))
     for place in (sources / build.LIBRARY, prepared(sources)):

@@ -226,10 +226,7 @@ def test_any_number_opens_down_to_a_parameter_and_its_python_line_gives_it(run: 
     page.wait_for_function("(shown) => document.querySelector('#opened .trail')?.textContent === shown", arg=shown)
 
 
-@pytest.mark.parametrize(
-    "cell",
-    ["lens.blocks.0.resid_mid:0.1.4", pytest.param("norm.blocks.0.resid_mid:0.1.4", marks=pytest.mark.full)],
-)
+@pytest.mark.parametrize("cell", ["lens.blocks.0.resid_mid:0.1.4", "norm.blocks.0.resid_mid:0.1.4"])
 def test_a_cell_of_the_lens_opens_and_its_line_gives_the_number(cell: str, run: Path, address: str, windows) -> None:
     page = windows()
     page.goto(f"{address}&text={quote(TEXT[:3])}&o={cell}")
@@ -251,7 +248,7 @@ def test_a_cell_of_the_lens_opens_and_its_line_gives_the_number(cell: str, run: 
     assert found["value"] == pytest.approx(eval(found["python"], {"run": vitral.load(run)}).item(), rel=1e-5, abs=1e-5)
 
 
-@pytest.mark.parametrize("cell", ["logits:0.2.5", pytest.param("blocks.0.attn.z:0.1.2.0", marks=pytest.mark.full)])
+@pytest.mark.parametrize("cell", ["logits:0.2.5", "blocks.0.attn.z:0.1.2.0"])
 def test_the_printed_lines_give_the_number_that_is_shown(
     cell: str, run: Path, address: str, windows, capsys: pytest.CaptureFixture[str]
 ) -> None:
