@@ -230,17 +230,6 @@ ERRORS: Sequence[tuple[str, ...]] = (
     ("demo", "--out", "."),
     ("study", "nenhum"),
     ("explain",),
-    ("generate",),
-    ("train", "--nada"),
-    ("nada",),
-    ("trian",),
-    ("evaluate",),
-    ("inspect", "x"),
-    ("count", "--vocabulary", "0"),
-    ("count", "--vocabulary", "x"),
-    ("train", "--minutes"),
-    ("train", "--device", "tpu"),
-    ("count", "fast", "demais"),
 )
 
 

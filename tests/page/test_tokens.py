@@ -161,7 +161,6 @@ def test_tokenizers_of_other_libraries_give_equal_ids(kind: str) -> None:
 
 UNCARRIED: dict[str, dict[str, Any]] = {
     "words": {"model": models.WordLevel({"a": 0, "?": 1}, "?"), "pre_tokenizer": pre_tokenizers.Whitespace()},
-    "letters": {"model": models.WordLevel({"a": 0, "b": 1}), "pre_tokenizer": pre_tokenizers.Split("", "isolated")},
     "small letters": {"normalizer": normalizers.Lowercase()},
     "metaspace": {"pre_tokenizer": pre_tokenizers.Metaspace()},
     "punctuation": {

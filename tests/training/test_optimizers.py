@@ -108,20 +108,3 @@ def test_state_that_does_not_fit_is_refused_in_one_line(tensors: dict[str, Tenso
         load_optimizer_tensors(model := made(), build_optimizer(model, AdamWConfig()), tensors, "here")
     assert complaint in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-def own_sgd(parameters: list[torch.nn.Parameter], learning_rate: float) -> torch.optim.Optimizer:
-    return torch.optim.SGD(parameters, lr=learning_rate)
-
-
-def test_runs_with_an_own_optimizer_of_the_name_sgd_are_still_read() -> None:
-    """Users could register one before; a new configuration that names it must say which of the two it means."""
-    sealed = {"name": "sgd", "learning_rate": 0.2, "file": "mine.py", "sha256": "0" * 64}
-    config = RunConfig.parse({"training": {"optimizer": sealed}}, "run")
-    assert config.plain()["training"]["optimizer"] == sealed
-    parts.register("optimizer", "sgd", own_sgd)
-    assert RunConfig.parse({"training": {"optimizer": sealed}}, "run") == config
-    with pytest.raises(UsageError, match="another name"):
-        RunConfig.parse({"training": {"optimizer": "sgd"}}, "mine.toml")
-    with pytest.raises(UsageError, match="another name"):
-        parts.register("optimizer", "adamw", own_sgd)

@@ -25,6 +25,7 @@ def grown(tokenizer: Tokenizer, texts: Sequence[Text], specials: Sequence[str] =
         texts: the texts to encode.
         specials: special tokens; those that the tokenizer has already are not added again.
 
+    >>> from vitral.data.tokenizers import char_tokenizer
     >>> grown(char_tokenizer("bd"), ["abcd"]).alphabet
     'bdac'
     """

@@ -135,7 +135,10 @@ def _born(run: Verified) -> bool:
             "with vitral train --init-from or vitral continue"
         )
         run.find("steps", line.format(path=path), is_refused=True)
-    return True
+    unknown = [key for key in ("documents", "config") if not isinstance(run.sealed.get(key), dict)]
+    for key in unknown:
+        run.find("steps", N_("{path}: its identity has no {key}").format(path=path, key=key), is_refused=True)
+    return not unknown
 
 
 def _documents(run: Verified) -> None:

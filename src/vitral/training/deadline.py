@@ -72,7 +72,8 @@ def steps_in(
     training = config.training
     minutes, a_token = training.minutes or 0.0, FORWARD * seconds / config.tokens_per_step
     affordable = int(AN_EVALUATION * 60 * minutes / (a_token * max(1, len(held_out))))
-    scored = min(max(held_out, default=0), max(LEAST_EVALUATED, affordable))
+    most = training.evaluation_tokens or max(held_out, default=0)
+    scored = min(most, max(LEAST_EVALUATED, affordable))
     evaluations, steps = _fitting(allowed, seconds, a_token * sum(min(tokens, scored) for tokens in held_out))
     if steps < 2 * EVALUATIONS:
         raise UsageError(
