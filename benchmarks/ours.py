@@ -29,7 +29,7 @@ LEARNING_RATE = 3e-3
 
 def tokenizer(vocab: int) -> Tokenizer:
     """A character tokenizer with a given number of tokens, including `<PAD>` and a newline."""
-    return char_tokenizer("\n" + "".join(chr(0x100 + number) for number in range(vocab - 2)))
+    return char_tokenizer("\n" + "".join(map(chr, range(0x100, 0x100 + vocab - 2))))
 
 
 def synthetic(shape: Shape) -> Dataset:

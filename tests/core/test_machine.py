@@ -11,7 +11,6 @@ from vitral.core.machine import (
     cores,
     has_address_limit,
     has_matrix_unit,
-    memory_available,
     memory_limit,
     multiplies_bfloat16,
     processor,
@@ -41,7 +40,6 @@ def written(root: Path, files: dict[str, str]) -> Path:
 def test_a_machine_without_groups_is_itself(tmp_path: Path) -> None:
     assert cores(tmp_path) == 16
     assert memory_limit(tmp_path) == 64 * GIB
-    assert memory_available(tmp_path) is None
     assert isinstance(processor(tmp_path), str | None)
 
 
@@ -51,19 +49,14 @@ def test_version_2_counts_every_group_above(unified: str, tmp_path: Path) -> Non
         tmp_path,
         {
             "proc/self/cgroup": "0::/outer/inner\n",
-            "proc/meminfo": f"MemTotal: 67108864 kB\nMemAvailable: {20 * 2**20} kB\n",
             f"{unified}/outer/cpu.max": "450000 100000\n",
             f"{unified}/outer/memory.max": f"{8 * GIB}\n",
-            f"{unified}/outer/memory.current": f"{3 * GIB}\n",
-            f"{unified}/outer/memory.stat": f"anon 5\ninactive_file {GIB}\n",
             f"{unified}/outer/inner/cpu.max": "max 100000\n",
             f"{unified}/outer/inner/memory.max": "max\n",
-            f"{unified}/outer/inner/memory.current": f"{GIB}\n",
         },
     )
     assert cores(root) == 4
     assert memory_limit(root) == 8 * GIB
-    assert memory_available(root) == 6 * GIB
 
 
 def test_version_1_counts_every_group_above(tmp_path: Path) -> None:
@@ -74,8 +67,6 @@ def test_version_1_counts_every_group_above(tmp_path: Path) -> None:
             "proc/self/cgroup": "4:memory:/job/step\n2:cpu,cpuacct:/job\n0::/\n",
             "sys/fs/cgroup/memory/memory.limit_in_bytes": unlimited,
             "sys/fs/cgroup/memory/job/memory.limit_in_bytes": str(5 * GIB),
-            "sys/fs/cgroup/memory/job/memory.usage_in_bytes": str(2 * GIB),
-            "sys/fs/cgroup/memory/job/memory.stat": f"inactive_file 0\ntotal_inactive_file {GIB}\n",
             "sys/fs/cgroup/memory/job/step/memory.limit_in_bytes": unlimited,
             "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "-1",
             "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000",
@@ -85,7 +76,6 @@ def test_version_1_counts_every_group_above(tmp_path: Path) -> None:
     )
     assert cores(root) == 2
     assert memory_limit(root) == 5 * GIB
-    assert memory_available(root) == 4 * GIB
 
 
 @pytest.mark.parametrize(("quota", "count"), [("1000 100000", 1), ("99999 100000", 1), ("9900000 100000", 16)])

@@ -35,7 +35,7 @@ def letters(count: int, **settings: Any) -> Pieces:
 
 def part(*segments: Sequence[int], dtype: type = np.uint8) -> Split:
     """A part made of stretches, each a list of tokens; one token that belongs to none lies between two."""
-    tokens: list[int] = []
+    tokens = list[int]()
     spans = []
     for segment in segments:
         spans.append((len(tokens), len(tokens) + len(segment)))

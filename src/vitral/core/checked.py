@@ -8,6 +8,7 @@ such as `Count`. Whatever goes wrong inside a function passes unchanged.
 # Anything may be given here; that is what is checked.
 
 import inspect
+import re
 import sys
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -106,7 +107,7 @@ def _complaint(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
             if not fits(value, hints.get(name, Any)):
                 arrays = ", ".join(f"{other} {_given(one)}" for other, one in given.items() if _is_array(one))
                 beside = f" ({arrays})" if _is_array(value) else ""
-                kind = inspect.formatannotation(hints[name]).replace("typing.", "")
+                kind = re.sub(r"\b(jax)?typing\.", "", inspect.formatannotation(hints[name]))
                 return _("{name}: expected {kind}, got {given}", name=name, kind=kind, given=_given(value)) + beside
     return None
 

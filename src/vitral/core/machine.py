@@ -37,19 +37,6 @@ def memory_limit(root: Path = ROOT) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def memory_available(root: Path = ROOT) -> int | None:
-    """Memory in bytes that is free now: the machine's, or less by a cgroup's limit.
-
-    A cgroup's page cache that the kernel can drop counts as free.
-    """
-    free = [_free_memory(root)]
-    for group in _groups(root, "memory"):
-        limit, used = _first_number(group, LIMITS), _first_number(group, USAGES)
-        if limit is not None and used is not None:
-            free.append(max(0, limit - max(0, used - _droppable(group))))
-    return min((one for one in free if one is not None), default=None)
-
-
 def has_address_limit(root: Path = ROOT) -> bool:
     """Whether addresses are limited, not only the memory that is used: by RLIMIT_AS, RLIMIT_DATA, or the kernel."""
     if (_read(root / "proc/sys/vm/overcommit_memory") or "").strip() == STRICT:
@@ -109,8 +96,6 @@ def _instructions(root: Path) -> list[str]:
 
 
 LIMITS = ("memory.max", "memory.limit_in_bytes")
-USAGES = ("memory.current", "memory.usage_in_bytes")
-DROPPABLE = ("inactive_file", "total_inactive_file")
 
 
 def _groups(root: Path, controller: str) -> Iterator[Path]:
@@ -142,21 +127,6 @@ def _quota(group: Path) -> float | None:
 
 def _first_number(group: Path, names: Sequence[str]) -> int | None:
     return next((found for name in names if (found := _number(_read(group / name) or "")) is not None), None)
-
-
-def _droppable(group: Path) -> int:
-    """Bytes of a cgroup's page cache that the kernel drops first."""
-    counts = dict(line.split(" ", 1) for line in (_read(group / "memory.stat") or "").splitlines() if " " in line)
-    found = [_number(counts[name]) for name in DROPPABLE if name in counts]
-    return max((one for one in found if one is not None), default=0)
-
-
-def _free_memory(root: Path) -> int | None:
-    for line in (_read(root / "proc/meminfo") or "").splitlines():
-        if line.startswith("MemAvailable:"):
-            kilobytes = _number(line.split()[1])
-            return None if kilobytes is None else 1024 * kilobytes
-    return None
 
 
 def _physical_memory() -> int | None:

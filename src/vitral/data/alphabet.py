@@ -64,11 +64,6 @@ def code_points(text: str) -> np.ndarray:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
 
 
-def from_code_points(points: np.ndarray) -> str:
-    """The text with these code points."""
-    return points.astype("<u4").tobytes().decode("utf-32-le")
-
-
 def character_counts(texts: Iterable[str]) -> dict[str, int]:
     """The number of occurrences of each distinct character in all texts together, sorted by code point.
 

@@ -36,8 +36,6 @@ from vitral.figures.text import NONE, unbroken
 from vitral.reports.sheet_grade import CREDITS, PAGE_LANGUAGE, points_text, rule_text, shared_text, sheet_sections
 
 SCHEMA = 1
-MOST_SLIPS = 3
-"""Slips that are named for each step."""
 BINS = 10
 """Bars of the figure of points."""
 

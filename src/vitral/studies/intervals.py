@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vitral.core.errors import UsageError
 from vitral.studies.estimator import LEVEL
 
 RESAMPLES = 9999
@@ -35,7 +36,12 @@ def mean_interval(values: Sequence[float], confidence: float = 1 - LEVEL) -> Int
     Args:
         values: at least one, all finite.
         confidence: between 0 and 1.
+
+    Raises:
+        UsageError: a value is not finite.
     """
+    if not all(map(math.isfinite, values)):
+        raise UsageError("an interval needs finite values")
     mean, num = math.fsum(values) / len(values), len(values)
     if num == 1:
         return Interval(mean, None, None, 1)

@@ -131,11 +131,7 @@ def _curve_baselines(result: StudyResult) -> NgramBaselines:
     if not result.study.draws_text:
         return result.curve_baselines
     found = [enter(run.path, lambda line: None).ngrams() for run in result.arms[0].runs]
-    return (
-        mean_baselines([NgramBaselines.from_plain(one) for one in found if one])
-        if all(found)
-        else (result.curve_baselines)
-    )
+    return mean_baselines([*map(NgramBaselines.from_plain, found)]) if all(found) else result.curve_baselines
 
 
 def mean_baselines(found: Sequence[NgramBaselines]) -> NgramBaselines:
@@ -223,8 +219,7 @@ class Kept:
             text = N_("{path}: measured again, because {why}").format(path=path, why=reason(error))
             self.callback({"event": "note", "text": text})
         self.callback({"event": "probe", "name": probe, "subject": subject})
-        loaded = load()
-        data = _looked(look, loaded)
+        data = _looked(look, load())
         make(path.parent)
         content = sealed_json(storable({"format": FORMAT, "of": of, "data": data}))
         replace_durably(path, content)
@@ -254,14 +249,8 @@ def data_of(raw: bytes, of: Plain | None) -> Plain:
         ValueError: it is damaged, of another format, or of something else.
     """
     found = restored(unsealed_json(raw))
-    if found.get("format") != FORMAT or not isinstance(found.get("data"), dict):
-        raise ValueError(
-            N_("it is of format {value!a:.40}, this Vitral writes {format}").format(
-                value=found.get("format"), format=FORMAT
-            )
-        )
-    if found.get("of") != of:
-        raise ValueError(N_("it is of another run or step"))
+    if (found.get("format"), found.get("of")) != (FORMAT, of):
+        raise ValueError(N_("it is of another format, run or step"))
     return found["data"]
 
 
