@@ -23,7 +23,6 @@ Feed = Callable[[], tuple[Tensor, Tensor]]
 """Returns the next batch, inputs and targets [batch, time]; drawing it is part of a step."""
 
 CPU = torch.device("cpu")
-CHARACTERS = 300_000
 LEARNING_RATE = 3e-3
 
 
@@ -35,7 +34,7 @@ def tokenizer(vocab: int) -> Tokenizer:
 def synthetic(shape: Shape) -> Dataset:
     """A text of random characters, since the time of a step does not depend on the content."""
     alphabet = tokenizer(shape.vocab).alphabet
-    drawn = numpy_stream(0, "benchmark").integers(len(alphabet), size=CHARACTERS)
+    drawn = numpy_stream(0, "benchmark").integers(len(alphabet), size=300_000)
     # Every character of the alphabet has to occur, or the vocabulary would be smaller.
     text = alphabet + "".join(np.array(list(alphabet))[drawn])
     raw = text.encode()

@@ -11,9 +11,11 @@ from vitral.data import Split, Tokenizer
 class Pieces(Tokenizer):
     """A tokenizer of given pieces of bytes; encoding takes single characters only."""
 
+    pieces: list[bytes]
+
     def __init__(self, pieces: Sequence[bytes], specials: tuple[int, ...] = (), start: int = 0) -> None:
-        given = {"pieces": list(pieces), "vocab_size": len(pieces), "specials": specials, "start": start}
-        self.__dict__.update(given, data={"name": "pieces", "pieces": [piece.hex() for piece in pieces]})
+        given = {"name": "pieces", "pieces": [piece.hex() for piece in pieces]}
+        self.__dict__.update(data=given, pieces=[*pieces], vocab_size=len(pieces), specials=specials, start=start)
 
     def encode(self, text: str, *, replacement: str | None = None) -> np.ndarray:
         return np.array([self.pieces.index(character.encode()) for character in text], dtype=np.int64)

@@ -130,8 +130,9 @@ def _curve_baselines(result: StudyResult) -> NgramBaselines:
     """The n-gram baselines beside the curves: where seeds draw the text, the mean of the base's runs."""
     if not result.study.draws_text:
         return result.curve_baselines
-    found = [enter(run.path, lambda line: None).ngrams() for run in result.arms[0].runs]
-    return mean_baselines([*map(NgramBaselines.from_plain, found)]) if all(found) else result.curve_baselines
+    counted = (enter(run.path, lambda line: None).ngrams() for run in result.arms[0].runs)
+    found = [NgramBaselines.from_plain(one) for one in counted if one]
+    return mean_baselines(found) if found else result.curve_baselines
 
 
 def mean_baselines(found: Sequence[NgramBaselines]) -> NgramBaselines:
