@@ -13,7 +13,7 @@ class Pieces(Tokenizer):
 
     pieces: list[bytes]
 
-    def __init__(self, pieces: Sequence[bytes], specials: tuple[int, ...] = (), start: int = 0) -> None:
+    def __init__(self, pieces: Sequence[bytes], specials: Any = (), start: int = 0) -> None:
         given = {"name": "pieces", "pieces": [piece.hex() for piece in pieces]}
         self.__dict__.update(data=given, pieces=[*pieces], vocab_size=len(pieces), specials=specials, start=start)
 
