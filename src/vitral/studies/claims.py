@@ -39,30 +39,10 @@ VERDICTS = (
 """Of claims and checks, as `_` translates them."""
 UNITS = (N_("nats"), N_("nats per token"), N_("bits per character"))
 """Of losses, as `_` translates them."""
-SAMPLES = {
-    "seeds": {
-        "apart": N_("{subject} against {against}, {quantity}: no comparison, since both share no seeds."),
-        "none": N_("both series share no seeds"),
-        "one": N_("a test needs {least} seeds and there is {n}"),
-        "few": N_("a test needs {least} seeds and there are {n}"),
-        "same": N_("all seeds have the same difference, so its spread is unknown"),
-    },
-    "prompts": {
-        "apart": N_("{subject} against {against}, {quantity}: no comparison, since both share no prompts."),
-        "none": N_("both series share no prompts"),
-        "one": N_("a test needs {least} prompts and there is {n}"),
-        "few": N_("a test needs {least} prompts and there are {n}"),
-        "same": N_("all prompts have the same difference, so its spread is unknown"),
-    },
-    "items": {
-        "apart": N_("{subject} against {against}, {quantity}: no comparison, since both share no items."),
-        "none": N_("both series share no items"),
-        "one": N_("a test needs {least} items and there is {n}"),
-        "few": N_("a test needs {least} items and there are {n}"),
-        "same": N_("all items have the same difference, so its spread is unknown"),
-    },
-}
-"""By paired units: why there is no comparison, and why there is no test."""
+SAMPLES = (N_("seeds"), N_("prompts"), N_("items"))
+"""Paired units, as `_` translates them."""
+Sample = Literal["seeds", "prompts", "items"]
+SAME = N_("all {units} have the same difference, so its spread is unknown")
 
 
 def every(measured: Any, path: str) -> list[Any]:
@@ -169,7 +149,7 @@ class Comparison:
     others: Mapping[int, float]
     arm: str = ""
     excluded: str = ""
-    sample: Literal["seeds", "prompts", "items"] = "seeds"
+    sample: Sample = "seeds"
     rival: str = ""
 
     @property
@@ -322,7 +302,11 @@ class Claim:
         if self.failures is not None:
             return self._failing(self.failures, about)
         if not self.seeds:
-            return _(SAMPLES[one.sample]["apart"], **about)
+            return _(
+                "{subject} against {against}, {quantity}: no comparison, since both share no {units}.",
+                **about,
+                units=_(one.sample),
+            )
         digits = digits_for((self.difference,), one.quantity.digits)
         unit = f" {_(one.quantity.unit)}" if one.quantity.unit else ""
         about["difference"] = f"{signed(self.difference, digits)}{unit}"

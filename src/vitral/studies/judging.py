@@ -18,9 +18,9 @@ from statistics import geometric_mean
 
 import numpy as np
 
-from vitral.core.language import _
+from vitral.core.language import _, ngettext
 from vitral.studies import estimator
-from vitral.studies.claims import ENOUGH_SEEDS, SAMPLES, Claim, Comparison, Failures
+from vitral.studies.claims import ENOUGH_SEEDS, SAME, Claim, Comparison, Failures, Sample
 from vitral.studies.estimator import LEVEL
 from vitral.studies.intervals import mean_interval, standard_error
 
@@ -68,7 +68,7 @@ def judge_losses(
             estimates = estimator.differences(logs, pairs, share=len(tested) / counted)
             found = {one.arm: each for one, each in zip(tested, estimates, strict=True)}
         except ZeroDivisionError:
-            whys = dict.fromkeys(whys, _(SAMPLES["seeds"]["same"]))
+            whys = dict.fromkeys(whys, _(SAME, units=_("seeds")))
     claims = []
     for one in comparisons:
         if one.arm in failing:
@@ -95,9 +95,23 @@ def _too_few(seeds: int, contrasts: int) -> str:
             least=estimator.FEW_SEEDS + 1,
             n=seeds,
         )
-    if not seeds:
-        return _(SAMPLES["seeds"]["none"])
-    return _(SAMPLES["seeds"]["one" if seeds == 1 else "few"], least=ENOUGH_SEEDS, n=seeds)
+    return _too_small(seeds, "seeds")
+
+
+def _too_small(num: int, units: Sample) -> str:
+    """The reason why so few paired units are not tested; empty where there are enough."""
+    if num >= ENOUGH_SEEDS:
+        return ""
+    if not num:
+        return _("both series share no {units}", units=_(units))
+    return ngettext(
+        "a test needs {least} {units} and there is {n}",
+        "a test needs {least} {units} and there are {n}",
+        num,
+        least=ENOUGH_SEEDS,
+        units=_(units),
+        n=num,
+    )
 
 
 def _ratio_difference(one: Comparison, shared: Sequence[int]) -> float:
@@ -127,15 +141,13 @@ def _failed(one: Comparison, found: Failures, family: int, margin: float) -> Cla
 def _why_untested(one: Comparison) -> str:
     """The reason why there is no test; empty where there is one."""
     differences, num = one.differences, len(one.differences)
-    if not num:
-        return _(SAMPLES[one.sample]["none"])
-    if one.excluded:
+    if one.excluded and num:
         return one.excluded
     if num < ENOUGH_SEEDS:
-        return _(SAMPLES[one.sample]["one" if num == 1 else "few"], least=ENOUGH_SEEDS, n=num)
+        return _too_small(num, one.sample)
     # Shares of counts, such as 0.9 - 0.5 and 0.85 - 0.45, differ by rounding alone.
     if math.isclose(max(differences), min(differences), rel_tol=1e-9, abs_tol=1e-12):
-        return _(SAMPLES[one.sample]["same"])
+        return _(SAME, units=_(one.sample))
     return ""
 
 

@@ -2,32 +2,30 @@
 
 import math
 
-from vitral.core.language import N_, _, number
+from vitral.core.language import _, number
 from vitral.figures.text import NONE, minus
 from vitral.studies.scaling import Estimate, Fit
 
 WIDEST = 30.0
 """An interval wider than this, in the number's unit or in decades, is written as not bounded."""
-LAW_COLUMNS = (
-    N_("law"),
-    N_("exponent"),
-    N_("value"),
-    N_("95% interval"),
-    N_("determined"),
-    N_("constant (interval)"),
-    N_("floor E"),
-    N_("misfit"),
-)
-"""Headings, as `_` translates them."""
 
 
 def law_columns() -> tuple[str, ...]:
     """The headings in the current language."""
-    return tuple(map(_, LAW_COLUMNS))
+    return (
+        _("law"),
+        _("exponent"),
+        _("value"),
+        _("95% interval"),
+        _("determined"),
+        _("constant (interval)"),
+        _("floor E"),
+        _("misfit"),
+    )
 
 
 def law_row(law: str, symbol: str, fit: Fit, name: str, constant: Estimate | None) -> tuple[str, ...]:
-    """The exponent of one quantity of a law, a constant, the floor and the misfit, in the order of `LAW_COLUMNS`.
+    """The exponent of one quantity of a law, a constant, the floor and the misfit, in the order of `law_columns`.
 
     Args:
         law: its formula.

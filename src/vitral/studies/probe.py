@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from vitral.core.errors import UsageError
 from vitral.core.language import _
@@ -20,7 +20,7 @@ from vitral.data.batches import Split
 from vitral.figures.sections import Section, Table
 from vitral.model import Transformer
 from vitral.runs import LoadedRun
-from vitral.studies.claims import ENOUGH_SEEDS, LEVEL, Check, Comparison, Note, Plain, Quantity, series
+from vitral.studies.claims import ENOUGH_SEEDS, LEVEL, Check, Comparison, Note, Plain, Quantity, Sample, series
 from vitral.studies.design import BUDGETS, BudgetName
 from vitral.studies.intervals import mean_interval
 from vitral.studies.resolution import tokens_trained
@@ -260,9 +260,7 @@ def untrained_of(arm: ArmMeasures) -> ArmMeasures:
     return replace(arm, name=f"{arm.name}-untrained", title=_("{arm}, untrained", arm=arm.title), runs=runs)
 
 
-def against_base(
-    arms: Arms, *quantities: Quantity, sample: Literal["seeds", "prompts"] = "seeds"
-) -> tuple[Comparison, ...]:
+def against_base(arms: Arms, *quantities: Quantity, sample: Sample = "seeds") -> tuple[Comparison, ...]:
     """Every further arm against the first, in each quantity that both have."""
     base, *others = arms
     return tuple(
@@ -299,7 +297,7 @@ def _paired(
     one: tuple[ArmMeasures, Quantity],
     other: tuple[ArmMeasures, Quantity],
     against: str,
-    sample: Literal["seeds", "prompts"],
+    sample: Sample,
 ) -> Comparison:
     """The comparison, without a test where runs that both arms have miss the value on one side only.
 
@@ -352,7 +350,7 @@ def extremes_told(title: str, values: Mapping[str, float], show: Callable[[float
 
 
 def interval_plot(
-    name: str, title: str, arms: Arms, quantity: Quantity, caption: str, *, dots: Literal["seeds", "prompts"] = "seeds"
+    name: str, title: str, arms: Arms, quantity: Quantity, caption: str, *, dots: Sample = "seeds"
 ) -> tuple[Plot, ...]:
     """A row for each arm that has the quantity: seeds (or other repetitions) as dots, the mean with its interval."""
     from vitral.figures.intervals import IntervalRow, interval_dots
@@ -367,11 +365,7 @@ def interval_plot(
         return ()
     figure = interval_dots(rows, title=title, x_label=quantity.label)
     alt = extremes_told(title, {row.label: row.mean for row in rows}, quantity.show)
-    marks = (
-        _("Small dots are seeds; the large mark is their mean with its 95% t interval.")
-        if dots == "seeds"
-        else _("Small dots are prompts; the large mark is their mean with its 95% t interval.")
-    )
+    marks = _("Small dots are {units}; the large mark is their mean with its 95% t interval.", units=_(dots))
     return (Plot(figure, name, f"{caption} {marks}", alt),)
 
 
