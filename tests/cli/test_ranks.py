@@ -112,7 +112,7 @@ sys.exit(run(sys.argv[1:]))
 """
 
 
-@pytest.mark.merge
+@pytest.mark.full
 def test_torchrun_starts_the_ranks_anew(config: Path) -> None:
     """After a death, from the last checkpoint; the end is that of a straight run."""
     script, out = config.with_name("dying.py"), config.with_name("out")

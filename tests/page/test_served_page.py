@@ -140,6 +140,7 @@ def test_the_page_shows_the_run_s_numbers_and_hides_its_token(run: Path, address
         assert not any(SECRET in url.partition("#")[0] for url in each.requests)
 
 
+@pytest.mark.full
 def test_a_page_outlives_its_server_and_no_other_tab_opens(run: Path, windows) -> None:
     page, other, waiting, port = windows(), windows(), windows(), free_port()
     said, anew = page.get_by_text("The server does not answer"), page.get_by_text("This server was started anew")

@@ -83,7 +83,7 @@ def require_same(out: Path, straight: dict[str, object]) -> None:
     assert examine_study(out).healthy
 
 
-@trials(0, 1, 40)
+@trials(0, 0, 40)
 def test_killed_in_one_process_a_study_goes_on(
     trials: int, slow: RunConfig, straight: dict[str, object], draw: random.Random, tmp_path: Path, tally: Tally
 ) -> None:
@@ -177,7 +177,7 @@ def test_killed_workers_of_dask_are_replaced(
 
 
 @pytest.mark.skipif(importlib.util.find_spec("submitit") is None, reason="needs submitit")
-@trials(0, 1, 40)
+@trials(0, 0, 40)
 @pytest.mark.filterwarnings("ignore")
 def test_killed_jobs_of_submitit_are_submitted_again(
     trials: int, slow: RunConfig, straight: dict[str, object], tmp_path: Path, tally: Tally
