@@ -108,24 +108,12 @@ def test_a_decoder_writes_what_the_package_writes(name: str) -> None:
     engine = FAMILY[name]
     size = engine.get_vocab_size()
     tokenizer = file_tokenizer(engine.to_str(), size, 0)
-    # No text begins inside a word; and the package drops a space inside the first token.
-    inside = {"##s"} if "pieces" in name else {"or▁not", "a_b"} if "metaspace" in name else set[str]()
     for first in range(size):
         for ids in ([first], [first, 7], [7, first], [7, first, 9], [first, 1, 4, 3]):
-            if engine.id_to_token(ids[0]) in inside:
-                continue
             assert tokenizer.decode(ids) == engine.decode(ids, skip_special_tokens=False), ids
 
 
-@pytest.mark.parametrize(
-    "decoder",
-    [
-        decoders.CTC(),
-        decoders.Sequence([decoders.Fuse(), decoders.Replace("to", "b")]),
-        decoders.Sequence([decoders.Fuse(), decoders.ByteFallback()]),
-        decoders.Sequence([decoders.Metaspace(), decoders.WordPiece()]),
-    ],
-)
+@pytest.mark.parametrize("decoder", [decoders.CTC(), decoders.Sequence([decoders.Metaspace(), decoders.WordPiece()])])
 def test_a_decoder_whose_tokens_have_no_bytes_is_refused(decoder: Any) -> None:
     engine = byte_level()
     engine.decoder = decoder
