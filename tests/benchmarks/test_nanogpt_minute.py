@@ -24,7 +24,8 @@ from benchmarks.peers.nanogpt_training import (
     train,
 )
 from benchmarks.rows import nanogpt_minute
-from vitral.data import BPEConfig, ByteConfig, Corpus, CorpusConfig, TokenizerConfig, prepare
+from vitral.data import Corpus, CorpusConfig, prepare
+from vitral.data.config import BPEConfig, ByteConfig, TokenizerConfig
 
 TEXT = "Não é só um anão; é o avô.\nO que há, há.\n" * 900
 

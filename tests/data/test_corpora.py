@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from vitral.core.errors import UsageError
-from vitral.data import Corpus, CorpusConfig, Source, corpus_names, load_corpus
+from vitral.data import Corpus, CorpusConfig, corpus_names, load_corpus
+from vitral.data.sources import Source
 
 SOURCES = {"homer": Source("an epic", "http://127.0.0.1:9/never", ("sing",), ("homer-complete.txt",))}
 

@@ -11,19 +11,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
-from vitral.data import (
-    SPLITS,
-    Corpus,
-    CorpusConfig,
-    LongText,
-    corpora,
-    corpus_report,
-    load_corpus,
-    prepare,
-    texts,
-)
+from vitral.data import SPLITS, Corpus, CorpusConfig, corpora, corpus_report, load_corpus, prepare, texts
 from vitral.data.batches import Split, thinned
-from vitral.data.long_texts import pieces
+from vitral.data.long_texts import LongText, pieces
 from vitral.data.texts import decode_document, reading_notes
 
 TRICKY = st.text(st.sampled_from("ab\r\n é😀\u0301\ufeff"), min_size=1, max_size=120)

@@ -132,7 +132,7 @@ def test_a_share_is_of_whole_sequences(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        *(({"task": given}, "markov") for given in ("recall", {}, {"pairs": 2}, 3)),
+        *(({"task": given}, "task") for given in ("sums", {}, {"pairs": 2}, 3)),
         ({"task": {"name": "sums"}}, "sums"),
         ({"task": {"name": "markov"}, "source": "sample"}, "source"),
         ({"task": {"name": "markov"}, "split": "tail"}, "split"),

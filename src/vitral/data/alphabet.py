@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.data.in_order import in_order
@@ -24,7 +23,6 @@ _UNSEEN = re.compile(
 """Characters that Python prints but nobody sees: variation selectors, fillers, joiners of signs."""
 
 
-@checked(first=["__init__"])
 class UnseenCharacter(UsageError):
     """A character without a token.
 

@@ -11,7 +11,6 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from vitral.core.checked import checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, in_language
@@ -74,7 +73,6 @@ class Corpus:
         return {**({} if self.path is None else {"path": self.path}), **folder}
 
 
-@checked(first=True)
 def corpus_names() -> dict[str, str]:
     """Every corpus name currently available to `load_corpus`, with a one-line description in English."""
     own = {}
@@ -89,7 +87,6 @@ def corpus_names() -> dict[str, str]:
     return {**own, **_BUILT_IN, **collections, **{name: source.told() for name, source in SOURCES.items()}}
 
 
-@checked(first=True)
 def load_corpus(
     config: CorpusConfig,
     *,

@@ -188,7 +188,9 @@ def guess(raw: bytes, place: int) -> str:
             )
     if likely:
         # A word of each reading: the first one that they read in different ways.
-        words = max(zip(*(_BEYOND.findall(read) for _name, read in likely), strict=False), key=lambda same: len({*same}))
+        words = max(
+            zip(*(_BEYOND.findall(read) for _name, read in likely), strict=False), key=lambda same: len({*same})
+        )
         named = _(" or ").join(
             f"{_(NAMES[name])} (“{''.join(filter(str.isprintable, word))}”)"
             for (name, _read), word in zip(likely, words, strict=True)

@@ -12,7 +12,6 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Int
 
-from vitral.core.checked import Count, Natural, checked
 from vitral.core.errors import UsageError
 from vitral.core.language import ngettext
 from vitral.core.streams import numpy_stream
@@ -87,9 +86,8 @@ class Blocks:
         return ((int(self.spans[first, 0]), int(self.spans[after - 1, 1])) for first, after in pairwise(borders))
 
 
-@checked(first=True)
 def split_text(
-    num_characters: Natural, method: Literal["blocks", "tail", "nanogpt"], block: Count = BLOCK
+    num_characters: int, method: Literal["blocks", "tail", "nanogpt"], block: int = BLOCK
 ) -> dict[str, Blocks]:
     """Divide a text into blocks and the blocks into splits.
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.data.alphabet import PAD, UnseenCharacter, code_points, label_bytes, token_ids, utf8
@@ -41,7 +40,6 @@ _CHUNK = 1 << 17
 """Characters encoded at once."""
 
 
-@checked(first=["__init__"])
 @dataclass(frozen=True)
 class Tokenizer:
     """Text to token ids and back.
@@ -83,7 +81,7 @@ class Tokenizer:
             UsageError: it is malformed; the package cannot read a file, or the file has more tokens than the model.
         """
         try:
-            is_whole = self._is_whole()
+            is_whole = isinstance(self.data, Mapping) and self._is_whole()
         except UsageError:
             raise
         except (ValueError, LookupError, TypeError, AttributeError):
@@ -92,7 +90,7 @@ class Tokenizer:
             raise UsageError(
                 "tokenizer: cannot be read (name: {name!a}); restore tokenizer.json from a copy of the run, or use the "
                 "version of Vitral that made it",
-                name=self.data.get("name"),
+                name=self.data.get("name") if isinstance(self.data, Mapping) else self.data,
             )
 
     def _is_whole(self) -> bool:
@@ -402,7 +400,6 @@ def with_special_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokenizer
     return declaring(tokenizer, tokenizer.declared | new)
 
 
-@checked(first=True)
 def build_tokenizer(config: CorpusConfig, text: Text, training_blocks: Sequence[str]) -> Tokenizer:
     """Build the tokenizer of a configuration.
 
