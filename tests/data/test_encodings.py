@@ -138,7 +138,7 @@ def test_text_with_nul_stays_text() -> None:
     ("name", "told"),
     [
         ("latn1", "did you mean 'latin1'"),
-        ("rot13", "does not turn bytes into text"),
+        ("rot13", "is not an encoding of text; known are"),
     ],
 )
 def test_what_is_no_encoding_is_refused(name: str, told: str) -> None:

@@ -67,7 +67,7 @@ def test_unknown_characters_grow_are_replaced_or_refused(text: Path, tmp_path: P
         prepare(config, tokenizer=former, cache=cache)
     wider = prepare(config, tokenizer=former, grow=True, cache=cache)
     assert wider.tokenizer == char_tokenizer("ab cé")
-    assert any("2 new characters (c é)" in note for note in wider.notes)
+    assert any("new characters: 2 (c é)" in note for note in wider.notes)
     replaced = prepare(config.model_copy(update={"replacement": "a"}), tokenizer=former, grow=True, cache=cache)
     assert replaced.tokenizer == former
     assert replaced.tokenizer.decode(replaced.splits["train"].tokens[:6]) == "aba a "

@@ -262,14 +262,6 @@ def test_a_malformed_document_is_one_line(tmp_path: Path, run: Path, wrong: dict
             assert f"{key}" in refused((config, dataset, recorded), run)
 
 
-def test_a_folder_of_too_many_files_is_left_alone(tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trained = train_on(folder_of_texts(tmp_path / "books"))
-    monkeypatch.setattr(corpora, "MOST_ENTRIES", 5)
-    again(trained, run)
-    monkeypatch.setattr(corpora, "MOST_ENTRIES", 4)
-    assert "more than 4 files" in refused(trained, run)
-
-
 @pytest.mark.parametrize(
     ("name", "raw", "options"),
     [

@@ -6,14 +6,13 @@ import re
 import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import resources
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
-from vitral.core.language import N_, in_language
+from vitral.core.language import N_
 from vitral.data.config import TASK, CorpusConfig
 from vitral.data.folders import Listing, is_surely_text, no_match, own_named, refuse_own, user_files
 from vitral.data.long_texts import Text, joined_text, pieces
@@ -21,7 +20,7 @@ from vitral.data.opening import opened, shown, stamp_of
 from vitral.data.shards import Shards, are_shards
 from vitral.data.sources import SOURCES, Source, cache_folder, fetch
 from vitral.data.tasks import TASKS, Task, task_text
-from vitral.data.texts import LONG, Document, decode_document, read_file, reading_notes
+from vitral.data.texts import LONG, Document, read_file, reading_notes
 
 BUNDLED = {"sample": "the-window-of-aldermere.txt", "sample-pt": "dom-casmurro.txt"}
 """The files of the bundled texts, under `data/texts`; its README has their sources and licences."""
@@ -36,8 +35,6 @@ COLLECTIONS = {"machado": ("dom-casmurro", "bras-cubas")}
 _NAME = re.compile(r"\w[\w .-]*")
 _NOT_THE_LIBRARY = {"site-packages", "dist-packages", "__pycache__"}
 _NAMED_AT_MOST = 3
-MOST_ENTRIES = 100_000
-"""Files and folders looked at in a folder that a run names."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +126,7 @@ def _find(
     if own := next((path for path in own_files(name, sources) if path.is_file()), None):
         return _from_file(name, own, config, size, noted=True)
     if name in BUNDLED:
-        return bundled(name, config)
+        return replace(_from_file(name, Path(__file__).parent / "texts" / BUNDLED[name], config), path=None)
     if name == "python":
         return python(config)
     if name in sources:
@@ -206,42 +203,18 @@ def downloads(cache: Path | None = None) -> Path:
     return cache_folder(cache) / "corpora"
 
 
-def _from_file(name: str, path: Path, config: CorpusConfig, size: int | None, *, noted: bool = False) -> Corpus:
+def _from_file(name: str, path: Path, config: CorpusConfig, size: int | None = None, *, noted: bool = False) -> Corpus:
     """One file as a corpus; `noted` records the path, for a source given by name."""
-    _refuse_patterns(name, config)
-    with opened(path) as file:
-        if size not in (None, stamp_of(file.fileno())[0]):
-            raise UsageError("{path}: has another size", path=shown(path))
-        document = read_file(file, path, config)
-    where = (N_("Read from {path}.").format(path=shown(path)),) if noted else ()
-    return _of_document(name, document, where, os.path.abspath(path))
-
-
-def _refuse_patterns(name: str, config: CorpusConfig) -> None:
     if config.glob is not None:
         raise UsageError(
             "{name}: is one text, and --glob chooses among the files of a folder; leave it out", name=shown(name)
         )
-
-
-def _of_document(name: str, document: Document, notes: tuple[str, ...] = (), path: str | None = None) -> Corpus:
-    notes = (*notes, *reading_notes([document]))
-    return Corpus(shown(name), document.text, document.num_bytes, document.sha256, notes, path)
-
-
-def bundled(name: str, config: CorpusConfig) -> Corpus:
-    """A bundled text.
-
-    Raises:
-        UsageError: its file is missing.
-    """
-    _refuse_patterns(name, config)
-    file = BUNDLED[name]
-    try:
-        raw = resources.files("vitral.data").joinpath("texts", file).read_bytes()
-    except OSError:
-        raise UsageError("the bundled text {file} is missing; install Vitral again", file=file) from None
-    return _of_document(name, decode_document(raw, file, config))
+    with opened(path) as file:
+        if size not in (None, stamp_of(file.fileno())[0]):
+            raise UsageError("{path}: has another size", path=shown(path))
+        document = read_file(file, path, config)
+    notes = [*([N_("Read from {path}.").format(path=shown(path))] if noted else []), *reading_notes([document])]
+    return Corpus(shown(name), document.text, document.num_bytes, document.sha256, tuple(notes), os.path.abspath(path))
 
 
 def generated(task: Task) -> Corpus:
@@ -272,7 +245,7 @@ def from_folder(path: Path, config: CorpusConfig, size: int | None = None) -> Co
         UsageError: the folder or a file cannot be read, none is text, the folder is Vitral's own, such as a run, or its
             files have another size.
     """
-    listing = user_files(path, config.glob, None if size is None else MOST_ENTRIES)
+    listing = user_files(path, config.glob)
     if size not in (None, _size(listing)):
         raise UsageError("{path}: has files of another size", path=shown(path))
     refuse_own(path, listing)
@@ -338,8 +311,8 @@ def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing) -> 
         left_out = N_("{files:,} files were skipped, empty or not {encoding} text: {names}.")
         notes.append(left_out.format(files=len(skipped), encoding=encoding, names=named + more))
     if listing.own:
-        with in_language("en"):
-            notes.append(N_("Left out: {folders}.").format(folders=own_named(root, listing)))
+        left_out = N_("Folders that Vitral wrote were left out: {number:,} ({names}).")
+        notes.append(left_out.format(number=len(listing.own), names=own_named(root, listing)))
     notes += reading_notes([document for _, document in documents])
     each = [Corpus(relative, one.text, one.num_bytes, one.sha256) for relative, one in documents]
     joint = _joined(shown(name), each, config)

@@ -118,14 +118,11 @@ def codec_name(name: str) -> str | None:
         with contextlib.suppress(UnicodeDecodeError):  # one byte may be too few
             b"a".decode(found)
     except (LookupError, ValueError) as error:
-        if "not a text encoding" in str(error):
-            advice = _("{name} does not turn bytes into text; give an encoding such as 'cp1252'", name=shown(name))
-        else:
-            wanted = name.lower().replace("-", "_")
-            known = {*encodings.aliases.aliases, *encodings.aliases.aliases.values()} - {wanted}
-            hint = closest(wanted, known) or _("known are those of Python, such as 'cp1252', 'shift_jis', 'utf-16'")
-            advice = _("{name} is not an encoding; {hint}", name=shown(name), hint=hint)
-        raise ValueError(advice) from None
+        wanted = name.lower().replace("-", "_")
+        known = {*encodings.aliases.aliases, *encodings.aliases.aliases.values()} - {wanted}
+        near = "" if "not a text encoding" in str(error) else closest(wanted, known)
+        hint = near or _("known are those of Python, such as 'cp1252', 'shift_jis', 'utf-16'")
+        raise ValueError(_("{name} is not an encoding of text; {hint}", name=shown(name), hint=hint)) from None
     return None if found in ("utf-8", "utf-8-sig") else found
 
 

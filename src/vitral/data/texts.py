@@ -27,7 +27,7 @@ from vitral.data.encodings import SAMPLE, guess, unmarked_utf
 from vitral.data.formats import foreign_format
 from vitral.data.licence import strip_licence
 from vitral.data.long_texts import PIECE, LongText, Part, Text, in_lines, pieces
-from vitral.data.opening import all_of, changed, opened, shown, stamp_of
+from vitral.data.opening import changed, opened, shown, stamp_of
 from vitral.data.records import SUFFIXES, field_of_lines, text_fields
 
 LONG = 1 << 28
@@ -85,7 +85,7 @@ def read_file(file: BinaryIO, path: Path, config: CorpusConfig = _DEFAULT, *, on
     stamp = stamp_of(file.fileno())
     if stamp[0] > LONG and config.field is None:
         return _long_document(file, path, config, stamp)
-    document = decode_document(all_of(file), shown(path), config)
+    document = decode_document(file.read(), shown(path), config)
     if not on_disk:
         return document
     return replace(document, text=LongText([(len(document.text), partial(_read_again, path, config, stamp))]))
@@ -93,13 +93,13 @@ def read_file(file: BinaryIO, path: Path, config: CorpusConfig = _DEFAULT, *, on
 
 def _read_again(path: Path, config: CorpusConfig, stamp: _Stamp) -> str:
     with _opened_again(path, stamp) as file:
-        return "".join(pieces(decode_document(all_of(file), shown(path), config).text))
+        return "".join(pieces(decode_document(file.read(), shown(path), config).text))
 
 
 @contextmanager
 def _opened_again(path: Path, stamp: _Stamp) -> Generator[BinaryIO]:
     """A file that was read before, and must not have changed."""
-    with opened(path, N_("{path}: can no longer be read ({reason})")) as file:
+    with opened(path) as file:
         if stamp_of(file.fileno()) != stamp:
             raise changed(path)
         yield file

@@ -19,14 +19,12 @@ from vitral.core.streams import numpy_stream
 from vitral.data.config import CorpusConfig
 from vitral.data.corpora import Corpus
 from vitral.data.long_texts import Text, pieces
-from vitral.data.split import BLOCK, SPLIT_SEED, Blocks, split_text
+from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks, split_text
 
 HEAD = 200_000
 """Characters in which a table of contents begins, and which it has at most."""
 BY_WORKS = ("works", "one-work")
 """Splits for which the works of a text must be known."""
-_BLANK = 1000
-"""Blank characters at most by which a work differs from the same text in a file of its own."""
 _FEWEST = 3
 """Works below which none can be held out."""
 _SHOWN_AT_MOST = 200
@@ -208,16 +206,14 @@ def refuse_held_out(text: Text, held_out: Sequence[Blocks], works: Sequence[Work
         UsageError: names the text and the work.
     """
     begins = {begin for blocks in held_out for begin, _end in blocks}
-    kept = [work for work in works if work.begin in begins]
+    kept = {text[work.begin : work.end].strip(): work.title for work in works if work.begin in begins}
     for name, other in others.items():
-        whole = "".join(pieces(other)).strip()
-        for work in kept:
-            if abs(work.num_characters - len(other)) <= _BLANK and text[work.begin : work.end].strip() == whole:
-                raise UsageError(
-                    "corpus.also: {name!r} is {work!r}, which is held out for validation or test; leave it out",
-                    name=name,
-                    work=work.title,
-                )
+        if title := kept.get("".join(pieces(other)).strip()):
+            raise UsageError(
+                "corpus.also: {name!r} is {work!r}, which is held out for validation or test; leave it out",
+                name=name,
+                work=title,
+            )
 
 
 def works_by_split(works: Sequence[Work]) -> dict[str, list[Work]]:
@@ -288,11 +284,12 @@ def titles_by_split(config: CorpusConfig, works: Sequence[Work]) -> dict[str, li
     if config.split not in BY_WORKS:
         return {}
     if config.split == "works":
-        return {split: [work.title for work in found] for split, found in works_by_split(works).items()}
-    one = chosen_work(works, config.draw)
-    others = [work.title for work in works if work is not one]
-    train = others if config.train_on == "others" else [one.title]
-    return {"train": train, "validation": [one.title], "test": [one.title]}
+        found = works_by_split(works)
+    else:
+        found = {split: [chosen_work(works, config.draw)] for split in SPLITS}
+    if config.train_on == "others":
+        found["train"] = [work for work in works if work not in found["test"]]
+    return {split: [work.title for work in of] for split, of in found.items()}
 
 
 def in_blocks(spans: Iterable[tuple[int, int]]) -> Blocks:
