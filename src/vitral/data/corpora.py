@@ -1,6 +1,5 @@
 """Corpora: a text from a name (bundled, downloaded or the user's own), a file, or a folder of files."""
 
-import hashlib
 import os
 import re
 import sysconfig
@@ -12,6 +11,7 @@ from typing import Any
 
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
+from vitral.core.files import sha256
 from vitral.core.language import N_
 from vitral.data.config import TASK, CorpusConfig
 from vitral.data.folders import Listing, is_surely_text, no_match, own_named, refuse_own, user_files
@@ -222,7 +222,7 @@ def generated(task: Task) -> Corpus:
     text = task_text(task)
     sequences = N_("{sequences:,} sequences of {span:,} symbols, drawn by seed {seed}.")
     note = sequences.format(sequences=task.sequences, span=task.span, seed=task.seed)
-    return Corpus(TASK, text, len(text), hashlib.sha256(text.encode("ascii")).hexdigest(), (note,))
+    return Corpus(TASK, text, len(text), sha256(text.encode("ascii")), (note,))
 
 
 def python(config: CorpusConfig) -> Corpus:
@@ -276,7 +276,7 @@ def _joined(name: str, texts: Sequence[Corpus], config: CorpusConfig) -> Corpus:
         name=name,
         text=joined_text([corpus.text for corpus in texts], config.separator),
         num_bytes=sum(corpus.num_bytes for corpus in texts),
-        sha256=hashlib.sha256(listing.encode("utf-8", "surrogateescape")).hexdigest(),
+        sha256=sha256(listing.encode("utf-8", "surrogateescape")),
         notes=tuple(note for corpus in texts for note in corpus.notes),
         files=tuple(zip(map(shown, (corpus.name for corpus in texts)), begins, strict=False)),
     )
@@ -286,16 +286,11 @@ def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing) -> 
     if config.glob is not None and not listing.files:
         raise no_match(root, config.glob, user_files(root))
     encoding, total = config.encoding or "UTF-8", _size(listing)
-    documents: list[tuple[str, Document]] = []
-    skipped: list[tuple[str, str]] = []
-    for path in listing.files:
-        relative, document = path.relative_to(root).as_posix(), _document(path, config, on_disk=total > LONG)
-        if isinstance(document, str) or not document.text:
-            skipped.append((relative, document if isinstance(document, str) else ""))
-        else:
-            documents.append((relative, document))
+    found = {path.relative_to(root).as_posix(): _document(path, config, on_disk=total > LONG) for path in listing.files}
+    documents = {relative: one for relative, one in found.items() if isinstance(one, Document)}
+    skipped = {relative: why for relative, why in found.items() if isinstance(why, str)}
     if not documents:
-        why = next((f"; {why}" for _, why in skipped if why), "")
+        why = next((f"; {why}" for why in skipped.values() if why), "")
         raise UsageError(
             "{root}: no {encoding} text in this folder ({skipped} files skipped){why}",
             root=shown(root),
@@ -306,15 +301,15 @@ def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing) -> 
     sentence = N_("{files:,} files were joined with {separator!r} between them.")
     notes: list[str] = [sentence.format(files=len(documents), separator=config.separator)]
     if skipped:
-        named = ", ".join(shown(relative) for relative, _ in skipped[:_NAMED_AT_MOST])
+        named = ", ".join(map(shown, [*skipped][:_NAMED_AT_MOST]))
         more = ", …" if len(skipped) > _NAMED_AT_MOST else ""
         left_out = N_("{files:,} files were skipped, empty or not {encoding} text: {names}.")
         notes.append(left_out.format(files=len(skipped), encoding=encoding, names=named + more))
     if listing.own:
         left_out = N_("Folders that Vitral wrote were left out: {number:,} ({names}).")
         notes.append(left_out.format(number=len(listing.own), names=own_named(root, listing)))
-    notes += reading_notes([document for _, document in documents])
-    each = [Corpus(relative, one.text, one.num_bytes, one.sha256) for relative, one in documents]
+    notes += reading_notes([*documents.values()])
+    each = [Corpus(relative, one.text, one.num_bytes, one.sha256) for relative, one in documents.items()]
     joint = _joined(shown(name), each, config)
     return replace(joint, notes=tuple(notes), folder=(len(listing.files), total))
 
@@ -336,4 +331,4 @@ def _document(path: Path, config: CorpusConfig, *, on_disk: bool) -> Document | 
             return str(error)
     # A NUL in a file without a text suffix: an image, an archive or binary data.
     has_nul = not is_surely_text(path) and any("\0" in piece for piece in pieces(document.text))
-    return "" if has_nul else document
+    return "" if has_nul or not len(document.text) else document

@@ -1,6 +1,5 @@
 """Datasets: load, split and tokenize a text, and keep the tokens in the cache; the text of a run found again."""
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from vitral.core.errors import UsageError
-from vitral.core.files import replace_durably, storage, sweep
+from vitral.core.files import replace_durably, sha256, storage, sweep
 from vitral.core.language import N_, storable
 from vitral.core.renamed import renamed
 from vitral.data.alphabet import label_text
 from vitral.data.batches import Split
-from vitral.data.config import BPEConfig, CorpusConfig
+from vitral.data.config import BPEConfig, CorpusConfig, FileConfig
 from vitral.data.corpora import Corpus, downloads, load_corpus
 from vitral.data.encoded import encoded
 from vitral.data.growth import grown, growth_notes
@@ -31,7 +30,7 @@ from vitral.data.special_tokens import alphabet_counts
 from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks
 from vitral.data.tokenizers import Tokenizer, build_tokenizer
 from vitral.data.tokens import Store, stored
-from vitral.data.training_text import Addition, TrainingText, additions, in_parts, load_additions, restricted, train_key
+from vitral.data.training_text import Addition, TrainingText, additions, in_parts, restricted, train_key
 from vitral.data.works import (
     Work,
     chosen_work,
@@ -151,7 +150,7 @@ def prepare(
 
     Raises:
         UsageError: the text cannot be used: see `refuse_unused`, `load_corpus`, `corpus_works`, `split_corpus`,
-            `restricted` and `load_additions`; or the tokenizer given has no token for one of its characters or for the
+            `restricted` and `additions`; or the tokenizer given has no token for one of its characters or for the
             replacement.
         StorageError: the tokens cannot be stored.
     """
@@ -160,7 +159,8 @@ def prepare(
     corpus = corpus or load_corpus(config, cache=folder)
     if corpus.shards is not None:
         return _of_shards(config, corpus, corpus.shards, tokenizer, folder)
-    added = load_additions(config, corpus, folder)
+    others = (config.model_copy(update={"source": name}) for name in config.also or ())
+    added = additions(config, corpus, [load_corpus(other, cache=folder) for other in others])
     remarks: list[str] = []
     if tokenizer is None and config.replacement is not None:
         raise UsageError(
@@ -232,9 +232,9 @@ def _of_shards(
         UsageError: the configuration asks for something else, or the tokenizer is another.
         StorageError: the tokens cannot be stored.
     """
-    default = {**CorpusConfig().plain(), "tokenizer": {"name": "file"}}
+    only = CorpusConfig(source=config.source, tokenizer=FileConfig()).plain()
     for key, value in config.plain().items():
-        if key != "source" and value != default.get(key):
+        if value != only.get(key):
             raise UsageError(
                 '{path}: tokens stay as they are; leave corpus.{key} out, and set corpus.tokenizer = "file"',
                 path=shown(shards.path),
@@ -418,4 +418,4 @@ def _trained_on(config: CorpusConfig, training: TrainingText, added: Sequence[Ad
 
 def _hash(*plain: Any) -> str:
     """A hash of plain data in hexadecimal, computed from its JSON with sorted keys."""
-    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode("ascii")).hexdigest()[:32]
+    return sha256(json.dumps(plain, sort_keys=True).encode("ascii"))[:32]

@@ -13,14 +13,14 @@ again whenever they are needed.
 import hashlib
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from vitral.core.errors import UsageError
+from vitral.core.files import sha256
 from vitral.core.language import N_, _
 from vitral.data.config import CorpusConfig
 from vitral.data.encodings import SAMPLE, guess, unmarked_utf
@@ -85,24 +85,24 @@ def read_file(file: BinaryIO, path: Path, config: CorpusConfig = _DEFAULT, *, on
     stamp = stamp_of(file.fileno())
     if stamp[0] > LONG and config.field is None:
         return _long_document(file, path, config, stamp)
-    document = decode_document(file.read(), shown(path), config)
+
+    def decoded(raw: bytes) -> Document:
+        return decode_document(raw, shown(path), config)
+
+    document = decoded(file.read())
     if not on_disk:
         return document
-    return replace(document, text=LongText([(len(document.text), partial(_read_again, path, config, stamp))]))
+    again = partial(_again, path, stamp, 0, stamp[0], lambda raw: "".join(pieces(decoded(raw).text)))
+    return replace(document, text=LongText([(len(document.text), again)]))
 
 
-def _read_again(path: Path, config: CorpusConfig, stamp: _Stamp) -> str:
-    with _opened_again(path, stamp) as file:
-        return "".join(pieces(decode_document(file.read(), shown(path), config).text))
-
-
-@contextmanager
-def _opened_again(path: Path, stamp: _Stamp) -> Generator[BinaryIO]:
-    """A file that was read before, and must not have changed."""
+def _again(path: Path, stamp: _Stamp, begin: int, size: int, decode: Callable[[bytes], str]) -> str:
+    """A part of a file that was read before, and must not have changed."""
     with opened(path) as file:
         if stamp_of(file.fileno()) != stamp:
             raise changed(path)
-        yield file
+        file.seek(begin)
+        return decode(file.read(size))
 
 
 def _long_document(file: BinaryIO, path: Path, config: CorpusConfig, stamp: _Stamp) -> Document:
@@ -116,6 +116,10 @@ def _long_document(file: BinaryIO, path: Path, config: CorpusConfig, stamp: _Sta
             most=LONG >> 20,
             encoding=config.encoding,
         )
+
+    def decoded(raw: bytes) -> str:
+        return in_lines(raw.decode(), config.newlines)
+
     head = file.read(SAMPLE)
     _refuse_other_formats(head, where, None)
     begin, line, digest, parts = len(BOM_UTF8) * head.startswith(BOM_UTF8), 1, hashlib.sha256(), list[Part]()
@@ -125,20 +129,14 @@ def _long_document(file: BinaryIO, path: Path, config: CorpusConfig, stamp: _Sta
     while begin <= stamp[0] and (raw := b"".join(file.readlines(PIECE))):
         text = _decoded(raw, where, None, begin, line)
         changes += _returns(text, config.newlines)
-        part = partial(_part, path, stamp, begin, len(raw), config.newlines)
-        parts.append((len(in_lines(text, config.newlines)), part))
+        again = partial(_again, path, stamp, begin, len(raw), decoded)
+        parts.append((len(in_lines(text, config.newlines)), again))
         digest.update(raw)
         begin, line = begin + len(raw), line + raw.count(b"\n")
     if begin != stamp[0]:
         raise changed(path)
     text = LongText(parts)
     return Document(text, begin, digest.hexdigest(), fields=_fields(where, text), changes=changes)
-
-
-def _part(path: Path, stamp: _Stamp, begin: int, size: int, newlines: str) -> str:
-    with _opened_again(path, stamp) as file:
-        file.seek(begin)
-        return in_lines(file.read(size).decode("utf-8"), newlines)
 
 
 def decode_document(raw: bytes, where: str, config: CorpusConfig = _DEFAULT) -> Document:
@@ -169,7 +167,7 @@ def decode_document(raw: bytes, where: str, config: CorpusConfig = _DEFAULT) -> 
     if config.field is None:
         whole, body = body, strip_licence(body)
         changes["licence"], fields = len(whole) - len(body), _fields(where, body)
-    return Document(body, len(raw), hashlib.sha256(raw).hexdigest(), config.encoding, fields, changes)
+    return Document(body, len(raw), sha256(raw), config.encoding, fields, changes)
 
 
 def _returns(text: str, newlines: str) -> Counter[str]:
@@ -179,9 +177,8 @@ def _returns(text: str, newlines: str) -> Counter[str]:
 
 
 def _fields(where: str, text: Text) -> tuple[str, ...]:
-    if Path(where).suffix.lower() not in SUFFIXES:
-        return ()
-    return tuple(text_fields(text[:PIECE].partition("\n")[0]))
+    is_json = Path(where).suffix.lower() in SUFFIXES
+    return tuple(text_fields(text[:PIECE].partition("\n")[0])) if is_json else ()
 
 
 def _refuse_other_formats(head: bytes, where: str, encoding: str | None) -> None:
