@@ -151,13 +151,6 @@ def test_a_table_of_long_replacements_is_refused() -> None:
         file_tokenizer(document, 259, 0)
 
 
-def test_usual_normalisers_are_read() -> None:
-    steps = [normalizers.Replace("``", '"'), normalizers.NFKD(), normalizers.Lowercase(), normalizers.Prepend("▁")]
-    engine = byte_level()
-    engine.normalizer = normalizers.Sequence([*steps, normalizers.Replace(Regex(" {2,}"), "▁")])
-    assert file_tokenizer(engine.to_str(), 259, 0).encode("a").size > 0
-
-
 def test_a_fault_of_the_package_is_one_line() -> None:
     class PanicException(BaseException):
         """As that of the package."""
