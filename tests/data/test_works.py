@@ -7,9 +7,9 @@ import pytest
 
 from vitral.core.errors import UsageError
 from vitral.data import SPLITS, CorpusConfig, prepare
-from vitral.data.split import Blocks
+from vitral.data.split import Blocks, in_blocks
 from vitral.data.training_text import drawn, shared
-from vitral.data.works import in_blocks, works_by_split, works_from, works_of
+from vitral.data.works import works_by_split, works_from, works_of
 
 NUM_WORKS = 20
 

@@ -194,21 +194,15 @@ def _refuse_other_formats(head: bytes, where: str, encoding: str | None) -> None
             chosen=_named(chosen),
             advice=leave if marked == "utf-8" else give,
         )
-    if chosen in ("utf-16", "utf-32") and head and not marked:
-        raise UsageError(
-            "{where}: has no byte order mark, so {chosen} is not clear; give --encoding {encodings}",
-            where=where,
-            chosen=_named(chosen),
-            encodings=unmarked_utf(head) or _(" or ").join((f"{chosen}-le", f"{chosen}-be")),
-        )
     if found := foreign_format(head, where):
         raise UsageError(f"{where}: {found}")
-    if encoding is None and (name := unmarked_utf(head)):
+    likely = unmarked_utf(head)
+    if not marked and head and (chosen in ("utf-16", "utf-32") or (encoding is None and likely)):
         raise UsageError(
-            "{where}: looks like {format} without a byte order mark; give --encoding {encoding}",
+            "{where}: looks like {format} without a byte order mark; give --encoding {encodings}",
             where=where,
-            format=name[:6].upper(),
-            encoding=name,
+            format=_named(likely or chosen)[:6],
+            encodings=likely or _(" or ").join((f"{chosen}-le", f"{chosen}-be")),
         )
 
 

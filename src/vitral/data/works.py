@@ -6,11 +6,8 @@ word, the end of the work is unknown, and it is omitted.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-
-import numpy as np
 
 from vitral.core.config import closest
 from vitral.core.errors import UsageError
@@ -19,7 +16,7 @@ from vitral.core.streams import numpy_stream
 from vitral.data.config import CorpusConfig
 from vitral.data.corpora import Corpus
 from vitral.data.long_texts import Text, pieces
-from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks, split_text
+from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks, dealt, in_blocks, split_text
 
 HEAD = 200_000
 """Characters in which a table of contents begins, and which it has at most."""
@@ -268,11 +265,7 @@ def _split_one(num_characters: int, config: CorpusConfig, work: Work) -> dict[st
             characters=work.num_characters,
             needed=_FEWEST * BLOCK,
         )
-    order = numpy_stream(SPLIT_SEED, "split of one work").permutation(len(blocks))
-    num_test = max(1, 3 * len(blocks) // 10)
-    num_held_out = num_test + max(1, len(blocks) // 10)
-    chosen = {"train": order[num_held_out:], "validation": order[num_test:num_held_out], "test": order[:num_test]}
-    found = {split: blocks.chosen(np.sort(places)) for split, places in chosen.items()}
+    found = dealt(blocks, "split of one work", 3 * len(blocks) // 10, len(blocks) // 10)
     if config.train_on == "others":
         rest = [span for span in ((0, work.begin), (work.end, num_characters)) if span[0] < span[1]]
         found["train"] = in_blocks(rest)
@@ -290,14 +283,3 @@ def titles_by_split(config: CorpusConfig, works: Sequence[Work]) -> dict[str, li
     if config.train_on == "others":
         found["train"] = [work for work in works if work not in found["test"]]
     return {split: [work.title for work in of] for split, of in found.items()}
-
-
-def in_blocks(spans: Iterable[tuple[int, int]]) -> Blocks:
-    """Spans of text in blocks of BLOCK characters; the last of a span has what remains, and is shorter or longer."""
-    cut = []
-    for begin, end in spans:
-        borders = [*range(begin, end - BLOCK + 1, BLOCK), end] if end - begin >= BLOCK else [begin, end]
-        if len(borders) > 2 and borders[-1] - borders[-2] < BLOCK:
-            del borders[-2]
-        cut += pairwise(borders)
-    return Blocks(np.array(cut, dtype=np.int64).reshape(-1, 2))
