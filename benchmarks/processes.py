@@ -13,8 +13,7 @@ from typing import Any
 
 from benchmarks.options import LeftOut, Options
 from vitral.core.errors import UsageError
-from vitral.data import Corpus, CorpusConfig, load_corpus
-from vitral.data.sources import cache_folder
+from vitral.data import Corpus, CorpusConfig, cache_folder, load_corpus
 
 ROOT = Path(__file__).resolve().parents[1]
 LAST_LINES = 3

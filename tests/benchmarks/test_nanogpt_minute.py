@@ -24,8 +24,7 @@ from benchmarks.peers.nanogpt_training import (
     train,
 )
 from benchmarks.rows import nanogpt_minute
-from vitral.data import Corpus, CorpusConfig, prepare
-from vitral.data.config import BPEConfig, ByteConfig, TokenizerConfig
+from vitral.data import BPEConfig, ByteConfig, Corpus, CorpusConfig, TokenizerConfig, prepare
 
 TEXT = "Não é só um anão; é o avô.\nO que há, há.\n" * 900
 

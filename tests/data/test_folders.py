@@ -71,7 +71,7 @@ def test_patterns_are_for_folders(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "names"), [("run", RUN), ("study", STUDY), ("report", REPORT), ("demonstration", DEMONSTRATION)]
+    ("kind", "names"), [("run", RUN), ("study", STUDY), ("report", REPORT), ("report", DEMONSTRATION)]
 )
 def test_what_vitral_wrote_is_no_text(tmp_path: Path, kind: str, names: tuple[str, ...]) -> None:
     mine = write(tmp_path / "mine", *names)

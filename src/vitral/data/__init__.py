@@ -7,13 +7,13 @@ from vitral.core.lazy import lazily
 if TYPE_CHECKING:
     from vitral.data.alphabet import UnseenCharacter
     from vitral.data.batches import Batches, Split, count_windows, windows
-    from vitral.data.config import CorpusConfig
+    from vitral.data.config import BPEConfig, ByteConfig, CorpusConfig, TokenizerConfig
     from vitral.data.corpora import Corpus, corpus_names, load_corpus
     from vitral.data.dataset import Dataset, prepare, prepare_recorded
     from vitral.data.long_texts import Text
     from vitral.data.recorded import without_folders
     from vitral.data.report import CorpusReport, corpus_report
-    from vitral.data.sources import SOURCES
+    from vitral.data.sources import SOURCES, cache_folder
     from vitral.data.split import BLOCK, SPLITS, Blocks, split_text
     from vitral.data.tokenizers import (
         Tokenizer,
@@ -29,8 +29,10 @@ __all__ = [
     "BLOCK",
     "SOURCES",
     "SPLITS",
+    "BPEConfig",
     "Batches",
     "Blocks",
+    "ByteConfig",
     "Corpus",
     "CorpusConfig",
     "CorpusReport",
@@ -38,10 +40,12 @@ __all__ = [
     "Split",
     "Text",
     "Tokenizer",
+    "TokenizerConfig",
     "UnseenCharacter",
     "bpe_tokenizer",
     "build_tokenizer",
     "byte_tokenizer",
+    "cache_folder",
     "char_tokenizer",
     "corpus_names",
     "corpus_report",
@@ -59,6 +63,10 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
+        "cache_folder": "sources",
+        "TokenizerConfig": "config",
+        "ByteConfig": "config",
+        "BPEConfig": "config",
         "BLOCK": "split",
         "Batches": "batches",
         "Blocks": "split",

@@ -212,6 +212,9 @@ class CorpusConfig(Config):
     def _accept_a_bare_name(cls, value: Any) -> Any:
         if not isinstance(value, str):
             return value
-        name, _colon, size = value.partition(":")
-        is_size = size.isdecimal() and len(size) < 8
-        return {"name": name, "vocab_size": int(size)} if is_size else {"name": value}
+        name, colon, size = value.partition(":")
+        if name != "bpe" or not colon:
+            return {"name": value}
+        if not (size.isdecimal() and len(size) < 8):
+            raise ValueError(_("{word!r} is not a tokenizer; give bpe with its size, as in bpe:1024", word=value))
+        return {"name": name, "vocab_size": int(size)}

@@ -12,9 +12,9 @@ from typing import Any
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.files import sha256
-from vitral.core.language import N_
+from vitral.core.language import N_, _
 from vitral.data.config import TASK, CorpusConfig
-from vitral.data.folders import Listing, is_surely_text, no_match, own_named, refuse_own, user_files
+from vitral.data.folders import Listing, is_surely_text, own_named, refuse_own, user_files
 from vitral.data.long_texts import Text, joined_text, pieces
 from vitral.data.opening import opened, shown, stamp_of
 from vitral.data.shards import Shards, are_shards
@@ -126,7 +126,7 @@ def _find(
     if own := next((path for path in own_files(name, sources) if path.is_file()), None):
         return _from_file(name, own, config, size, noted=True)
     if name in BUNDLED:
-        return replace(_from_file(name, Path(__file__).parent / "texts" / BUNDLED[name], config), path=None)
+        return replace(_from_file(name, Path(__file__).parent / "texts" / BUNDLED[name], config, size), path=None)
     if name == "python":
         return python(config)
     if name in sources:
@@ -284,7 +284,11 @@ def _joined(name: str, texts: Sequence[Corpus], config: CorpusConfig) -> Corpus:
 
 def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing) -> Corpus:
     if config.glob is not None and not listing.files:
-        raise no_match(root, config.glob, user_files(root))
+        raise UsageError(
+            "{root}: no file matches --glob {patterns}; hidden files are never read",
+            root=shown(root),
+            patterns=_(" or ").join(map(repr, config.glob)),
+        )
     encoding, total = config.encoding or "UTF-8", _size(listing)
     found = {path.relative_to(root).as_posix(): _document(path, config, on_disk=total > LONG) for path in listing.files}
     documents = {relative: one for relative, one in found.items() if isinstance(one, Document)}

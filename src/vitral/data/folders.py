@@ -1,18 +1,16 @@
 """The files of a folder: which of them are read, and which folders are Vitral's own and never a text."""
 
 import os
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from vitral.core.errors import UsageError, reason
-from vitral.core.language import N_, _, number
+from vitral.core.language import N_, _
 from vitral.data.opening import shown
 
 _SURELY_TEXT = {".txt", ".md"}
-_MOST_SUFFIXES = 5
 
 
 @dataclass(frozen=True)
@@ -78,18 +76,6 @@ def _fits(parts: Sequence[str], wanted: Sequence[str]) -> bool:
     return len(parts) > 0 and fnmatchcase(parts[0], first) and _fits(parts[1:], others)
 
 
-def no_match(root: Path, glob: Sequence[str], listing: Listing) -> UsageError:
-    """The refusal of patterns that no file matches; names some suffixes that are there."""
-    suffixes = Counter(path.suffix or path.name for path in listing.files).most_common(_MOST_SUFFIXES)
-    there = ", ".join(f"{number(count, ',')} {shown(suffix)}" for suffix, count in suffixes) or _("no files")
-    return UsageError(
-        "{root}: no file matches --glob {patterns}; there are {there}, hidden files apart, which are never read",
-        root=shown(root),
-        patterns=_(" or ").join(map(repr, glob)),
-        there=there,
-    )
-
-
 def is_surely_text(path: Path) -> bool:
     """Whether a file of a folder must be text, rather than be skipped if it is not."""
     return path.suffix.lower() in _SURELY_TEXT
@@ -105,10 +91,7 @@ def own_kind(folders: Collection[str], files: Collection[str]) -> str:
         return "run"
     if "study.json" in files and ("arms" in folders or "measures" in folders):
         return "study"
-    has_pages = any(name.endswith(".html") for name in files)
-    if "study" in folders and has_pages and "MANIFEST.json" in files:
-        return "demonstration"
-    return "report" if has_pages and "MANIFEST.json" in files else ""
+    return "report" if "MANIFEST.json" in files and any(name.endswith(".html") for name in files) else ""
 
 
 _REMEDIES = {
@@ -117,7 +100,6 @@ _REMEDIES = {
         "{path} trains it further on a text"
     ),
     "study": N_("{folder}: is a study, not a text; its pages are in {path}/report; vitral doctor {path} examines it"),
-    "demonstration": N_("{folder}: is a demonstration, not a text; its page is {path}/report.html"),
     "report": N_("{folder}: is a report, not a text; open its page in a browser"),
 }
 

@@ -13,7 +13,7 @@ again whenever they are needed.
 import hashlib
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -85,24 +85,21 @@ def read_file(file: BinaryIO, path: Path, config: CorpusConfig = _DEFAULT, *, on
     stamp = stamp_of(file.fileno())
     if stamp[0] > LONG and config.field is None:
         return _long_document(file, path, config, stamp)
-
-    def decoded(raw: bytes) -> Document:
-        return decode_document(raw, shown(path), config)
-
-    document = decoded(file.read())
+    document = decode_document(file.read(), shown(path), config)
     if not on_disk:
         return document
-    again = partial(_again, path, stamp, 0, stamp[0], lambda raw: "".join(pieces(decoded(raw).text)))
-    return replace(document, text=LongText([(len(document.text), again)]))
+    return replace(document, text=LongText([(len(document.text), partial(_again, path, config, stamp))]))
 
 
-def _again(path: Path, stamp: _Stamp, begin: int, size: int, decode: Callable[[bytes], str]) -> str:
-    """A part of a file that was read before, and must not have changed."""
+def _again(path: Path, config: CorpusConfig, stamp: _Stamp, lines: tuple[int, int] | None = None) -> str:
+    """A file that was read before, and must not have changed: all of it, or some lines (first byte, bytes)."""
     with opened(path) as file:
         if stamp_of(file.fileno()) != stamp:
             raise changed(path)
-        file.seek(begin)
-        return decode(file.read(size))
+        if lines is None:
+            return "".join(pieces(decode_document(file.read(), shown(path), config).text))
+        file.seek(lines[0])
+        return in_lines(file.read(lines[1]).decode(), config.newlines)
 
 
 def _long_document(file: BinaryIO, path: Path, config: CorpusConfig, stamp: _Stamp) -> Document:
@@ -116,10 +113,6 @@ def _long_document(file: BinaryIO, path: Path, config: CorpusConfig, stamp: _Sta
             most=LONG >> 20,
             encoding=config.encoding,
         )
-
-    def decoded(raw: bytes) -> str:
-        return in_lines(raw.decode(), config.newlines)
-
     head = file.read(SAMPLE)
     _refuse_other_formats(head, where, None)
     begin, line, digest, parts = len(BOM_UTF8) * head.startswith(BOM_UTF8), 1, hashlib.sha256(), list[Part]()
@@ -129,7 +122,7 @@ def _long_document(file: BinaryIO, path: Path, config: CorpusConfig, stamp: _Sta
     while begin <= stamp[0] and (raw := b"".join(file.readlines(PIECE))):
         text = _decoded(raw, where, None, begin, line)
         changes += _returns(text, config.newlines)
-        again = partial(_again, path, stamp, begin, len(raw), decoded)
+        again = partial(_again, path, config, stamp, (begin, len(raw)))
         parts.append((len(in_lines(text, config.newlines)), again))
         digest.update(raw)
         begin, line = begin + len(raw), line + raw.count(b"\n")

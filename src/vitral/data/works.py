@@ -9,9 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from vitral.core.config import closest
 from vitral.core.errors import UsageError
-from vitral.core.language import _
 from vitral.core.streams import numpy_stream
 from vitral.data.config import CorpusConfig
 from vitral.data.corpora import Corpus
@@ -24,7 +22,6 @@ BY_WORKS = ("works", "one-work")
 """Splits for which the works of a text must be known."""
 _FEWEST = 3
 """Works below which none can be held out."""
-_SHOWN_AT_MOST = 200
 
 
 @dataclass(frozen=True)
@@ -145,11 +142,10 @@ def found_lines(text: Text, patterns: Mapping[str, str], key: str) -> dict[str, 
                 found[wanted].append((begin, line))
     for wanted, places in found.items():
         if not places:
-            words = set(wanted.replace("*", " ").split())
-            near = {line[:_SHOWN_AT_MOST] for _, line in lines_of(text) if words.intersection(line.split())}
-            hint = closest(wanted, near) or _("copy a line exactly, including leading spaces")
             raise UsageError(
-                "corpus.{key}: no line of the text reads {line!r}; {hint}", key=key, line=wanted, hint=hint
+                "corpus.{key}: no line of the text reads {line!r}; copy a line exactly, including leading spaces",
+                key=key,
+                line=wanted,
             )
     return found
 
