@@ -215,12 +215,7 @@ def works_by_split(works: Sequence[Work]) -> dict[str, list[Work]]:
     Raises:
         UsageError: the works are too few.
     """
-    if len(works) < _FEWEST:
-        raise UsageError(
-            'the text has {works} works; corpus.split = "works" needs at least {needed}',
-            works=len(works),
-            needed=_FEWEST,
-        )
+    _require(works, _FEWEST, "works")
     order = numpy_stream(SPLIT_SEED, "works").permutation(len(works)).tolist()
     in_all, found = sum(work.num_characters for work in works), dict[str, list[Work]]()
     for split, share, left in (("test", 0.1, 2), ("validation", 0.05, 1)):
@@ -229,6 +224,16 @@ def works_by_split(works: Sequence[Work]) -> dict[str, list[Work]]:
             taken.append(order.pop(0))
         found[split] = [works[one] for one in sorted(taken)]
     return {"train": [works[one] for one in sorted(order)], **found}
+
+
+def _require(works: Sequence[Work], needed: int, split: str) -> None:
+    if len(works) < needed:
+        raise UsageError(
+            'the text has {works} works; corpus.split = "{split}" needs at least {needed}',
+            works=len(works),
+            split=split,
+            needed=needed,
+        )
 
 
 def chosen_work(works: Sequence[Work], draw: int | None) -> Work:
@@ -241,10 +246,7 @@ def chosen_work(works: Sequence[Work], draw: int | None) -> Work:
     Raises:
         UsageError: there is no work besides it.
     """
-    if len(works) < 2:
-        raise UsageError(
-            'the text has {works} works; corpus.split = "one-work" needs at least {needed}', works=len(works), needed=2
-        )
+    _require(works, 2, "one-work")
     least = max(work.num_characters for work in works) / 2
     long = [work for work in works if work.num_characters >= least]
     order = numpy_stream(SPLIT_SEED, "one work").permutation(len(long))
