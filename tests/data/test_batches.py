@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from vitral.core.errors import UsageError
-from vitral.data import Batches, ShuffledBatches, Split, windows
+from vitral.data import Batches, Split, windows
+from vitral.data.batches import ShuffledBatches
 
 
 def part_of(*lengths: int) -> Split:

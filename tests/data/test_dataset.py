@@ -8,8 +8,9 @@ import pytest
 
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
-from vitral.data import SPLITS, BPEConfig, CorpusConfig, Dataset, char_tokenizer, prepare, split_text
+from vitral.data import SPLITS, CorpusConfig, Dataset, char_tokenizer, prepare, split_text
 from vitral.data import dataset as dataset_module
+from vitral.data.config import BPEConfig
 
 NUM_CHARACTERS = 61_003
 

@@ -1,7 +1,8 @@
 import pytest
 
 from vitral.core.errors import StorageError, UsageError
-from vitral.data import CorpusConfig, Source, load_corpus
+from vitral.data import CorpusConfig, load_corpus
+from vitral.data.sources import Source
 
 TEXT = b"\xef\xbb\xbfLicence\r\n*** START OF THE EBOOK ***\r\nSing, goddess\r\n*** END OF THE EBOOK ***\r\n"
 HOLDS = ("*** START OF TH", "*** END OF TH")

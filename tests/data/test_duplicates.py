@@ -35,15 +35,3 @@ def test_share_and_example_are_those_of_brute_force(text, length, chunk):
         found = duplicates_across(text, blocks, length)
     assert found.share == pytest.approx(share)
     assert found.example == example
-
-
-def test_the_share_of_spread_blocks_is_near_that_of_all(monkeypatch):
-    rng = np.random.default_rng(7)
-    train, own = ("".join(map(chr, rng.integers(97, 123, 60_000))) for _ in range(2))
-    text = train + "".join(train[at : at + 500] + own[at : at + 1000] for at in range(0, 60_000, 1000))
-    blocks = {"train": spans((0, 60_000)), "test": spans(*((at, at + 1500) for at in range(60_000, 150_000, 1500)))}
-    exact = duplicates_across(text, blocks).share
-    monkeypatch.setattr(module, "_MOST", 30_000)
-    found = duplicates_across(text, blocks)
-    assert found.share == pytest.approx(exact, abs=0.05)
-    assert found.example in train

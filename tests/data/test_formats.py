@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.data.conftest import refusal
-from vitral.data import CorpusConfig, load_corpus, texts
+from vitral.data import texts
 from vitral.data.texts import decode_document
 
 
@@ -72,13 +72,3 @@ def test_a_format_is_named_with_its_remedy(name: str, tmp_path: Path, monkeypatc
 )
 def test_a_text_that_begins_like_another_format_is_a_text(text: str) -> None:
     assert decode_document(text.encode(), "x.txt").text == text
-
-
-def test_in_a_folder_other_formats_are_left_out(tmp_path: Path) -> None:
-    for name, (make, _, _) in FILES.items():
-        (tmp_path / name).write_bytes(make())
-    assert "no UTF-8 text" in refusal(tmp_path)
-    (tmp_path / "a.txt").write_bytes(b"hello")
-    corpus = load_corpus(CorpusConfig(source=str(tmp_path)))
-    assert corpus.text == "hello"
-    assert f"{len(FILES)} files were skipped" in " ".join(corpus.notes)

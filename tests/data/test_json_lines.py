@@ -27,11 +27,6 @@ def test_what_is_written_as_json_lines_comes_back(values: list[str], ascii: bool
     assert (document.changes["texts"], document.changes["empty"]) == (len(values), values.count(""))
 
 
-def test_a_key_inside_an_object() -> None:
-    raw = b'{"message": {"content": "one"}}\n{"message.content": "two", "message": {"content": "other"}}\n'
-    assert decode_document(raw, "x", CorpusConfig(field="message.content")).text == "one\n\ntwo"
-
-
 def test_each_item_of_a_list_is_a_text() -> None:
     chat = {"messages": [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]}
     raw = "\n".join(map(json.dumps, (chat, {"messages": []}, {"messages": [{"content": "three"}]}))).encode()
@@ -77,17 +72,6 @@ def test_a_wrong_line_is_named(line: str, told: str) -> None:
     assert message.isprintable()
 
 
-def test_a_byte_that_is_not_utf8_is_named_by_its_place_in_the_file() -> None:
-    with pytest.raises(UsageError, match=r"not UTF-8 at byte 25 \(0xe9, line 2\)"):
-        decode_document(b'{"text": "a"}\n{"text": "a\xe9b"}\n', "x.jsonl", TEXT)
-
-
-def test_another_form_of_json_gets_a_remedy() -> None:
-    for raw in (b'[\n {"text": "a"}\n]\n', b'[{"text": "a"}]', b'{\n "text": "a"\n}\n'):
-        with pytest.raises(UsageError, match="jq -c"):
-            decode_document(raw, "x.json", TEXT)
-
-
 def write(path: Path, *values: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps({"id": "7", "text": value}) + "\n" for value in values), encoding="utf-8")
@@ -102,14 +86,3 @@ def test_without_a_field_the_lines_are_text_and_the_fields_are_named(tmp_path: P
     chosen = load_corpus(CorpusConfig(source=str(path), field="text"))
     assert chosen.text == "one\n\ntwo"
     assert any("JSON lines: 2" in note for note in chosen.notes)
-
-
-def test_a_folder_of_json_lines(tmp_path: Path) -> None:
-    write(tmp_path / "set" / "a.jsonl", "one", "two")
-    write(tmp_path / "set" / "b.ndjson", "three")
-    config = CorpusConfig(source=str(tmp_path / "set"), field="text", separator="|")
-    assert load_corpus(config).text == "one|two|three"
-    (tmp_path / "set" / "readme").write_bytes(b"about this set")
-    with pytest.raises(UsageError, match="readme: line 1: not a JSON object"):
-        load_corpus(config)
-    assert load_corpus(config.model_copy(update={"glob": ("*.jsonl",)})).text == "one|two"

@@ -9,7 +9,7 @@ from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, load_corpus
 from vitral.data.licence import strip_licence
 from vitral.data.opening import shown
-from vitral.data.texts import decode_document, reading_notes
+from vitral.data.texts import decode_document
 
 GUTENBERG = "Title\n\n*** START OF THIS PROJECT GUTENBERG EBOOK X ***\nthe\nwork\n*** END OF THE PROJECT\nX ***\nend\n"
 
@@ -77,12 +77,6 @@ def test_licence_is_stripped_exactly_and_counted():
     assert document.changes["licence"] == len(GUTENBERG) - len("the\nwork\n")
 
 
-def test_licence_is_stripped_whatever_the_newlines():
-    windows = GUTENBERG.replace("\n", "\r\n").encode()
-    assert decode_document(windows, "here", CorpusConfig()).text == "the\nwork\n"
-    assert decode_document(windows, "here", CorpusConfig(newlines="keep")).text == "the\r\nwork\r\n"
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -103,16 +97,6 @@ def test_several_books_in_one_file_are_all_kept():
     assert strip_licence(whole) == "one\ntwo\nthree\n"
     cut = whole[whole.index("ne\n") : whole.rindex("ee\n")]
     assert strip_licence(cut) == "ne\ntwo\nthr"
-
-
-def test_notes_say_what_changed_and_nothing_else():
-    clean = decode_document(b"clean\n", "here")
-    changed = decode_document(b"\xef\xbb\xbfa\r\nb\rc\r\n", "here")
-    assert list(reading_notes([clean])) == []
-    assert list(reading_notes([changed])) == [
-        "Byte order marks dropped at the beginning of files: 1.",
-        "Newlines were changed to \\n: 2 \\r\\n and 1 lone \\r.",
-    ]
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path, monkeypatch):

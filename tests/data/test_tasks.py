@@ -124,35 +124,19 @@ def test_the_task_of_a_run_is_generated_again(tmp_path: Path) -> None:
         prepare_recorded(other, recorded, tokenizer=dataset.tokenizer, run_folder=tmp_path)
 
 
-def test_a_share_is_of_whole_sequences(tmp_path: Path) -> None:
-    config = CorpusConfig.parse({"task": {"name": "markov", "sequences": 100}, "share": 0.5})
-    assert len(prepare(config, cache=tmp_path).splits["train"].segments) == 42
-
-
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        *(({"task": given}, "markov") for given in ("recall", {}, {"pairs": 2}, 3)),
+        *(({"task": given}, "task") for given in ("sums", {}, {"pairs": 2}, 3)),
         ({"task": {"name": "sums"}}, "sums"),
         ({"task": {"name": "markov"}, "source": "sample"}, "source"),
-        ({"task": {"name": "markov"}, "split": "tail"}, "split"),
-        ({"task": {"name": "markov"}, "also": ["sample"]}, "also"),
         ({"task": {"name": "markov"}, "tokenizer": "bpe"}, "tokenizer"),
         ({"task": {"name": "markov", "sequences": 10_000_000}}, "10,000,000"),
         ({"task": {"name": "repeats", "shortest": 9, "longest": 8}}, "shortest"),
         ({"task": {"name": "recall", "pairs": 5, "keys": 4}}, "pairs"),
-        ({"task": {"name": "recall", "queries": 5}}, "queries"),
-        ({"task": {"name": "recall", "shortest": 60}}, "shortest"),
     ],
 )
 def test_an_impossible_task_is_refused_in_one_line(table: dict, words: str) -> None:
     with pytest.raises(UsageError, match=words) as refused:
         CorpusConfig.parse(table)
     assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize("word", ["task", "recall"])
-def test_the_word_of_a_task_is_not_the_name_of_a_text(word: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as refusal:
-        load_corpus(CorpusConfig.parse({"source": word}), cache=tmp_path)
-    assert all(task.name in str(refusal.value) for task in TASKS)

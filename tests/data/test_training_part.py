@@ -6,7 +6,6 @@ import pytest
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data import CorpusConfig, prepare, split_text
-from vitral.data.training_text import passage_spans
 
 NUM_BLOCKS = 40
 BLOCK = 5_000
@@ -143,12 +142,3 @@ def test_what_does_not_fit_the_text_is_one_line(tmp_path, text):
             dataset(tmp_path, tokenizer="byte", **options)
         assert message in str(error.value)
         assert "\n" not in str(error.value)
-
-
-def test_a_line_that_is_nearly_there_is_offered_and_one_that_is_there_twice_refused():
-    play = "  KING JOHN\nsome words\nKING JOHN\nmore\nTHE END\nTHE END\n"
-    assert passage_spans(play, [("KING JOHN", "")]) == [(play.index("\nKING") + 1, len(play))]
-    with pytest.raises(UsageError, match="reads 'KING JON'; did you mean 'KING JOHN'"):
-        passage_spans(play, [("KING JON", "")])
-    with pytest.raises(UsageError, match="2 lines of the text read 'THE END'"):
-        passage_spans(play, [("KING JOHN", "THE END")])

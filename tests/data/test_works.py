@@ -7,9 +7,9 @@ import pytest
 
 from vitral.core.errors import UsageError
 from vitral.data import SPLITS, CorpusConfig, prepare
-from vitral.data.split import Blocks
+from vitral.data.split import Blocks, in_blocks
 from vitral.data.training_text import drawn, shared
-from vitral.data.works import in_blocks, works_by_split, works_from, works_of
+from vitral.data.works import works_by_split, works_from, works_of
 
 NUM_WORKS = 20
 
@@ -81,18 +81,6 @@ def test_drawn_amounts_are_equal_from_one_work_several_or_all_and_change_with_th
     assert not {f"CHAPTER {n}" for found in drawn_from.values() for n in found} & {*held_out["test"]}
 
 
-def test_works_too_short_for_their_part_are_never_drawn(book):
-    whole = len(dataset(book, split="works").splits["train"].tokens)
-    share = 14_500 / whole
-    for draw in range(8):
-        (number,) = letters(dataset(book, split="works", num_works=1, share=share, draw=draw))
-        assert LENGTHS[number] > 14_500
-    with pytest.raises(UsageError, match=r"corpus\.num_works: 0 works have"):
-        dataset(book, split="works", num_works=1, share=0.2, draw=1)
-    with pytest.raises(UsageError, match="and 30 are asked for"):
-        dataset(book, split="works", num_works=30)
-
-
 def test_a_smaller_share_of_a_draw_lies_in_a_larger_one_and_both_are_exact():
     blocks = in_blocks([(0, 70_000), (90_000, 171_234)])
     for draw in (0, 7):
@@ -103,15 +91,6 @@ def test_a_smaller_share_of_a_draw_lies_in_a_larger_one_and_both_are_exact():
         assert list(parts[-1]) == list(blocks)
     assert list(shared(blocks, 0.2, 0)) != list(shared(blocks, 0.2, 7))
     assert [end - begin for begin, end in drawn(Blocks(np.array([[3, 10]])), 7, 1)] == [7]
-
-
-def test_with_a_draw_a_further_text_gives_as_many_characters_as_the_own(book, tmp_path):
-    (tmp_path / "other.txt").write_text("zzzé\n" * 20_000, encoding="utf-8", newline="\n")
-    data = dataset(book, split="works", share=0.1, draw=3, also=[str(tmp_path / "other.txt")])
-    (other,) = data.trained_on["also"]
-    assert other["training_characters"] == data.trained_on["training_characters"]
-    with pytest.raises(UsageError, match="give a smaller share"):
-        dataset(book, split="works", share=0.6, draw=3, also=[str(tmp_path / "other.txt")])
 
 
 def test_a_folder_of_files_is_one_work_a_file(tmp_path):
@@ -125,20 +104,6 @@ def test_a_folder_of_files_is_one_work_a_file(tmp_path):
         assert {f"{number}.txt" for number in letters(data, split)} == set(titles)
     one = prepare(CorpusConfig.parse({"source": str(folder), "num_works": 1, "draw": 5}))
     assert len(one.trained_on["works"]) == 1
-
-
-def test_works_and_draw_have_their_place_in_the_fingerprint(book):
-    options = [
-        {"split": "works"},
-        {"split": "works", "works": ["CHAPTER 1*"]},
-        {"split": "works", "num_works": 2},
-        {"split": "works", "num_works": 2, "draw": 0},
-        {"split": "works", "num_works": 2, "draw": 1},
-        {"split": "works", "share": 0.5},
-        {"split": "works", "share": 0.5, "draw": 0},
-        {"num_works": 2},
-    ]
-    assert len({dataset(book, **option).fingerprint for option in options}) == len(options)
 
 
 @pytest.mark.parametrize(
@@ -173,18 +138,13 @@ def test_titles_that_stand_twice_in_the_contents_or_inside_works_do_not_move_the
     assert contents(f"Contents\n{table}\n" + "".join(works)) == [(work.split("\n")[0], work) for work in works]
 
 
-def test_the_end_of_a_work_is_unknown_where_the_next_title_is_not_found():
-    assert contents("contents\nA\nB\nC\nD\n\nA\na\nbee\nC\nc\nD\nd\n") == [("C", "C\nc\n"), ("D", "D\nd\n")]
-    assert contents("contents\nA\nB\n") == contents("A\nB\nA\nB\n") == []
-
-
 def test_lines_that_begin_works_are_found_and_missing_ones_told():
     text = "front\nACT I\none\n  ACT II\ntwo\nTHE END"
     assert [(one.title, text[one.begin : one.end]) for one in works_from(text, ["ACT I", "*ACT II"])] == [
         ("ACT I", "ACT I\none\n"),
         ("ACT II", "  ACT II\ntwo\nTHE END"),
     ]
-    with pytest.raises(UsageError, match="no line of the text reads 'ACT III'; did you mean"):
+    with pytest.raises(UsageError, match="no line of the text reads 'ACT III'"):
         works_from(text, ["ACT I", "ACT III"])
 
 

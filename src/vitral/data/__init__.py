@@ -5,17 +5,16 @@ from typing import TYPE_CHECKING
 from vitral.core.lazy import lazily
 
 if TYPE_CHECKING:
-    from vitral.data.alphabet import PAD, UnseenCharacter
-    from vitral.data.batches import Batches, ShuffledBatches, Split, count_windows, windows
-    from vitral.data.config import BPEConfig, ByteConfig, CharConfig, CorpusConfig, FileConfig, TokenizerConfig
+    from vitral.data.alphabet import UnseenCharacter
+    from vitral.data.batches import Batches, Split, count_windows, windows
+    from vitral.data.config import BPEConfig, ByteConfig, CorpusConfig, TokenizerConfig
     from vitral.data.corpora import Corpus, corpus_names, load_corpus
     from vitral.data.dataset import Dataset, prepare, prepare_recorded
-    from vitral.data.duplicates import Duplicates
-    from vitral.data.long_texts import LongText, Text
-    from vitral.data.recorded import RecordedText, without_folders
-    from vitral.data.report import CharacterCount, CorpusReport, LineStatistics, corpus_report
-    from vitral.data.sources import SOURCES, Source, cache_folder
-    from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks, split_text
+    from vitral.data.long_texts import Text
+    from vitral.data.recorded import without_folders
+    from vitral.data.report import CorpusReport, corpus_report
+    from vitral.data.sources import SOURCES, cache_folder
+    from vitral.data.split import BLOCK, SPLITS, Blocks, split_text
     from vitral.data.tokenizers import (
         Tokenizer,
         bpe_tokenizer,
@@ -28,27 +27,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLOCK",
-    "PAD",
     "SOURCES",
     "SPLITS",
-    "SPLIT_SEED",
     "BPEConfig",
     "Batches",
     "Blocks",
     "ByteConfig",
-    "CharConfig",
-    "CharacterCount",
     "Corpus",
     "CorpusConfig",
     "CorpusReport",
     "Dataset",
-    "Duplicates",
-    "FileConfig",
-    "LineStatistics",
-    "LongText",
-    "RecordedText",
-    "ShuffledBatches",
-    "Source",
     "Split",
     "Text",
     "Tokenizer",
@@ -75,37 +63,26 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
-        "BLOCK": "split",
+        "cache_folder": "sources",
+        "TokenizerConfig": "config",
+        "ByteConfig": "config",
         "BPEConfig": "config",
+        "BLOCK": "split",
         "Batches": "batches",
         "Blocks": "split",
-        "ByteConfig": "config",
-        "CharConfig": "config",
-        "CharacterCount": "report",
         "Corpus": "corpora",
         "CorpusConfig": "config",
         "CorpusReport": "report",
         "Dataset": "dataset",
-        "Duplicates": "duplicates",
-        "FileConfig": "config",
-        "LineStatistics": "report",
-        "LongText": "long_texts",
-        "PAD": "alphabet",
-        "RecordedText": "recorded",
         "SOURCES": "sources",
         "SPLITS": "split",
-        "SPLIT_SEED": "split",
-        "ShuffledBatches": "batches",
-        "Source": "sources",
         "Split": "batches",
         "Text": "long_texts",
         "Tokenizer": "tokenizers",
-        "TokenizerConfig": "config",
         "UnseenCharacter": "alphabet",
         "bpe_tokenizer": "tokenizers",
         "build_tokenizer": "tokenizers",
         "byte_tokenizer": "tokenizers",
-        "cache_folder": "sources",
         "char_tokenizer": "tokenizers",
         "corpus_names": "corpora",
         "corpus_report": "report",

@@ -3,12 +3,10 @@
 import re
 import unicodedata
 from collections.abc import Iterable
-from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.data.in_order import in_order
@@ -24,7 +22,6 @@ _UNSEEN = re.compile(
 """Characters that Python prints but nobody sees: variation selectors, fillers, joiners of signs."""
 
 
-@checked(first=["__init__"])
 class UnseenCharacter(UsageError):
     """A character without a token.
 
@@ -71,32 +68,24 @@ def character_counts(texts: Iterable[str]) -> dict[str, int]:
     {'!': 1, 'a': 2, 'b': 2}
     """
     pieces = (text[begin : begin + _CHUNK] for text in texts for begin in range(0, len(text), _CHUNK))
-    found = in_order(lambda text: code_point_counts(text.encode("utf-8", "surrogatepass")), pieces)
-    return by_character(reduce(summed, found, np.zeros(0, dtype=np.int64)))
+    total = np.zeros(0, dtype=np.int64)
+    for counts in in_order(_counted, pieces):
+        longer, shorter = (total, counts) if total.size > counts.size else (counts, total)
+        longer[: shorter.size] += shorter
+        total = longer
+    return {chr(point): int(total[point]) for point in np.flatnonzero(total)}
 
 
-def code_point_counts(raw: bytes) -> np.ndarray:
-    """The number of occurrences of each code point in valid UTF-8 (or with surrogates), 1-d int64."""
-    data = np.frombuffer(raw, dtype=np.uint8)
+def _counted(text: str) -> np.ndarray:
+    """The number of occurrences of each code point."""
+    data = np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
     counts = np.bincount(data, minlength=128)[:128]
-    if raw.isascii():
+    if text.isascii():
         return counts
     # Without the ASCII characters the rest is UTF-8 still.
     others = np.bincount(code_points(data[data > 127].tobytes().decode("utf-8", "surrogatepass")))
     others[:128] = counts
     return others
-
-
-def summed(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """The sum of two `code_point_counts`; the longer one is reused."""
-    longer, shorter = (one, other) if one.size > other.size else (other, one)
-    longer[: shorter.size] += shorter
-    return longer
-
-
-def by_character(counts: np.ndarray) -> dict[str, int]:
-    """`code_point_counts` without zeros, by character."""
-    return {chr(point): int(counts[point]) for point in np.flatnonzero(counts)}
 
 
 def is_surrogate(character: str) -> bool:

@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from vitral.core.checked import Count, Natural, checked
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.core.streams import numpy_stream
@@ -19,7 +18,6 @@ Pair = tuple[Int[Tensor, "batch time"], Int[Tensor, "batch time"]]
 _THIN = 50_000
 
 
-@checked(first=["__init__"])
 @dataclass(frozen=True, eq=False)
 class Split:
     """The tokens of one split (train, validation or test) of a text.
@@ -63,7 +61,6 @@ def _spread(
     return np.stack([begins, np.minimum(begins + size, segments[segment, 1])], axis=1)
 
 
-@checked(first=["__init__"])
 class Batches:
     """Batches of random windows of a split, all windows equally likely; each batch is a function of its step.
 
@@ -73,8 +70,8 @@ class Batches:
         num_windows: number of windows in the split.
     """
 
-    def __init__(self, split: Split, *, context_length: Count, batch_size: Count, seed: Natural) -> None:
-        """Count the windows of a split.
+    def __init__(self, split: Split, *, context_length: int, batch_size: int, seed: int) -> None:
+        """Int the windows of a split.
 
         Args:
             split: the tokens.
@@ -114,7 +111,6 @@ class Batches:
         return _pair(self._tokens[starts[:, None] + self._offsets])
 
 
-@checked(first=["__init__"])
 class ShuffledBatches:
     """Batches of consecutive windows of a split in passes: each window once in a pass, in a new random order.
 
@@ -126,10 +122,8 @@ class ShuffledBatches:
         num_windows: number of windows in a pass.
     """
 
-    def __init__(
-        self, split: Split, *, context_length: Count, batch_size: Count, accumulation: Count, seed: Natural
-    ) -> None:
-        """Count the windows of a pass.
+    def __init__(self, split: Split, *, context_length: int, batch_size: int, accumulation: int, seed: int) -> None:
+        """Int the windows of a pass.
 
         Args:
             split: the tokens.
@@ -181,8 +175,7 @@ class ShuffledBatches:
         return self._begins[segment] + self._shift[segment] + inside * self._context_length
 
 
-@checked(first=True)
-def windows(split: Split, context_length: Count, batch_size: Count) -> Iterator[Pair]:
+def windows(split: Split, context_length: int, batch_size: int) -> Iterator[Pair]:
     """Consecutive windows over every segment: each token except a segment's first is a target exactly once.
 
     All windows of a batch have the same length: first `context_length`, then the shorter remainders at the ends of
@@ -217,8 +210,7 @@ def window_begins(split: Split, context_length: int) -> list[tuple[int, Int[np.n
     return [(length, np.concatenate(begins[length])) for length in sorted(begins, reverse=True)]
 
 
-@checked(first=True)
-def count_windows(split: Split, context_length: Count) -> np.ndarray:
+def count_windows(split: Split, context_length: int) -> np.ndarray:
     """Number of windows in each segment, 1-d int64: one for each possible first input."""
     lengths = split.segments[:, 1] - split.segments[:, 0]
     return np.maximum(lengths - context_length, 0)

@@ -1,15 +1,14 @@
 """The configuration of a corpus: source, tokenizer, split and training text."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from vitral.core.config import Config, nearest, shown
+from vitral.core.config import Config, shown
 from vitral.core.language import _
 from vitral.data.alphabet import PAD, is_surrogate
 from vitral.data.encodings import codec_name, is_utf8
-from vitral.data.tasks import TASKS, TaskConfig
+from vitral.data.tasks import TaskConfig
 
 
 class CharConfig(Config):
@@ -37,35 +36,7 @@ class FileConfig(Config):
     name: Literal["file"] = "file"
 
 
-# Tags start with a capital, so that errors name the user's key and not the member of the union.
-_TAGS = {"char": "Char", "byte": "Byte", "bpe": "Bpe", "file": "File"}
-
-
-def _tag(value: Any) -> str | None:
-    name = value.get("name") if isinstance(value, Mapping) else getattr(value, "name", None)
-    return _TAGS.get(str(name))
-
-
-def _named(word: str) -> dict[str, Any]:
-    """The table of a tokenizer given as one word, `"char"` or `"bpe:1024"`."""
-    name, colon, size = word.partition(":")
-    if not colon:
-        return {"name": word}
-    if name != "bpe" or not (size.isascii() and size.isdecimal() and len(size) < 8):
-        raise ValueError(
-            _("{word!r} is not a tokenizer; expected char, byte, bpe, or bpe with its size, as in bpe:1024", word=word)
-        )
-    return {"name": name, "vocab_size": int(size)}
-
-
-TokenizerConfig = Annotated[
-    Annotated[CharConfig, Tag("Char")]
-    | Annotated[ByteConfig, Tag("Byte")]
-    | Annotated[BPEConfig, Tag("Bpe")]
-    | Annotated[FileConfig, Tag("File")],
-    Discriminator(_tag),
-]
-
+TokenizerConfig = Annotated[CharConfig | ByteConfig | BPEConfig | FileConfig, Field(discriminator="name")]
 
 MOST_SPECIAL = 100
 """Maximum length of a special token in characters."""
@@ -73,7 +44,7 @@ MOST_SPECIAL = 100
 
 TASK = "task"
 """The source of a generated task."""
-_OF_A_TASK = frozenset({"source", "task", "tokenizer", "share"})
+_OF_A_TASK = frozenset({"task", "tokenizer", "share"})
 """The keys that a generated task can have."""
 
 Pattern = Annotated[str, Field(min_length=1, max_length=1000)]
@@ -153,30 +124,13 @@ class CorpusConfig(Config):
     def _name_the_source_of_a_task(cls, data: Any) -> Any:
         return {"source": TASK, **data} if isinstance(data, dict) and data.get("task") is not None else data
 
-    @field_validator("task", mode="before")
-    @classmethod
-    def _task_has_a_name(cls, value: Any) -> Any:
-        if isinstance(value, Config) or value is None or (isinstance(value, Mapping) and "name" in value):
-            return value
-        raise ValueError(
-            _(
-                "expected a table with the name of a task, such as {example}, not {given}; known: {names}",
-                example='{ name = "repeats" }',
-                given=shown(value),
-                names=", ".join(TASKS),
-            )
-        )
-
     @model_validator(mode="after")
     def _a_task_is_not_read(self) -> "CorpusConfig":
         if self.task is None:
             return self
-        if self.source != TASK:
-            raise ValueError(
-                _('task: a task is generated, and source is {source}; set source = "task"', source=shown(self.source))
-            )
-        for key in sorted(type(self).model_fields.keys() - _OF_A_TASK):
-            if getattr(self, key) != type(self).model_fields[key].default:
+        for key, field in type(self).model_fields.items():
+            default = TASK if key == "source" else field.default
+            if key not in _OF_A_TASK and getattr(self, key) != default:
                 raise ValueError(_("{key}: a generated task does not have it; leave it out", key=key))
         if not isinstance(self.tokenizer, CharConfig):
             raise ValueError(
@@ -184,7 +138,7 @@ class CorpusConfig(Config):
             )
         return self
 
-    @field_validator("share", "passages", "works", "also", "specials", mode="before")
+    @field_validator("share", "passages", "works", "glob", "also", "specials", mode="before")
     @classmethod
     def _unset_default_values(cls, value: Any) -> Any:
         """Values that mean the default become None, so that equal meanings have equal configurations."""
@@ -197,10 +151,10 @@ class CorpusConfig(Config):
         """One name for each encoding, and None for the default, so that equal meanings have equal configurations."""
         return None if value is None else codec_name(value)
 
-    @field_validator("glob", mode="before")
+    @field_validator("glob", "works", mode="before")
     @classmethod
-    def _accept_one_pattern(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else None if value in ([], ()) else value
+    def _accept_one(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
 
     @field_validator("glob", mode="after")
     @classmethod
@@ -215,11 +169,6 @@ class CorpusConfig(Config):
                     )
                 )
         return None if value is None else tuple(dict.fromkeys(pattern.removeprefix("./") for pattern in value))
-
-    @field_validator("works", mode="before")
-    @classmethod
-    def _accept_one_line(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
 
     @field_validator("works", mode="after")
     @classmethod
@@ -258,27 +207,14 @@ class CorpusConfig(Config):
             raise ValueError(_("a special token is given twice"))
         return value
 
-    @field_validator("tokenizer", mode="before")
+    @field_validator("tokenizer", "task", mode="before")
     @classmethod
     def _accept_a_bare_name(cls, value: Any) -> Any:
-        table = _named(value) if isinstance(value, str) else value
-        if isinstance(table, Mapping):
-            if "name" not in table:
-                raise ValueError(_("the table of a tokenizer needs a name, {hint}", hint=nearest("", _TAGS)))
-            if _tag(table) is None:
-                raise ValueError(
-                    _(
-                        "unknown tokenizer {name!r}, {hint}",
-                        name=table["name"],
-                        hint=nearest(str(table["name"]), _TAGS),
-                    )
-                )
-        elif not isinstance(table, CharConfig | ByteConfig | BPEConfig | FileConfig):
-            raise ValueError(
-                _(
-                    "expected the name of a tokenizer or a table, not {value!r}, {hint}",
-                    value=value,
-                    hint=nearest("", _TAGS),
-                )
-            )
-        return table
+        if not isinstance(value, str):
+            return value
+        name, colon, size = value.partition(":")
+        if name != "bpe" or not colon:
+            return {"name": value}
+        if not (size.isdecimal() and len(size) < 8):
+            raise ValueError(_("{word!r} is not a tokenizer; give bpe with its size, as in bpe:1024", word=value))
+        return {"name": name, "vocab_size": int(size)}

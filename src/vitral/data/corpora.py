@@ -1,28 +1,26 @@
 """Corpora: a text from a name (bundled, downloaded or the user's own), a file, or a folder of files."""
 
-import hashlib
 import os
 import re
 import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import resources
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from vitral.core.checked import checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
-from vitral.core.language import N_, in_language
+from vitral.core.files import sha256
+from vitral.core.language import N_, _
 from vitral.data.config import TASK, CorpusConfig
-from vitral.data.folders import Listing, is_surely_text, no_match, own_named, refuse_own, user_files
+from vitral.data.folders import Listing, is_surely_text, own_named, refuse_own, user_files
 from vitral.data.long_texts import Text, joined_text, pieces
 from vitral.data.opening import opened, shown, stamp_of
 from vitral.data.shards import Shards, are_shards
 from vitral.data.sources import SOURCES, Source, cache_folder, fetch
 from vitral.data.tasks import TASKS, Task, task_text
-from vitral.data.texts import LONG, Document, decode_document, read_file, reading_notes
+from vitral.data.texts import LONG, Document, read_file, reading_notes
 
 BUNDLED = {"sample": "the-window-of-aldermere.txt", "sample-pt": "dom-casmurro.txt"}
 """The files of the bundled texts, under `data/texts`; its README has their sources and licences."""
@@ -37,8 +35,6 @@ COLLECTIONS = {"machado": ("dom-casmurro", "bras-cubas")}
 _NAME = re.compile(r"\w[\w .-]*")
 _NOT_THE_LIBRARY = {"site-packages", "dist-packages", "__pycache__"}
 _NAMED_AT_MOST = 3
-MOST_ENTRIES = 100_000
-"""Files and folders looked at in a folder that a run names."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,6 @@ class Corpus:
         return {**({} if self.path is None else {"path": self.path}), **folder}
 
 
-@checked(first=True)
 def corpus_names() -> dict[str, str]:
     """Every corpus name currently available to `load_corpus`, with a one-line description in English."""
     own = {}
@@ -89,7 +84,6 @@ def corpus_names() -> dict[str, str]:
     return {**own, **_BUILT_IN, **collections, **{name: source.told() for name, source in SOURCES.items()}}
 
 
-@checked(first=True)
 def load_corpus(
     config: CorpusConfig,
     *,
@@ -132,7 +126,7 @@ def _find(
     if own := next((path for path in own_files(name, sources) if path.is_file()), None):
         return _from_file(name, own, config, size, noted=True)
     if name in BUNDLED:
-        return bundled(name, config)
+        return replace(_from_file(name, Path(__file__).parent / "texts" / BUNDLED[name], config, size), path=None)
     if name == "python":
         return python(config)
     if name in sources:
@@ -209,42 +203,18 @@ def downloads(cache: Path | None = None) -> Path:
     return cache_folder(cache) / "corpora"
 
 
-def _from_file(name: str, path: Path, config: CorpusConfig, size: int | None, *, noted: bool = False) -> Corpus:
+def _from_file(name: str, path: Path, config: CorpusConfig, size: int | None = None, *, noted: bool = False) -> Corpus:
     """One file as a corpus; `noted` records the path, for a source given by name."""
-    _refuse_patterns(name, config)
-    with opened(path) as file:
-        if size not in (None, stamp_of(file.fileno())[0]):
-            raise UsageError("{path}: has another size", path=shown(path))
-        document = read_file(file, path, config)
-    where = (N_("Read from {path}.").format(path=shown(path)),) if noted else ()
-    return _of_document(name, document, where, os.path.abspath(path))
-
-
-def _refuse_patterns(name: str, config: CorpusConfig) -> None:
     if config.glob is not None:
         raise UsageError(
             "{name}: is one text, and --glob chooses among the files of a folder; leave it out", name=shown(name)
         )
-
-
-def _of_document(name: str, document: Document, notes: tuple[str, ...] = (), path: str | None = None) -> Corpus:
-    notes = (*notes, *reading_notes([document]))
-    return Corpus(shown(name), document.text, document.num_bytes, document.sha256, notes, path)
-
-
-def bundled(name: str, config: CorpusConfig) -> Corpus:
-    """A bundled text.
-
-    Raises:
-        UsageError: its file is missing.
-    """
-    _refuse_patterns(name, config)
-    file = BUNDLED[name]
-    try:
-        raw = resources.files("vitral.data").joinpath("texts", file).read_bytes()
-    except OSError:
-        raise UsageError("the bundled text {file} is missing; install Vitral again", file=file) from None
-    return _of_document(name, decode_document(raw, file, config))
+    with opened(path) as file:
+        if size not in (None, stamp_of(file.fileno())[0]):
+            raise UsageError("{path}: has another size", path=shown(path))
+        document = read_file(file, path, config)
+    notes = [*([N_("Read from {path}.").format(path=shown(path))] if noted else []), *reading_notes([document])]
+    return Corpus(shown(name), document.text, document.num_bytes, document.sha256, tuple(notes), os.path.abspath(path))
 
 
 def generated(task: Task) -> Corpus:
@@ -252,7 +222,7 @@ def generated(task: Task) -> Corpus:
     text = task_text(task)
     sequences = N_("{sequences:,} sequences of {span:,} symbols, drawn by seed {seed}.")
     note = sequences.format(sequences=task.sequences, span=task.span, seed=task.seed)
-    return Corpus(TASK, text, len(text), hashlib.sha256(text.encode("ascii")).hexdigest(), (note,))
+    return Corpus(TASK, text, len(text), sha256(text.encode("ascii")), (note,))
 
 
 def python(config: CorpusConfig) -> Corpus:
@@ -275,7 +245,7 @@ def from_folder(path: Path, config: CorpusConfig, size: int | None = None) -> Co
         UsageError: the folder or a file cannot be read, none is text, the folder is Vitral's own, such as a run, or its
             files have another size.
     """
-    listing = user_files(path, config.glob, None if size is None else MOST_ENTRIES)
+    listing = user_files(path, config.glob)
     if size not in (None, _size(listing)):
         raise UsageError("{path}: has files of another size", path=shown(path))
     refuse_own(path, listing)
@@ -306,7 +276,7 @@ def _joined(name: str, texts: Sequence[Corpus], config: CorpusConfig) -> Corpus:
         name=name,
         text=joined_text([corpus.text for corpus in texts], config.separator),
         num_bytes=sum(corpus.num_bytes for corpus in texts),
-        sha256=hashlib.sha256(listing.encode("utf-8", "surrogateescape")).hexdigest(),
+        sha256=sha256(listing.encode("utf-8", "surrogateescape")),
         notes=tuple(note for corpus in texts for note in corpus.notes),
         files=tuple(zip(map(shown, (corpus.name for corpus in texts)), begins, strict=False)),
     )
@@ -314,18 +284,17 @@ def _joined(name: str, texts: Sequence[Corpus], config: CorpusConfig) -> Corpus:
 
 def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing) -> Corpus:
     if config.glob is not None and not listing.files:
-        raise no_match(root, config.glob, user_files(root))
+        raise UsageError(
+            "{root}: no file matches --glob {patterns}; hidden files are never read",
+            root=shown(root),
+            patterns=_(" or ").join(map(repr, config.glob)),
+        )
     encoding, total = config.encoding or "UTF-8", _size(listing)
-    documents: list[tuple[str, Document]] = []
-    skipped: list[tuple[str, str]] = []
-    for path in listing.files:
-        relative, document = path.relative_to(root).as_posix(), _document(path, config, on_disk=total > LONG)
-        if isinstance(document, str) or not document.text:
-            skipped.append((relative, document if isinstance(document, str) else ""))
-        else:
-            documents.append((relative, document))
+    found = {path.relative_to(root).as_posix(): _document(path, config, on_disk=total > LONG) for path in listing.files}
+    documents = {relative: one for relative, one in found.items() if isinstance(one, Document)}
+    skipped = {relative: why for relative, why in found.items() if isinstance(why, str)}
     if not documents:
-        why = next((f"; {why}" for _, why in skipped if why), "")
+        why = next((f"; {why}" for why in skipped.values() if why), "")
         raise UsageError(
             "{root}: no {encoding} text in this folder ({skipped} files skipped){why}",
             root=shown(root),
@@ -336,15 +305,15 @@ def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing) -> 
     sentence = N_("{files:,} files were joined with {separator!r} between them.")
     notes: list[str] = [sentence.format(files=len(documents), separator=config.separator)]
     if skipped:
-        named = ", ".join(shown(relative) for relative, _ in skipped[:_NAMED_AT_MOST])
+        named = ", ".join(map(shown, [*skipped][:_NAMED_AT_MOST]))
         more = ", …" if len(skipped) > _NAMED_AT_MOST else ""
         left_out = N_("{files:,} files were skipped, empty or not {encoding} text: {names}.")
         notes.append(left_out.format(files=len(skipped), encoding=encoding, names=named + more))
     if listing.own:
-        with in_language("en"):
-            notes.append(N_("Left out: {folders}.").format(folders=own_named(root, listing)))
-    notes += reading_notes([document for _, document in documents])
-    each = [Corpus(relative, one.text, one.num_bytes, one.sha256) for relative, one in documents]
+        left_out = N_("Folders that Vitral wrote were left out: {number:,} ({names}).")
+        notes.append(left_out.format(number=len(listing.own), names=own_named(root, listing)))
+    notes += reading_notes([*documents.values()])
+    each = [Corpus(relative, one.text, one.num_bytes, one.sha256) for relative, one in documents.items()]
     joint = _joined(shown(name), each, config)
     return replace(joint, notes=tuple(notes), folder=(len(listing.files), total))
 
@@ -366,4 +335,4 @@ def _document(path: Path, config: CorpusConfig, *, on_disk: bool) -> Document | 
             return str(error)
     # A NUL in a file without a text suffix: an image, an archive or binary data.
     has_nul = not is_surely_text(path) and any("\0" in piece for piece in pieces(document.text))
-    return "" if has_nul else document
+    return "" if has_nul or not len(document.text) else document

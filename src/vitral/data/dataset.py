@@ -1,8 +1,7 @@
 """Datasets: load, split and tokenize a text, and keep the tokens in the cache; the text of a run found again."""
 
-import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -12,27 +11,26 @@ from typing import Any
 
 import numpy as np
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
-from vitral.core.files import replace_durably, storage, sweep
+from vitral.core.files import replace_durably, sha256, storage, sweep
 from vitral.core.language import N_, storable
 from vitral.core.renamed import renamed
 from vitral.data.alphabet import label_text
 from vitral.data.batches import Split
-from vitral.data.config import BPEConfig, CorpusConfig
+from vitral.data.config import BPEConfig, CorpusConfig, FileConfig
 from vitral.data.corpora import Corpus, downloads, load_corpus
 from vitral.data.encoded import encoded
 from vitral.data.growth import grown, growth_notes
-from vitral.data.long_texts import Text, hash_text
-from vitral.data.opening import read_bytes, shown
+from vitral.data.long_texts import Text, hash_text, joined_text
+from vitral.data.opening import shown
 from vitral.data.recorded import RecordedText, found_again, recorded_others
 from vitral.data.shards import Shards
 from vitral.data.sources import cache_folder
 from vitral.data.special_tokens import alphabet_counts
 from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks
-from vitral.data.tokenizers import Tokenizer, build_tokenizer, char_tokenizer, with_special_tokens
+from vitral.data.tokenizers import Tokenizer, build_tokenizer
 from vitral.data.tokens import Store, stored
-from vitral.data.training_text import Addition, TrainingText, additions, in_parts, load_additions, restricted, train_key
+from vitral.data.training_text import Addition, TrainingText, additions, in_parts, restricted, train_key
 from vitral.data.works import (
     Work,
     chosen_work,
@@ -132,7 +130,6 @@ class Dataset:
         return found_again(RecordedText.of(self.describe(), self.corpus_name), config.source, config, cache_folder())
 
 
-@checked(first=True)
 def prepare(
     config: CorpusConfig,
     *,
@@ -153,7 +150,7 @@ def prepare(
 
     Raises:
         UsageError: the text cannot be used: see `refuse_unused`, `load_corpus`, `corpus_works`, `split_corpus`,
-            `restricted` and `load_additions`; or the tokenizer given has no token for one of its characters or for the
+            `restricted` and `additions`; or the tokenizer given has no token for one of its characters or for the
             replacement.
         StorageError: the tokens cannot be stored.
     """
@@ -162,7 +159,8 @@ def prepare(
     corpus = corpus or load_corpus(config, cache=folder)
     if corpus.shards is not None:
         return _of_shards(config, corpus, corpus.shards, tokenizer, folder)
-    added = load_additions(config, corpus, folder)
+    others = (config.model_copy(update={"source": name}) for name in config.also or ())
+    added = additions(config, corpus, [load_corpus(other, cache=folder) for other in others])
     remarks: list[str] = []
     if tokenizer is None and config.replacement is not None:
         raise UsageError(
@@ -179,7 +177,6 @@ def prepare(
     return _tokenized(config, corpus, added, tokenizer, folder, remarks=remarks)
 
 
-@checked(first=True)
 def prepare_recorded(
     config: CorpusConfig,
     recorded: Mapping[str, Any],
@@ -235,9 +232,9 @@ def _of_shards(
         UsageError: the configuration asks for something else, or the tokenizer is another.
         StorageError: the tokens cannot be stored.
     """
-    default = {**CorpusConfig().plain(), "tokenizer": {"name": "file"}}
+    only = CorpusConfig(source=config.source, tokenizer=FileConfig()).plain()
     for key, value in config.plain().items():
-        if key != "source" and value != default.get(key):
+        if value != only.get(key):
             raise UsageError(
                 '{path}: tokens stay as they are; leave corpus.{key} out, and set corpus.tokenizer = "file"',
                 path=shown(shards.path),
@@ -313,7 +310,7 @@ def _tokenized(
     distinct = ("train", "test") if config.split == "nanogpt" else SPLITS
     remarks = [*remarks, *_special_notes(tokenizer, [store.splits[split] for split in distinct])]
     if damaged:
-        notes.append(N_("The stored tokens were damaged ({reason}) and have been rebuilt.").format(reason=damaged))
+        notes.append(N_("The stored tokens were damaged and have been rebuilt."))
     return _dataset(
         config,
         corpus,
@@ -337,18 +334,18 @@ def _make_tokenizer(config: CorpusConfig, texts: Sequence[_Cut], text_key: list[
         text_key: identifies these texts and their split.
         folder: the cache.
     """
-    first = texts[0][0]
+    text = joined_text([text for text, _blocks in texts], "")
     if not isinstance(config.tokenizer, BPEConfig):
-        return _merged_tokenizer([build_tokenizer(config, text, []) for text, _ in texts])
+        return build_tokenizer(config, text, [])
     text_hash, split_key = text_key
     declared = [list(config.specials)] if config.specials else []
     key = _hash(text_hash, config.tokenizer.plain(), split_key, version("tokenizers"), *declared)
     path = folder / "tokenizers" / f"{key}.json"
-    cached = _cached_tokenizer(path)
-    if cached is not None:
-        return cached
-    learned_from = [text[begin:end] for text, blocks in texts for begin, end in _blocks_to_learn_from(text, blocks)]
-    tokenizer = build_tokenizer(config, first, learned_from)
+    with suppress(OSError, UsageError, ValueError, KeyError, TypeError, RecursionError):  # not there, or damaged
+        kept = json.loads(path.read_bytes())
+        if kept["sha256"] == _hash(kept["tokenizer"]):
+            return Tokenizer(kept["tokenizer"])
+    tokenizer = build_tokenizer(config, text, list(_to_learn_from(texts)))
     plain = tokenizer.plain()
     with storage(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -356,38 +353,18 @@ def _make_tokenizer(config: CorpusConfig, texts: Sequence[_Cut], text_key: list[
     return tokenizer
 
 
-def _merged_tokenizer(tokenizers: Sequence[Tokenizer]) -> Tokenizer:
-    """One tokenizer for several texts: a character tokenizer gets the union of the alphabets."""
-    first = tokenizers[0]
-    if len(tokenizers) < 2 or first.name != "char":
-        return first
-    alphabet = sorted(set().union(*(tokenizer.alphabet for tokenizer in tokenizers)))
-    return with_special_tokens(char_tokenizer("".join(alphabet)), list(first.declared))
-
-
-def _blocks_to_learn_from(text: Text, training: Blocks) -> Blocks:
-    stride = 1 if isinstance(text, str) else max(1, training.num_characters // LEARN_FROM)
-    return training.chosen(slice(None, None, stride))
-
-
-def _cached_tokenizer(path: Path) -> Tokenizer | None:
-    """The tokenizer in this file, if the file exists and is intact."""
-    if not path.is_file():
-        return None
-    try:
-        kept = json.loads(read_bytes(path))
-        return Tokenizer(kept["tokenizer"]) if kept["sha256"] == _hash(kept["tokenizer"]) else None
-    except (UsageError, ValueError, KeyError, TypeError, RecursionError):
-        return None
+def _to_learn_from(texts: Sequence[_Cut]) -> Iterator[str]:
+    for text, training in texts:
+        stride = 1 if isinstance(text, str) else max(1, training.num_characters // LEARN_FROM)
+        yield from (text[begin:end] for begin, end in training.chosen(slice(None, None, stride)))
 
 
 def _shortfall(config: CorpusConfig, tokenizer: Tokenizer) -> list[str]:
-    found = len(tokenizer.ids)
-    wanted = getattr(config.tokenizer, "vocab_size", found)
-    if found >= wanted:
+    found, kind = len(tokenizer.ids), config.tokenizer
+    if not isinstance(kind, BPEConfig) or found >= kind.vocab_size:
         return []
     sentence = N_("The text yields {found:,} tokens instead of {wanted:,}: no other pair occurs twice.")
-    return [sentence.format(found=found, wanted=wanted)]
+    return [sentence.format(found=found, wanted=kind.vocab_size)]
 
 
 def _special_notes(tokenizer: Tokenizer, splits: Sequence[Split]) -> list[str]:
@@ -441,4 +418,4 @@ def _trained_on(config: CorpusConfig, training: TrainingText, added: Sequence[Ad
 
 def _hash(*plain: Any) -> str:
     """A hash of plain data in hexadecimal, computed from its JSON with sorted keys."""
-    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode("ascii")).hexdigest()[:32]
+    return sha256(json.dumps(plain, sort_keys=True).encode("ascii"))[:32]

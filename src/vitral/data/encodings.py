@@ -13,7 +13,6 @@ import unicodedata
 from collections import Counter
 from functools import cache
 from math import log2
-from typing import NamedTuple
 
 from vitral.core.config import closest, shown
 from vitral.core.language import N_, _
@@ -89,18 +88,13 @@ _LANGUAGES = (
     "이다는에의가을를고하은지로사한기도서어아대나라인리자시그해스일만들정것수전부와과게보장제여구주상조있으원비신연공없관우",
 )
 """For each language its usual letters beyond ASCII, the most frequent first; English has none."""
-_ASCII, _RARE, _CAPITAL, _ODD = 5, 16, 3, 8
-"""Bits of a character of ASCII, and of an unusual one beyond it; what a capital adds to a word, and an odd form."""
+_ASCII, _RARE = 5, 16
+"""Bits of a character of ASCII, and of an unusual one beyond it."""
 _LIKELY, _PLAUSIBLE = 8, 7.5
 """Bits that a reading takes more than the best one at most; bits of a byte beyond ASCII at most."""
 _PLAIN = frozenset(map(chr, range(32, 127))) | frozenset("\t\n\r\f")
-_LOST = re.compile("[\udc80-\udcff]+")
-"""Bytes that are not UTF-8, as Python keeps them in a text."""
-_JOINED = re.compile("[\udc80-\udcff][^\0-\x7f\udc80-\udcff]")
-"""Inside a word in two encodings, which no text has."""
-_LETTERS = re.compile(r"[^\W\d_]+")
-_INSIDE = re.compile(r"[^\W\d_][“”„‘«»…¿¡\xa0][^\W\d_]|[A-Za-z][\u0370-\u06ff]|[\u0370-\u06ff][A-Za-z]")
-"""Inside a word what never is there: such punctuation, and letters of two alphabets."""
+_LOST = re.compile("[\udc80-\udcff]")
+"""A byte that is not UTF-8, as Python keeps it in a text."""
 _BEYOND = re.compile(r"[^ \t\r\n]{0,11}[^\0-\x7f][^ \t\r\n]{0,4}")
 """A word with a character beyond ASCII, or a part of a long one."""
 _ALPHABETS, _MOST = "\u0900", 0.9
@@ -124,14 +118,11 @@ def codec_name(name: str) -> str | None:
         with contextlib.suppress(UnicodeDecodeError):  # one byte may be too few
             b"a".decode(found)
     except (LookupError, ValueError) as error:
-        if "not a text encoding" in str(error):
-            advice = _("{name} does not turn bytes into text; give an encoding such as 'cp1252'", name=shown(name))
-        else:
-            wanted = name.lower().replace("-", "_")
-            known = {*encodings.aliases.aliases, *encodings.aliases.aliases.values()} - {wanted}
-            hint = closest(wanted, known) or _("known are those of Python, such as 'cp1252', 'shift_jis', 'utf-16'")
-            advice = _("{name} is not an encoding; {hint}", name=shown(name), hint=hint)
-        raise ValueError(advice) from None
+        wanted = name.lower().replace("-", "_")
+        known = {*encodings.aliases.aliases, *encodings.aliases.aliases.values()} - {wanted}
+        near = "" if "not a text encoding" in str(error) else closest(wanted, known)
+        hint = near or _("known are those of Python, such as 'cp1252', 'shift_jis', 'utf-16'")
+        raise ValueError(_("{name} is not an encoding of text; {hint}", name=shown(name), hint=hint)) from None
     return None if found in ("utf-8", "utf-8-sig") else found
 
 
@@ -176,60 +167,50 @@ def guess(raw: bytes, place: int) -> str:
     begin = 0 if place < SAMPLE // 2 else raw.find(b"\n", place - SAMPLE // 4, place) + 1 or place - SAMPLE // 4
     sample = raw[begin : begin + SAMPLE]
     text = sample.decode("utf-8", "surrogateescape")
-    lost = sum(map(len, _LOST.findall(text)))
+    lost = len(_LOST.findall(text))
     if not lost:
         return _("it is UTF-8: leave --encoding out")
-    if len(re.findall("[^\0-\x7f]", text)) >= 5 * lost:
+    in_utf8 = len(re.findall("[^\0-\x7f]", text)) - lost
+    if in_utf8 >= 4 * lost:
         return _(
             "the bytes around are UTF-8, so the file is damaged or cut there: repair it there, or remove the bytes"
         )
-    readings = _readings(sample)
-    other = "".join(filter(_LOST.search, text.splitlines(True))).encode("utf-8", "surrogateescape")
-    parts = _readings(other)
-    if readings and parts and _is_mixed(text, parts[0].name, readings[0].bits, len(sample)):
-        return _(
-            "a part of it is UTF-8 and another part {name}, so no encoding reads it all: convert that part alone",
-            name=_(NAMES[parts[0].name]),
-        )
-    likely = [one for one in readings if one.plausible and one.bits <= readings[0].bits + _LIKELY][:3]
+    likely = _likely(sample)
+    if 2 * in_utf8 >= lost:
+        other = "".join(filter(_LOST.search, text.splitlines(True))).encode("utf-8", "surrogateescape")
+        if parts := _likely(other):
+            return _(
+                "a part of it is UTF-8 and another part {name}, so no encoding reads it all: convert that part alone",
+                name=_(NAMES[parts[0][0]]),
+            )
     if likely:
         # A word of each reading: the first one that they read in different ways.
-        words = max(zip(*(_BEYOND.findall(one.text) for one in likely), strict=False), key=lambda same: len(set(same)))
-        named = _(" or ").join(
-            f"{_(NAMES[one.name])} (“{''.join(filter(str.isprintable, word))}”)"
-            for one, word in zip(likely, words, strict=True)
+        words = max(
+            zip(*(_BEYOND.findall(read) for _name, read in likely), strict=False), key=lambda same: len({*same})
         )
-        options = _(" or ").join(one.name for one in likely)
+        named = _(" or ").join(
+            f"{_(NAMES[name])} (“{''.join(filter(str.isprintable, word))}”)"
+            for (name, _read), word in zip(likely, words, strict=True)
+        )
+        options = _(" or ").join(name for name, _read in likely)
         return _("it looks like {names}: give --encoding {encodings}", names=named, encodings=options)
     if len(_CONTROL.findall(text)) * 20 > len(sample):
         return _("it looks like binary data; give a text")
     return _("its encoding is not one that Vitral recognises: save it as UTF-8, or give --encoding NAME")
 
 
-class _Reading(NamedTuple):
-    """A text as an encoding reads it: the bits that it takes, and whether it can be one at all."""
-
-    bits: float
-    name: str
-    text: str
-    plausible: bool
-
-
-def _readings(sample: bytes) -> list[_Reading]:
-    """What the encodings read, the likeliest first; each text once."""
-    names = {_read(sample, name): name for name in reversed(NAMES)}
-    return sorted(_judged(text, name, len(sample)) for text, name in names.items() if not text.isascii())
-
-
-def _judged(text: str, name: str, size: int) -> _Reading:
-    counts = Counter(text)
-    plain = sum(counts.pop(character, 0) for character in _PLAIN)
-    capitals = [word for word in _LETTERS.findall(text) if not word.isascii() and word != word.lower()]
-    odd = sum(not (word.isupper() or word.istitle()) for word in capitals) + len(_INSIDE.findall(text))
-    bits = _CAPITAL * len(capitals) + _ODD * odd
-    bits += min(sum(count * usual.get(character, _RARE) for character, count in counts.items()) for usual in _usual())
-    place = list(NAMES).index(name)
-    return _Reading(place + _ASCII * plain + bits, name, text, bits <= _PLAUSIBLE * (size - plain))
+def _likely(sample: bytes) -> list[tuple[str, str]]:
+    """The likeliest encodings, the best first, each with what it reads; none where that is hardly a text."""
+    texts = {_read(sample, name): name for name in reversed(NAMES)}  # each text once
+    judged = list[tuple[float, str, str, bool]]()
+    for text, name in texts.items():
+        others = Counter(text)
+        plain = sum(others.pop(character, 0) for character in _PLAIN)
+        bits = min(sum(count * usual.get(one, _RARE) for one, count in others.items()) for usual in _usual())
+        is_text = bool(others) and bits <= _PLAUSIBLE * (len(sample) - plain)
+        judged.append((list(NAMES).index(name) + _ASCII * plain + bits, name, text, is_text))
+    least = min((bits for bits, _name, text, _is_text in judged if not text.isascii()), default=0)
+    return [(name, text) for bits, name, text, is_text in sorted(judged) if is_text and bits <= least + _LIKELY][:3]
 
 
 @cache
@@ -241,10 +222,3 @@ def _usual() -> list[dict[str, float]]:
         small = {letter: first + log2(1 + rank) for some in (_SIGNS, letters) for rank, letter in enumerate(some)}
         found.append({letter.upper(): bits for letter, bits in small.items()} | small)
     return found
-
-
-def _is_mixed(text: str, name: str, best: float, size: int) -> bool:
-    """Whether a text has many fewer bits than at best if only its bytes that are not UTF-8 are read in an encoding."""
-    parts = _LOST.sub(lambda run: run[0].encode("utf-8", "surrogateescape").decode(name, "replace"), text)
-    both = _judged(parts, name, size)
-    return both.plausible and both.bits + _RARE * len(_JOINED.findall(text)) + _LIKELY < best

@@ -4,7 +4,6 @@ import json
 import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -193,55 +192,18 @@ def letters_to_bytes(text: str) -> bytes:
         return text.encode()
 
 
-@dataclass(frozen=True)
-class Spelling:
-    """What a decoder makes of tokens.
-
-    Attributes:
-        each: a token as the file spells it → its bytes inside a text.
-        begin: a text, and how often it is left out where a whole text begins with it.
-        end: the same where a whole text ends.
-    """
-
-    each: Callable[[str], bytes]
-    begin: tuple[str, int] = (" ", 0)
-    end: tuple[str, int] = (" ", 0)
-
-    def whole(self, text: str) -> str:
-        """A whole text without what is left out at its ends."""
-        for _time in range(self.begin[1]):
-            text = text.removeprefix(self.begin[0])
-        for _time in range(self.end[1]):
-            text = text.removesuffix(self.end[0])
-        return text
-
-
-def spelling_of(engine: "tokenizers.Tokenizer") -> Spelling:
-    """The spelling of a tokenizer of the package.
+def spelling_of(engine: "tokenizers.Tokenizer") -> Callable[[str], bytes]:
+    """What a token as its file spells it writes inside a text.
 
     Raises:
         UsageError: its decoder is of a kind whose tokens have no bytes of their own, such as CTC.
     """
     if engine.decoder is None:  # the package joins the tokens by spaces
-        return Spelling(lambda text: f" {text}".encode() if text else b"", (" ", 1))
-    parts = list(_parts(json.loads(engine.decoder.__getstate__())))
-    kinds = [part["type"] for part in parts]
-    each = letters_to_bytes if "ByteLevel" in kinds else _each(engine.decoder, "ByteFallback" in kinds)
-    joined = kinds.index("Fuse") if "Fuse" in kinds else len(kinds)
-    begin, end = (" ", int(_puts_a_space_before(engine, each))), (" ", 0)
-    for place, part in enumerate(parts):
-        kind = part["type"]
-        is_letter = kind == "Replace" and len(part["pattern"].get("String", "")) == 1
-        may_follow = kind in ("Fuse", "Strip") or is_letter
-        if not any(known.issuperset(kinds) for known in _DECODERS) or (place > joined and not may_follow):
-            raise UsageError("tokenizer: Vitral cannot decode its tokens (decoder {kind})", kind=kind)
-        if kind == "WordPiece" or part.get("prepend_scheme", "never") != "never":
-            begin = (" ", 1)
-        elif kind == "BPEDecoder":
-            end = (" ", 1)
-        elif kind == "Strip" and place > joined:
-            begin, end = (part["content"], part["start"]), (part["content"], part["stop"])
-    return Spelling(each, begin, end)
+        return lambda text: f" {text}".encode() if text else b""
+    kinds = {part["type"] for part in _parts(json.loads(engine.decoder.__getstate__()))}
+    if not any(known.issuperset(kinds) for known in _DECODERS):
+        raise UsageError("tokenizer: Vitral cannot decode its tokens (decoder {kind})", kind=", ".join(sorted(kinds)))
+    return letters_to_bytes if "ByteLevel" in kinds else _each(engine.decoder, "ByteFallback" in kinds)
 
 
 def _each(decoder: "tokenizers.decoders.Decoder", has_bytes: bool) -> Callable[[str], bytes]:
@@ -259,15 +221,6 @@ def _each(decoder: "tokenizers.decoders.Decoder", has_bytes: bool) -> Callable[[
     before = len(written())
     after = len(written(_NEIGHBOUR)) - before
     return each
-
-
-def _puts_a_space_before(engine: "tokenizers.Tokenizer", each: Callable[[str], bytes]) -> bool:
-    """Whether every text gets a space at its beginning."""
-    try:
-        tokens = encoding_of(engine, "a").tokens
-    except UsageError:
-        return False
-    return bool(tokens) and each(tokens[0]).startswith(b" ")
 
 
 def _parts(decoder: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -1,18 +1,16 @@
 """The files of a folder: which of them are read, and which folders are Vitral's own and never a text."""
 
 import os
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from vitral.core.errors import UsageError, reason
-from vitral.core.language import N_, _, number
+from vitral.core.language import N_, _
 from vitral.data.opening import shown
 
 _SURELY_TEXT = {".txt", ".md"}
-_MOST_SUFFIXES = 5
 
 
 @dataclass(frozen=True)
@@ -28,45 +26,29 @@ class Listing:
     own: dict[Path, str]
 
 
-def user_files(
-    root: Path, glob: Sequence[str] | None = None, most: int | None = None, without: Collection[str] = ()
-) -> Listing:
+def user_files(root: Path, glob: Sequence[str] | None = None, without: Collection[str] = ()) -> Listing:
     """All files under a folder, without hidden ones; links to folders are not followed.
 
     Args:
         root: the folder.
         glob: patterns, see `CorpusConfig`.
-        most: maximum number of files and folders to look at.
         without: names of folders that are left out.
 
     Raises:
-        UsageError: a folder cannot be read, or there are more than `most` files and folders.
+        UsageError: a folder cannot be read.
     """
-    files: list[Path] = []
-    left_out: dict[Path, str] = {}
-    for folder, subfolders, names in _walk(root, most):
+    found: dict[tuple[str, ...], Path] = {}
+    own: dict[Path, str] = {}
+    for folder, subfolders, names in os.walk(root, onerror=_refuse):
         if kind := own_kind(subfolders, names):
-            left_out[folder] = kind
+            own[Path(folder)] = kind
             subfolders.clear()
             continue
         subfolders[:] = [name for name in subfolders if not name.startswith(".") and name not in without]
-        files += [folder / name for name in names if not name.startswith(".")]
-    chosen = [path for path in files if glob is None or any(matches(_below(path, root), pattern) for pattern in glob)]
-    return Listing(sorted(chosen, key=lambda path: _below(path, root)), left_out)
-
-
-def _below(path: Path, root: Path) -> tuple[str, ...]:
-    return path.relative_to(root).parts
-
-
-def _walk(root: Path, most: int | None) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """Every folder, with the names of its folders, of which those removed are not entered, and files."""
-    seen = 0
-    for folder, subfolders, names in os.walk(root, onerror=_refuse):
-        seen += len(subfolders) + len(names)
-        if most is not None and seen > most:
-            raise UsageError("{root}: contains more than {most:,} files and folders", root=shown(root), most=most)
-        yield Path(folder), subfolders, names
+        files = (Path(folder, name) for name in names if not name.startswith("."))
+        found |= {file.relative_to(root).parts: file for file in files}
+    wanted = [parts for parts in found if glob is None or any(matches(parts, pattern) for pattern in glob)]
+    return Listing([found[parts] for parts in sorted(wanted)], own)
 
 
 def _refuse(error: OSError) -> None:
@@ -94,18 +76,6 @@ def _fits(parts: Sequence[str], wanted: Sequence[str]) -> bool:
     return len(parts) > 0 and fnmatchcase(parts[0], first) and _fits(parts[1:], others)
 
 
-def no_match(root: Path, glob: Sequence[str], listing: Listing) -> UsageError:
-    """The refusal of patterns that no file matches; names some suffixes that are there."""
-    suffixes = Counter(path.suffix or path.name for path in listing.files).most_common(_MOST_SUFFIXES)
-    there = ", ".join(f"{number(count, ',')} {shown(suffix)}" for suffix, count in suffixes) or _("no files")
-    return UsageError(
-        "{root}: no file matches --glob {patterns}; there are {there}, hidden files apart, which are never read",
-        root=shown(root),
-        patterns=_(" or ").join(map(repr, glob)),
-        there=there,
-    )
-
-
 def is_surely_text(path: Path) -> bool:
     """Whether a file of a folder must be text, rather than be skipped if it is not."""
     return path.suffix.lower() in _SURELY_TEXT
@@ -121,10 +91,7 @@ def own_kind(folders: Collection[str], files: Collection[str]) -> str:
         return "run"
     if "study.json" in files and ("arms" in folders or "measures" in folders):
         return "study"
-    has_pages = any(name.endswith(".html") for name in files)
-    if "study" in folders and has_pages and "MANIFEST.json" in files:
-        return "demonstration"
-    return "report" if has_pages and "MANIFEST.json" in files else ""
+    return "report" if "MANIFEST.json" in files and any(name.endswith(".html") for name in files) else ""
 
 
 _REMEDIES = {
@@ -133,7 +100,6 @@ _REMEDIES = {
         "{path} trains it further on a text"
     ),
     "study": N_("{folder}: is a study, not a text; its pages are in {path}/report; vitral doctor {path} examines it"),
-    "demonstration": N_("{folder}: is a demonstration, not a text; its page is {path}/report.html"),
     "report": N_("{folder}: is a report, not a text; open its page in a browser"),
 }
 
@@ -147,10 +113,13 @@ def refuse_own(root: Path, listing: Listing) -> None:
     if kind := listing.own.get(root):
         raise UsageError(_(_REMEDIES[kind], folder=shown(root), path=shown(root)))
     if listing.own and not listing.files and not user_files(root).files:
-        raise UsageError("{folder}: contains no text, only {own}", folder=shown(root), own=own_named(root, listing))
+        raise UsageError(
+            "{folder}: contains no text, only folders that Vitral wrote ({names})",
+            folder=shown(root),
+            names=own_named(root, listing),
+        )
 
 
 def own_named(root: Path, listing: Listing) -> str:
-    """How many of Vitral's own folders are left out, and the first of them."""
-    first = shown(next(iter(listing.own)).relative_to(root)) + (", …" if len(listing.own) > 1 else "")
-    return _("{number:,} of Vitral's own folders ({names})", number=len(listing.own), names=first)
+    """The first of Vitral's own folders that are left out."""
+    return shown(next(iter(listing.own)).relative_to(root)) + (", …" if len(listing.own) > 1 else "")

@@ -52,20 +52,15 @@ def growth_notes(tokenizer: Tokenizer, former: Tokenizer) -> list[str]:
     new = [token for token in range(former.vocab_size, tokenizer.vocab_size) if token not in special]
     characters = [tokenizer.label(token) for token in new]
     specials = [label_text(text) for text in list(tokenizer.declared)[len(former.declared) :]]
-    each = ((characters, NEW_CHARACTERS), (specials, NEW_SPECIAL_TOKENS))
-    return [_noted(labels, sentences) for labels, sentences in each if labels]
+    named = (
+        (characters, N_("The vocabulary of the run it starts from has grown by new characters: {number:,} ({names}).")),
+        (
+            specials,
+            N_("The vocabulary of the run it starts from has grown by new special tokens: {number:,} ({names})."),
+        ),
+    )
+    return [sentence.format(number=len(labels), names=_listed(labels)) for labels, sentence in named if labels]
 
 
-NEW_CHARACTERS = (
-    N_("The vocabulary of the run it starts from has grown: {number:,} new character ({names})."),
-    N_("The vocabulary of the run it starts from has grown: {number:,} new characters ({names})."),
-)
-NEW_SPECIAL_TOKENS = (
-    N_("The vocabulary of the run it starts from has grown: {number:,} new special token ({names})."),
-    N_("The vocabulary of the run it starts from has grown: {number:,} new special tokens ({names})."),
-)
-
-
-def _noted(labels: Sequence[str], sentences: tuple[str, str]) -> str:
-    listed = " ".join(labels[:_LISTED]) + (" …" if len(labels) > _LISTED else "")
-    return sentences[len(labels) > 1].format(number=len(labels), names=listed)
+def _listed(labels: Sequence[str]) -> str:
+    return " ".join(labels[:_LISTED]) + (" …" if len(labels) > _LISTED else "")

@@ -1,6 +1,5 @@
 """Opening a user's files: regular ones only, with one-line errors."""
 
-import errno
 import os
 import stat
 from collections.abc import Generator
@@ -10,7 +9,6 @@ from typing import BinaryIO
 
 from vitral.core.errors import UsageError, VitralError, reason
 from vitral.core.files import open_regular
-from vitral.core.language import N_
 
 
 def shown(path: str | os.PathLike[str]) -> str:
@@ -26,16 +24,12 @@ def read_bytes(path: Path) -> bytes:
         UsageError: the file cannot be read, is not regular (a pipe would block), or does not fit into memory.
     """
     with opened(path) as file:
-        return all_of(file)
+        return file.read()
 
 
 @contextmanager
-def opened(path: Path, trouble: str = N_("{path}: cannot be read ({reason})")) -> Generator[BinaryIO]:
+def opened(path: Path) -> Generator[BinaryIO]:
     """A regular file, opened once, for reading inside the block; links are followed.
-
-    Args:
-        path: the file.
-        trouble: the sentence of the error where it cannot be.
 
     Raises:
         UsageError: the file cannot be opened or read, is not regular, or does not fit into memory.
@@ -49,21 +43,9 @@ def opened(path: Path, trouble: str = N_("{path}: cannot be read ({reason})")) -
         raise
     except (OSError, ValueError) as error:
         said = reason(error) if isinstance(error, OSError) else error
-        raise UsageError(trouble, path=shown(path), reason=said) from None
+        raise UsageError("{path}: cannot be read ({reason})", path=shown(path), reason=said) from None
     except MemoryError:
         raise UsageError("{path}: too large for this machine's memory; use a smaller file", path=shown(path)) from None
-
-
-def all_of(file: BinaryIO) -> bytes:
-    """All bytes of an open file.
-
-    Raises:
-        BlockingIOError: reading would block.
-    """
-    content: bytes | None = file.read()
-    if content is None:  # a file of /proc that would block until the system has something to say
-        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-    return content
 
 
 def stamp_of(descriptor: int) -> tuple[int, int]:

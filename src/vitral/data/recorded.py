@@ -27,19 +27,15 @@ _READ_FROM = re.compile(r"^(Read from ).*[\\/]")
 _Count = Annotated[int, Field(gt=0, lt=1 << 62)]
 
 
-def without_folders(record: Mapping[str, Any]) -> dict[str, Any]:
+def without_folders(record: Any, key: str = "") -> Any:
     """The record of a text for a page that is published: its files without the folders of this machine."""
-    return {key: _without_folder(key, value) for key, value in record.items()}
-
-
-def _without_folder(key: str, value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return without_folders(value)
-    if isinstance(value, list | tuple):
-        return [_without_folder(key, item) for item in value]
+    if isinstance(record, Mapping):
+        return {name: without_folders(value, name) for name, value in record.items()}
+    if isinstance(record, list | tuple):
+        return [without_folders(item, key) for item in record]
     if key == "path":
-        return _PARTS.split(value)[-1]
-    return _READ_FROM.sub(r"\1", value) if key == "notes" else value
+        return _PARTS.split(record)[-1]
+    return _READ_FROM.sub(r"\1", record) if key == "notes" else record
 
 
 class _Folder(Config):
@@ -126,9 +122,9 @@ def found_again(
     size = None if is_given else text.folder.bytes if text.folder else text.bytes
     places = [str(given)] if is_given else [source, text.path or source]
     if given is not None and not is_given:
-        around = as_path(str(given))
-        around = around if around.is_dir() else around.parent
-        places = [str(around / _PARTS.split(place)[-1]) for place in places] + places
+        beside = as_path(str(given))
+        beside = beside if beside.is_dir() else beside.parent
+        places = [*(str(beside / _PARTS.split(place)[-1]) for place in places), *places]
     reasons = list[str]()
     for place in dict.fromkeys(places):
         if os.name == "nt" and place.replace("/", "\\").startswith("\\\\"):  # to look would log in to another machine

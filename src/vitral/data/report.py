@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from vitral.core.checked import Count, checked
 from vitral.core.language import N_, NEEDED, in_language
 from vitral.data.alphabet import character_counts, code_point, label_text
 from vitral.data.batches import Split, count_windows, too_short
@@ -113,8 +112,7 @@ class CorpusReport:
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
 
 
-@checked(first=True)
-def corpus_report(dataset: Dataset, text: Text, *, context_length: Count, batch_size: Count) -> CorpusReport:
+def corpus_report(dataset: Dataset, text: Text, *, context_length: int, batch_size: int) -> CorpusReport:
     """Compute the report of a text.
 
     Args:
@@ -206,7 +204,7 @@ def _named(entries: tuple[CharacterCount, ...]) -> str:
     return listed + (", …" if len(entries) > _NAMED_AT_MOST else "")
 
 
-def _size_problems(dataset: Dataset, batches: float, context_length: Count, batch_size: Count) -> Iterator[str]:
+def _size_problems(dataset: Dataset, batches: float, context_length: int, batch_size: int) -> Iterator[str]:
     if batches < _FEW_BATCHES:
         yield N_(
             "One pass over the training split takes only {batches:.1f} batches of {batch_size} windows of "

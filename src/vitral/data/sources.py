@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vitral.core.checked import checked
 from vitral.core.errors import StorageError, UsageError, VitralError, reason
 from vitral.core.files import insist, temporary_name
 from vitral.core.language import N_, _
@@ -63,7 +62,6 @@ SOURCES = {
 """Downloadable texts by name."""
 
 
-@checked(first=True)
 def cache_folder(cache: Path | None = None) -> Path:
     """The folder for downloads and prepared tokens: the one given, VITRAL_CACHE, or the user's cache."""
     if cache is not None:

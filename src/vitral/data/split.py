@@ -4,7 +4,7 @@ A text is cut into blocks, and every block belongs to one split. The split does 
 runs on a text are evaluated on the same characters.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -12,9 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Int
 
-from vitral.core.checked import Count, Natural, checked
 from vitral.core.errors import UsageError
-from vitral.core.language import ngettext
+from vitral.core.language import _, ngettext
 from vitral.core.streams import numpy_stream
 
 SPLITS = ("train", "validation", "test")
@@ -87,9 +86,8 @@ class Blocks:
         return ((int(self.spans[first, 0]), int(self.spans[after - 1, 1])) for first, after in pairwise(borders))
 
 
-@checked(first=True)
 def split_text(
-    num_characters: Natural, method: Literal["blocks", "tail", "nanogpt"], block: Count = BLOCK
+    num_characters: int, method: Literal["blocks", "tail", "nanogpt"], block: int = BLOCK
 ) -> dict[str, Blocks]:
     """Divide a text into blocks and the blocks into splits.
 
@@ -114,44 +112,18 @@ def split_text(
     Raises:
         UsageError: the text is too short to be split this way.
     """
-    return _split_blocks(num_characters, block) if method == "blocks" else _split_tail(num_characters, method)
-
-
-def _characters(count: int) -> str:
-    return ngettext("{number:,} character", "{number:,} characters", count, number=count)
-
-
-def _split_blocks(num_characters: int, block: int) -> dict[str, Blocks]:
-    num_blocks = num_characters // block
-    if num_blocks < _MIN_BLOCKS:
-        needed = _MIN_BLOCKS * block
+    needed = _MIN_BLOCKS * block if method == "blocks" else _MIN_TAIL
+    if num_characters < needed:
         raise UsageError(
-            'the text has {characters}; split = "blocks" needs at least {needed:,}; give a '
-            'longer text, or use corpus.split = "tail"',
-            characters=_characters(num_characters),
-            needed=needed,
-        )
-    order = numpy_stream(SPLIT_SEED, "split").permutation(num_blocks)
-    num_test = max(1, (num_blocks + 5) // 10)
-    num_validation = max(1, (num_blocks + 10) // 20)
-    chosen = {
-        "test": order[:num_test],
-        "validation": order[num_test : num_test + num_validation],
-        "train": order[num_test + num_validation :],
-    }
-    begins = np.arange(num_blocks) * block
-    ends = np.append(begins[1:], num_characters)
-    return {split: Blocks(np.stack([begins, ends], axis=1)[np.sort(chosen[split])]) for split in SPLITS}
-
-
-def _split_tail(num_characters: int, method: str) -> dict[str, Blocks]:
-    if num_characters < _MIN_TAIL:
-        raise UsageError(
-            'the text has {characters}; split = "{method}" needs at least {needed}; give a longer text',
-            characters=_characters(num_characters),
+            'the text has {characters}; split = "{method}" needs at least {needed:,}; give a longer text{instead}',
+            characters=ngettext("{number:,} character", "{number:,} characters", num_characters, number=num_characters),
             method=method,
-            needed=_MIN_TAIL,
+            needed=needed,
+            instead=_(', or use corpus.split = "tail"') if method == "blocks" else "",
         )
+    if method == "blocks":
+        blocks = in_blocks([(0, num_characters)], block)
+        return dealt(blocks, "split", (len(blocks) + 5) // 10, (len(blocks) + 10) // 20)
     if method == "nanogpt":
         border = int(num_characters * 0.9)
         held_out = _cut(border, num_characters)
@@ -160,6 +132,23 @@ def _split_tail(num_characters: int, method: str) -> dict[str, Blocks]:
     validation = test - num_characters // 20
     borders = {"train": (0, validation), "validation": (validation, test), "test": (test, num_characters)}
     return {split: _cut(begin, end) for split, (begin, end) in borders.items()}
+
+
+def dealt(blocks: Blocks, purpose: str, num_test: int, num_validation: int) -> dict[str, Blocks]:
+    """Blocks for test and validation, at least one each, in the random order of a purpose; the rest is for training."""
+    order = numpy_stream(SPLIT_SEED, purpose).permutation(len(blocks))
+    test, validation, train = np.split(order, np.cumsum([max(1, num_test), max(1, num_validation)]))
+    chosen = {"train": train, "validation": validation, "test": test}
+    return {split: blocks.chosen(np.sort(places)) for split, places in chosen.items()}
+
+
+def in_blocks(spans: Iterable[tuple[int, int]], size: int = BLOCK) -> Blocks:
+    """Spans of text in blocks; the last of a span has what remains, and is shorter or longer."""
+    cut = [np.zeros((0, 2), dtype=np.int64)]
+    for begin, end in spans:
+        begins = np.arange(begin, max(begin, end - size) + 1, size)
+        cut.append(np.stack([begins, np.append(begins[1:], end)], axis=1))
+    return Blocks(np.concatenate(cut))
 
 
 def whole(num_characters: int) -> Blocks:

@@ -13,21 +13,21 @@ again whenever they are needed.
 import hashlib
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from vitral.core.errors import UsageError
+from vitral.core.files import sha256
 from vitral.core.language import N_, _
 from vitral.data.config import CorpusConfig
 from vitral.data.encodings import SAMPLE, guess, unmarked_utf
 from vitral.data.formats import foreign_format
 from vitral.data.licence import strip_licence
 from vitral.data.long_texts import PIECE, LongText, Part, Text, in_lines, pieces
-from vitral.data.opening import all_of, changed, opened, shown, stamp_of
+from vitral.data.opening import changed, opened, shown, stamp_of
 from vitral.data.records import SUFFIXES, field_of_lines, text_fields
 
 LONG = 1 << 28
@@ -85,24 +85,21 @@ def read_file(file: BinaryIO, path: Path, config: CorpusConfig = _DEFAULT, *, on
     stamp = stamp_of(file.fileno())
     if stamp[0] > LONG and config.field is None:
         return _long_document(file, path, config, stamp)
-    document = decode_document(all_of(file), shown(path), config)
+    document = decode_document(file.read(), shown(path), config)
     if not on_disk:
         return document
-    return replace(document, text=LongText([(len(document.text), partial(_read_again, path, config, stamp))]))
+    return replace(document, text=LongText([(len(document.text), partial(_again, path, config, stamp))]))
 
 
-def _read_again(path: Path, config: CorpusConfig, stamp: _Stamp) -> str:
-    with _opened_again(path, stamp) as file:
-        return "".join(pieces(decode_document(all_of(file), shown(path), config).text))
-
-
-@contextmanager
-def _opened_again(path: Path, stamp: _Stamp) -> Generator[BinaryIO]:
-    """A file that was read before, and must not have changed."""
-    with opened(path, N_("{path}: can no longer be read ({reason})")) as file:
+def _again(path: Path, config: CorpusConfig, stamp: _Stamp, lines: tuple[int, int] | None = None) -> str:
+    """A file that was read before, and must not have changed: all of it, or some lines (first byte, bytes)."""
+    with opened(path) as file:
         if stamp_of(file.fileno()) != stamp:
             raise changed(path)
-        yield file
+        if lines is None:
+            return "".join(pieces(decode_document(file.read(), shown(path), config).text))
+        file.seek(lines[0])
+        return in_lines(file.read(lines[1]).decode(), config.newlines)
 
 
 def _long_document(file: BinaryIO, path: Path, config: CorpusConfig, stamp: _Stamp) -> Document:
@@ -125,20 +122,14 @@ def _long_document(file: BinaryIO, path: Path, config: CorpusConfig, stamp: _Sta
     while begin <= stamp[0] and (raw := b"".join(file.readlines(PIECE))):
         text = _decoded(raw, where, None, begin, line)
         changes += _returns(text, config.newlines)
-        part = partial(_part, path, stamp, begin, len(raw), config.newlines)
-        parts.append((len(in_lines(text, config.newlines)), part))
+        again = partial(_again, path, config, stamp, (begin, len(raw)))
+        parts.append((len(in_lines(text, config.newlines)), again))
         digest.update(raw)
         begin, line = begin + len(raw), line + raw.count(b"\n")
     if begin != stamp[0]:
         raise changed(path)
     text = LongText(parts)
     return Document(text, begin, digest.hexdigest(), fields=_fields(where, text), changes=changes)
-
-
-def _part(path: Path, stamp: _Stamp, begin: int, size: int, newlines: str) -> str:
-    with _opened_again(path, stamp) as file:
-        file.seek(begin)
-        return in_lines(file.read(size).decode("utf-8"), newlines)
 
 
 def decode_document(raw: bytes, where: str, config: CorpusConfig = _DEFAULT) -> Document:
@@ -169,7 +160,7 @@ def decode_document(raw: bytes, where: str, config: CorpusConfig = _DEFAULT) -> 
     if config.field is None:
         whole, body = body, strip_licence(body)
         changes["licence"], fields = len(whole) - len(body), _fields(where, body)
-    return Document(body, len(raw), hashlib.sha256(raw).hexdigest(), config.encoding, fields, changes)
+    return Document(body, len(raw), sha256(raw), config.encoding, fields, changes)
 
 
 def _returns(text: str, newlines: str) -> Counter[str]:
@@ -179,9 +170,8 @@ def _returns(text: str, newlines: str) -> Counter[str]:
 
 
 def _fields(where: str, text: Text) -> tuple[str, ...]:
-    if Path(where).suffix.lower() not in SUFFIXES:
-        return ()
-    return tuple(text_fields(text[:PIECE].partition("\n")[0]))
+    is_json = Path(where).suffix.lower() in SUFFIXES
+    return tuple(text_fields(text[:PIECE].partition("\n")[0])) if is_json else ()
 
 
 def _refuse_other_formats(head: bytes, where: str, encoding: str | None) -> None:
@@ -197,21 +187,15 @@ def _refuse_other_formats(head: bytes, where: str, encoding: str | None) -> None
             chosen=_named(chosen),
             advice=leave if marked == "utf-8" else give,
         )
-    if chosen in ("utf-16", "utf-32") and head and not marked:
-        raise UsageError(
-            "{where}: has no byte order mark, so {chosen} is not clear; give --encoding {encodings}",
-            where=where,
-            chosen=_named(chosen),
-            encodings=unmarked_utf(head) or _(" or ").join((f"{chosen}-le", f"{chosen}-be")),
-        )
     if found := foreign_format(head, where):
         raise UsageError(f"{where}: {found}")
-    if encoding is None and (name := unmarked_utf(head)):
+    likely = unmarked_utf(head)
+    if not marked and head and (chosen in ("utf-16", "utf-32") or (encoding is None and likely)):
         raise UsageError(
-            "{where}: looks like {format} without a byte order mark; give --encoding {encoding}",
+            "{where}: looks like {format} without a byte order mark; give --encoding {encodings}",
             where=where,
-            format=name[:6].upper(),
-            encoding=name,
+            format=_named(likely or chosen)[:6],
+            encodings=likely or _(" or ").join((f"{chosen}-le", f"{chosen}-be")),
         )
 
 

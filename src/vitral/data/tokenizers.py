@@ -5,22 +5,20 @@ are strings with one token each; `Tokenizer.specials` are ids without text, such
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.data.alphabet import PAD, UnseenCharacter, code_points, label_bytes, token_ids, utf8
 from vitral.data.config import MOST_SPECIAL, BPEConfig, CorpusConfig, FileConfig
 from vitral.data.engines import (
     Merges,
-    Spelling,
     byte_engine,
     character_engine,
     encoding_of,
@@ -42,7 +40,6 @@ _CHUNK = 1 << 17
 """Characters encoded at once."""
 
 
-@checked(first=["__init__"])
 @dataclass(frozen=True)
 class Tokenizer:
     """Text to token ids and back.
@@ -84,7 +81,7 @@ class Tokenizer:
             UsageError: it is malformed; the package cannot read a file, or the file has more tokens than the model.
         """
         try:
-            is_whole = self._is_whole()
+            is_whole = isinstance(self.data, Mapping) and self._is_whole()
         except UsageError:
             raise
         except (ValueError, LookupError, TypeError, AttributeError):
@@ -93,7 +90,7 @@ class Tokenizer:
             raise UsageError(
                 "tokenizer: cannot be read (name: {name!a}); restore tokenizer.json from a copy of the run, or use the "
                 "version of Vitral that made it",
-                name=self.data.get("name"),
+                name=self.data.get("name") if isinstance(self.data, Mapping) else self.data,
             )
 
     def _is_whole(self) -> bool:
@@ -106,7 +103,7 @@ class Tokenizer:
             distinct = {*self.alphabet.encode().decode()}
             return self.words == [PAD, *self.alphabet] and 0 < len(distinct) == len(self.alphabet)
         if self.name == "file":
-            size, start, _decoder = self.data["vocab_size"], self.data["start"], self._spelling
+            size, start, _decoder = self.data["vocab_size"], self.data["start"], self._spelled
             largest = max(start, *self._texts)
             if largest >= size:
                 raise UsageError(
@@ -177,10 +174,10 @@ class Tokenizer:
         return byte_engine(vocabulary, merges, in_words=self.name == "bpe")
 
     @cached_property
-    def _spelling(self) -> Spelling:
+    def _spelled(self) -> Callable[[str], bytes]:
         if self.name == "file":
             return spelling_of(self._engine)
-        return Spelling(str.encode if self.name == "char" else letters_to_bytes)
+        return str.encode if self.name == "char" else letters_to_bytes
 
     @cached_property
     def _texts(self) -> dict[int, str]:
@@ -194,7 +191,7 @@ class Tokenizer:
         """What each id writes inside a text."""
         ids = self.ids.tolist()
         added = self._engine.get_added_tokens_decoder() if self.name == "file" else {}
-        own = {ids[at]: text.encode() if at in added else self._spelling.each(text) for at, text in self._texts.items()}
+        own = {ids[at]: text.encode() if at in added else self._spelled(text) for at, text in self._texts.items()}
         return own | {token: text.encode() for text, token in self.declared.items()}
 
     @cached_property
@@ -213,10 +210,16 @@ class Tokenizer:
         same = character_engine({text: token for token, text in self._texts.items()})
         return json.loads(same.to_str()) == json.loads(self._engine.to_str())
 
+    @cached_property
+    def _begins_with_a_space(self) -> bool:
+        """Whether every text gets a space at its beginning, which the decoder does not take away."""
+        return self.name == "file" and of_package(lambda: self._engine.decode(_ids(self._engine, "a"))).startswith(" ")
+
     @property
     def prepends_a_space(self) -> bool:
-        """Whether a space before a whole text is left out: the decoder says so, or every text gets one."""
-        return self._spelling.begin == (" ", 1)
+        """Whether a space before a whole text is left out: the decoder does so, or every text gets one."""
+        ids = self.ids[_ids(self._engine, "a")].tolist() if self.name == "file" else []
+        return bool(ids) and self.token_bytes(ids[0]).startswith(b" ") and not self.decode(ids).startswith(" ")
 
     def encode(self, text: str, *, replacement: str | None = None) -> np.ndarray:
         """The token ids of a text, 1-d int64.
@@ -299,8 +302,12 @@ class Tokenizer:
         """
         listed, text = token_ids(ids, self.vocab_size).tolist(), ""
         for is_special, run in groupby(listed, {*self.declared.values()}.__contains__):
-            part = b"".join(self._pieces.get(token, b"") for token in run).decode("utf-8", "replace")
-            text += part if is_special else self._spelling.whole(part)
+            if self.name == "file" and not is_special:
+                places = np.searchsorted(self.ids, list(run)).tolist()
+                part = of_package(partial(self._engine.decode, places, skip_special_tokens=False))
+                text += part.removeprefix(" ") if self._begins_with_a_space else part
+            else:
+                text += b"".join(self._pieces.get(token, b"") for token in run).decode("utf-8", "replace")
         return text
 
     def token_bytes(self, token: int) -> bytes:
@@ -366,16 +373,20 @@ def file_tokenizer(document: str, vocab_size: int | None = None, begin: Any = No
     """
     engine = read_engine(document)
     size = 1 + max(engine.get_vocab().values(), default=0) if vocab_size is None else vocab_size
-    newline = of_package(lambda: _newline(engine))
-    start = next(token for token in (begin, *newline, 0) if type(token) is int and 0 <= token < size)
+    start = next(token for token in (begin, *_ids(engine, "\n"), 0) if type(token) is int and 0 <= token < size)
     return Tokenizer({"name": "file", "vocab_size": size, "start": start, "document": document})
 
 
-def _newline(engine: "tokenizers.Tokenizer") -> list[int]:
-    try:
-        return engine.encode("\n", add_special_tokens=False).ids
-    except Exception:  # the package's own class: it has no token; a fault of the package is none
-        return []
+def _ids(engine: "tokenizers.Tokenizer", text: str) -> list[int]:
+    """The package's tokens of a text; none where it has none."""
+
+    def found() -> list[int]:
+        try:
+            return engine.encode(text, add_special_tokens=False).ids
+        except Exception:  # the package's own class: it has no token; a fault of the package is none
+            return []
+
+    return of_package(found)
 
 
 def declaring(tokenizer: Tokenizer, special: Mapping[str, int]) -> Tokenizer:
@@ -389,7 +400,6 @@ def with_special_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokenizer
     return declaring(tokenizer, tokenizer.declared | new)
 
 
-@checked(first=True)
 def build_tokenizer(config: CorpusConfig, text: Text, training_blocks: Sequence[str]) -> Tokenizer:
     """Build the tokenizer of a configuration.
 

@@ -10,15 +10,15 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from vitral.core.errors import StorageError, reason
-from vitral.core.files import insist, remove_folder, temporary_name
+from vitral.core.files import insist, remove_folder, sha256, temporary_name
 from vitral.core.language import N_
 from vitral.data.batches import Split
 from vitral.data.opening import shown
@@ -28,10 +28,6 @@ MANIFEST = "manifest.json"
 VERSION = 1
 DTYPES = ("uint16", "uint32")
 _BUFFER = 1 << 20
-
-
-class DamagedStore(Exception):
-    """Stored tokens are damaged or those of another text, and must be made again."""
 
 
 class Piece(NamedTuple):
@@ -70,8 +66,8 @@ def token_dtype(vocab_size: int) -> np.dtype:
     return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
 
 
-def stored(folder: Path, vocab_size: int, make: Iterable[Piece]) -> tuple[Store, str]:
-    """The tokens of a folder, made first if they are not there; and what was wrong with them if they were damaged.
+def stored(folder: Path, vocab_size: int, make: Iterable[Piece]) -> tuple[Store, bool]:
+    """The tokens of a folder, made first if they are not there; and whether those that were there were damaged.
 
     Args:
         folder: whose name is the fingerprint of the dataset.
@@ -82,17 +78,11 @@ def stored(folder: Path, vocab_size: int, make: Iterable[Piece]) -> tuple[Store,
         UsageError: the tokens cannot be made.
         StorageError: they cannot be written, or not read back.
     """
-    damage = ""
-    if folder.exists():
-        try:
-            return read(folder), ""
-        except DamagedStore as error:
-            damage = str(error)
-    write(folder, token_dtype(vocab_size), make)
-    try:
-        return read(folder), damage
-    except DamagedStore as error:
-        raise _unwritable(folder, error) from None
+    is_there, found = folder.exists(), read(folder)
+    if found is None:
+        write(folder, token_dtype(vocab_size), make)
+        return read(folder) or _refuse(folder, N_("what was written is not read back")), is_there
+    return found, False
 
 
 def write(folder: Path, dtype: np.dtype, pieces: Iterable[Piece]) -> None:
@@ -106,16 +96,14 @@ def write(folder: Path, dtype: np.dtype, pieces: Iterable[Piece]) -> None:
         remove_folder(beside)  # left behind by an ended process with our number
         beside.mkdir(parents=True)
         _fill(beside, dtype, pieces)
-        with suppress(FileNotFoundError):
-            insist(os.rename, folder, beside / "damaged")
+        remove_folder(folder)  # it is damaged
         try:
             insist(os.rename, beside, folder)
         except OSError:
             if not (folder / MANIFEST).is_file():  # another process was faster, with the same tokens
                 raise
-        remove_folder(folder / "damaged")
     except OSError as error:
-        raise _unwritable(folder, error) from None
+        _refuse(folder, reason(error))
     finally:
         remove_folder(beside)
 
@@ -141,42 +129,32 @@ def _fill(folder: Path, dtype: np.dtype, pieces: Iterable[Piece]) -> None:
     (folder / MANIFEST).write_text(json.dumps({"version": VERSION, "dtype": dtype.name, "splits": told}), "ascii")
 
 
-def read(folder: Path) -> Store:
-    """Open the tokens in a folder after verifying all of them.
-
-    Raises:
-        DamagedStore: a file is missing, cut or changed, or of another version.
-    """
+def read(folder: Path) -> Store | None:
+    """Open the tokens in a folder after verifying all of them; None if they are not there or damaged."""
     try:
         raw = (folder / MANIFEST).read_bytes()
         manifest = json.loads(raw)
         if manifest["version"] != VERSION or manifest["dtype"] not in DTYPES:
-            raise DamagedStore(N_("another version"))
-        opened = {split: _split(folder / f"{split}.bin", manifest, split) for split in SPLITS}
-    except OSError as error:
-        raise DamagedStore(reason(error)) from None
-    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise DamagedStore(N_("the manifest is malformed: {error}").format(error=error)) from None
-    return Store(opened, hashlib.sha256(raw).hexdigest())
+            return None
+        return Store({split: _split(folder, manifest, split) for split in SPLITS}, sha256(raw))
+    except (OSError, KeyError, TypeError, ValueError, OverflowError, RecursionError):
+        return None
 
 
-def _split(path: Path, manifest: dict[str, Any], split: str) -> Split:
-    told, dtype = manifest["splits"][split], np.dtype(manifest["dtype"])
-    if path.stat().st_size != told["tokens"] * dtype.itemsize:
-        raise DamagedStore(N_("{file} has another size").format(file=path.name))
-    tokens = np.memmap(path, dtype, "r") if told["tokens"] else np.empty(0, dtype)
-    if hashlib.sha256(tokens.data).hexdigest() != told["sha256"]:
-        raise DamagedStore(N_("the SHA-256 of {file} does not match").format(file=path.name))
+def _split(folder: Path, manifest: dict[str, Any], split: str) -> Split:
+    told, path, dtype = manifest["splits"][split], folder / f"{split}.bin", np.dtype(manifest["dtype"])
+    is_whole = path.stat().st_size == told["tokens"] * dtype.itemsize
+    tokens = np.memmap(path, dtype, "r") if is_whole and told["tokens"] else np.empty(0, dtype)
     ends = np.cumsum([0, *told["segments"]])
-    if ends.dtype != np.int64 or ends[-1] != tokens.size or (np.diff(ends) < 0).any():
-        sentence = N_("the segments of {split} do not cover its {number:,} tokens")
-        raise DamagedStore(sentence.format(split=split, number=tokens.size))
+    is_covered = ends.dtype == np.int64 and ends[-1] == tokens.size and (np.diff(ends) >= 0).all()
+    if not (is_whole and is_covered and hashlib.sha256(tokens.data).hexdigest() == told["sha256"]):
+        raise ValueError
     return Split(tokens, np.stack([ends[:-1], ends[1:]], axis=1))
 
 
-def _unwritable(path: Path, error: Exception) -> StorageError:
-    return StorageError(
+def _refuse(path: Path, why: str) -> NoReturn:
+    raise StorageError(
         "{path}: cannot be written ({reason}); make room there or point VITRAL_CACHE elsewhere",
         path=shown(path),
-        reason=reason(error) if isinstance(error, OSError) else error,
+        reason=why,
     )

@@ -7,7 +7,6 @@ different training text can be compared.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from vitral.core.config import shown
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data.config import CorpusConfig
-from vitral.data.corpora import Corpus, load_corpus
+from vitral.data.corpora import Corpus
 from vitral.data.long_texts import Text, hash_text
 from vitral.data.split import SPLIT_SEED, Blocks, whole
 from vitral.data.works import Work, found_lines
@@ -134,16 +133,6 @@ def drawn(blocks: Blocks, characters: int, draw: int, *of: int) -> Blocks:
     kept = spans[: int(np.searchsorted(ends, characters)) + 1].copy()
     kept[-1, 1] -= max(0, int(ends[len(kept) - 1]) - characters)
     return Blocks(kept[np.argsort(kept[:, 0])])
-
-
-def load_additions(config: CorpusConfig, main: Corpus, cache: Path) -> tuple[Addition, ...]:
-    """The texts of `also`, whole.
-
-    Raises:
-        UsageError: a text cannot be read, or is the main text, whose test split would become training text.
-    """
-    others = (config.model_copy(update={"source": name}) for name in config.also or ())
-    return additions(config, main, [load_corpus(other, cache=cache) for other in others])
 
 
 def additions(config: CorpusConfig, main: Corpus, others: Sequence[Corpus]) -> tuple[Addition, ...]:

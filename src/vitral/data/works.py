@@ -6,30 +6,22 @@ word, the end of the work is unknown, and it is omitted.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-import numpy as np
-
-from vitral.core.config import closest
 from vitral.core.errors import UsageError
-from vitral.core.language import _
 from vitral.core.streams import numpy_stream
 from vitral.data.config import CorpusConfig
 from vitral.data.corpora import Corpus
 from vitral.data.long_texts import Text, pieces
-from vitral.data.split import BLOCK, SPLIT_SEED, Blocks, split_text
+from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks, dealt, in_blocks, split_text
 
 HEAD = 200_000
 """Characters in which a table of contents begins, and which it has at most."""
 BY_WORKS = ("works", "one-work")
 """Splits for which the works of a text must be known."""
-_BLANK = 1000
-"""Blank characters at most by which a work differs from the same text in a file of its own."""
 _FEWEST = 3
 """Works below which none can be held out."""
-_SHOWN_AT_MOST = 200
 
 
 @dataclass(frozen=True)
@@ -150,11 +142,10 @@ def found_lines(text: Text, patterns: Mapping[str, str], key: str) -> dict[str, 
                 found[wanted].append((begin, line))
     for wanted, places in found.items():
         if not places:
-            words = set(wanted.replace("*", " ").split())
-            near = {line[:_SHOWN_AT_MOST] for _, line in lines_of(text) if words.intersection(line.split())}
-            hint = closest(wanted, near) or _("copy a line exactly, including leading spaces")
             raise UsageError(
-                "corpus.{key}: no line of the text reads {line!r}; {hint}", key=key, line=wanted, hint=hint
+                "corpus.{key}: no line of the text reads {line!r}; copy a line exactly, including leading spaces",
+                key=key,
+                line=wanted,
             )
     return found
 
@@ -208,16 +199,14 @@ def refuse_held_out(text: Text, held_out: Sequence[Blocks], works: Sequence[Work
         UsageError: names the text and the work.
     """
     begins = {begin for blocks in held_out for begin, _end in blocks}
-    kept = [work for work in works if work.begin in begins]
+    kept = {text[work.begin : work.end].strip(): work.title for work in works if work.begin in begins}
     for name, other in others.items():
-        whole = "".join(pieces(other)).strip()
-        for work in kept:
-            if abs(work.num_characters - len(other)) <= _BLANK and text[work.begin : work.end].strip() == whole:
-                raise UsageError(
-                    "corpus.also: {name!r} is {work!r}, which is held out for validation or test; leave it out",
-                    name=name,
-                    work=work.title,
-                )
+        if title := kept.get("".join(pieces(other)).strip()):
+            raise UsageError(
+                "corpus.also: {name!r} is {work!r}, which is held out for validation or test; leave it out",
+                name=name,
+                work=title,
+            )
 
 
 def works_by_split(works: Sequence[Work]) -> dict[str, list[Work]]:
@@ -226,12 +215,7 @@ def works_by_split(works: Sequence[Work]) -> dict[str, list[Work]]:
     Raises:
         UsageError: the works are too few.
     """
-    if len(works) < _FEWEST:
-        raise UsageError(
-            'the text has {works} works; corpus.split = "works" needs at least {needed}',
-            works=len(works),
-            needed=_FEWEST,
-        )
+    _require(works, _FEWEST, "works")
     order = numpy_stream(SPLIT_SEED, "works").permutation(len(works)).tolist()
     in_all, found = sum(work.num_characters for work in works), dict[str, list[Work]]()
     for split, share, left in (("test", 0.1, 2), ("validation", 0.05, 1)):
@@ -240,6 +224,16 @@ def works_by_split(works: Sequence[Work]) -> dict[str, list[Work]]:
             taken.append(order.pop(0))
         found[split] = [works[one] for one in sorted(taken)]
     return {"train": [works[one] for one in sorted(order)], **found}
+
+
+def _require(works: Sequence[Work], needed: int, split: str) -> None:
+    if len(works) < needed:
+        raise UsageError(
+            'the text has {works} works; corpus.split = "{split}" needs at least {needed}',
+            works=len(works),
+            split=split,
+            needed=needed,
+        )
 
 
 def chosen_work(works: Sequence[Work], draw: int | None) -> Work:
@@ -252,10 +246,7 @@ def chosen_work(works: Sequence[Work], draw: int | None) -> Work:
     Raises:
         UsageError: there is no work besides it.
     """
-    if len(works) < 2:
-        raise UsageError(
-            'the text has {works} works; corpus.split = "one-work" needs at least {needed}', works=len(works), needed=2
-        )
+    _require(works, 2, "one-work")
     least = max(work.num_characters for work in works) / 2
     long = [work for work in works if work.num_characters >= least]
     order = numpy_stream(SPLIT_SEED, "one work").permutation(len(long))
@@ -272,11 +263,7 @@ def _split_one(num_characters: int, config: CorpusConfig, work: Work) -> dict[st
             characters=work.num_characters,
             needed=_FEWEST * BLOCK,
         )
-    order = numpy_stream(SPLIT_SEED, "split of one work").permutation(len(blocks))
-    num_test = max(1, 3 * len(blocks) // 10)
-    num_held_out = num_test + max(1, len(blocks) // 10)
-    chosen = {"train": order[num_held_out:], "validation": order[num_test:num_held_out], "test": order[:num_test]}
-    found = {split: blocks.chosen(np.sort(places)) for split, places in chosen.items()}
+    found = dealt(blocks, "split of one work", 3 * len(blocks) // 10, len(blocks) // 10)
     if config.train_on == "others":
         rest = [span for span in ((0, work.begin), (work.end, num_characters)) if span[0] < span[1]]
         found["train"] = in_blocks(rest)
@@ -288,19 +275,9 @@ def titles_by_split(config: CorpusConfig, works: Sequence[Work]) -> dict[str, li
     if config.split not in BY_WORKS:
         return {}
     if config.split == "works":
-        return {split: [work.title for work in found] for split, found in works_by_split(works).items()}
-    one = chosen_work(works, config.draw)
-    others = [work.title for work in works if work is not one]
-    train = others if config.train_on == "others" else [one.title]
-    return {"train": train, "validation": [one.title], "test": [one.title]}
-
-
-def in_blocks(spans: Iterable[tuple[int, int]]) -> Blocks:
-    """Spans of text in blocks of BLOCK characters; the last of a span has what remains, and is shorter or longer."""
-    cut = []
-    for begin, end in spans:
-        borders = [*range(begin, end - BLOCK + 1, BLOCK), end] if end - begin >= BLOCK else [begin, end]
-        if len(borders) > 2 and borders[-1] - borders[-2] < BLOCK:
-            del borders[-2]
-        cut += pairwise(borders)
-    return Blocks(np.array(cut, dtype=np.int64).reshape(-1, 2))
+        found = works_by_split(works)
+    else:
+        found = {split: [chosen_work(works, config.draw)] for split in SPLITS}
+    if config.train_on == "others":
+        found["train"] = [work for work in works if work not in found["test"]]
+    return {split: [work.title for work in of] for split, of in found.items()}
