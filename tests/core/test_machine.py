@@ -13,7 +13,6 @@ from vitral.core.machine import (
     has_matrix_unit,
     memory_limit,
     multiplies_bfloat16,
-    processor,
     require_memory,
 )
 
@@ -35,12 +34,6 @@ def written(root: Path, files: dict[str, str]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return root
-
-
-def test_a_machine_without_groups_is_itself(tmp_path: Path) -> None:
-    assert cores(tmp_path) == 16
-    assert memory_limit(tmp_path) == 64 * GIB
-    assert isinstance(processor(tmp_path), str | None)
 
 
 @pytest.mark.parametrize("unified", ["sys/fs/cgroup", "sys/fs/cgroup/unified"])

@@ -184,16 +184,6 @@ def test_nested_runs_are_found_and_nothing_inside_a_run(kept: Path, tmp_path: Pa
     assert [run.name for run in find_runs(tmp_path / "a").runs] == ["a"]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="names are bytes")
-def test_names_that_are_no_text_are_listed_and_written(kept: Path, tmp_path: Path) -> None:
-    shutil.copytree(kept, tmp_path / os.fsdecode(b"run\xff\x1b[2J"))
-    found = list_runs(tmp_path)
-    assert found.runs[0].name.startswith("run\\xff")
-    page = found.write(tmp_path / "page").read_text(encoding="utf-8")
-    assert "\x1b" not in page
-    assert json.loads((tmp_path / "page" / "runs.json").read_text(encoding="utf-8"))["runs"][0]["state"] == "finished"
-
-
 def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for folder in (tmp_path, tmp_path / "file", tmp_path / "nowhere"):

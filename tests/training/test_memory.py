@@ -116,17 +116,6 @@ def test_no_model_is_made_to_refuse_one(monkeypatch: pytest.MonkeyPatch) -> None
     assert "\n" not in str(refused.value)
 
 
-def test_a_compiled_model_is_asked_for_less() -> None:
-    """The compiler may recompute activations; which ones is unknown."""
-    assert training_bytes(configured({}, compile=True), VOCAB) < training_bytes(configured({}), VOCAB)
-
-
-def test_on_a_gpu_masks_of_dropout_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "resolve_device", torch.device)
-    plain, dropped = (training_bytes(configured({"dropout": rate}, device="cuda"), VOCAB) for rate in (0.0, 0.1))
-    assert plain == dropped
-
-
 def test_a_gpu_is_asked_for_its_own_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine need only hold the weights, which are drawn there."""
     config = configured({}, device="cuda")

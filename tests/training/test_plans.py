@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training.conftest import Bench, Configured, build
-from vitral.core import machine
 from vitral.core.errors import UsageError
 from vitral.core.process import MOST_THREADS
 from vitral.model import Transformer, cost, count_parameters
@@ -57,14 +56,6 @@ def test_the_faster_number_of_threads_is_chosen_and_written(one: float, two: flo
     assert len(found.notes) == 1
     assert torch.get_num_threads() == before
     assert resolve_plan(found.config, build, 10**6).config is found.config
-
-
-@pytest.mark.usefixtures("two_cores")
-def test_trials_of_several_threads_are_stopped(bench: Bench) -> None:
-    """On a busy machine a step with two threads may take fifty times as long as with one."""
-    bench.threads({1: 1.0, 2: 50.0})
-    assert bench.plan().config.training.threads == 1
-    assert len(bench.asked) <= 1 + plans.ATTEMPTS
 
 
 @pytest.mark.usefixtures("two_cores")
@@ -140,16 +131,6 @@ def test_a_context_without_a_window_in_a_part_is_refused_before_anything_is_time
     with pytest.raises(UsageError, match=f"context_length = {context:,}"):
         train(configured(model={"context_length": context}, training={"minutes": 1}), tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_memory_of_a_fitted_size_is_judged_before_it_is_timed(
-    configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = configured(training={"minutes": 1, "plan": "fit", "threads": 1})
-    monkeypatch.setattr(machine, "memory_limit", lambda: 10**6)
-    monkeypatch.setattr(Transformer, "__init__", lambda *given, **named: pytest.fail("a model was made"))
-    with pytest.raises(UsageError, match=r"1\.0 MB"):
-        train(config, tmp_path / "run")
 
 
 def test_a_first_step_over_its_limit_is_the_last(configured: Configured) -> None:

@@ -17,7 +17,7 @@ from forked_ranks import Forked, can_connect
 from safetensors.torch import load_file
 
 from tests.conftest import Once
-from tests.training.conftest import Configured, at, bytes_of, fail, measured_in
+from tests.training.conftest import Configured, bytes_of, measured_in
 from vitral.core.errors import UsageError
 from vitral.lab.configuration import plan_run
 from vitral.runs import RunFolder
@@ -295,19 +295,3 @@ class TestBadInput:
         line = team.end([2, 2], work=lambda: train(team.shared(seed=1 + ranks.rank()), team.path))
         assert "rank 1 " in line
         assert not team.path.exists()
-
-    def test_another_text(self, team: Team, tmp_path: Path) -> None:
-        with pytest.raises(KeyError):
-            train(team.shared(), team.path, callback=at(fail, "step"))
-        other = tmp_path / "other.txt"
-        other.write_text("other words " * 999, encoding="utf-8")
-        texts = (None, str(other))
-        team.end([4, 2], work=lambda: resume(team.path, corpus=texts[ranks.rank()]))
-        assert team.newest_step() == 1
-
-    def test_a_run_of_an_earlier_version(self, team: Team) -> None:
-        """Whose batches were added one after another."""
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("vitral.training.run.with_reduction", lambda config: config)
-            train(team.shared(), team.path, callback=at(lambda: signal.raise_signal(signal.SIGTERM), "start"))
-        assert "go on with one" in team.end([2, 4], work=partial(resume, team.path))

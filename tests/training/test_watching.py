@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from tests.training.conftest import Configured, at, bytes_of, fail, interrupt
-from vitral.core.errors import UsageError
 from vitral.data import prepare
 from vitral.evaluation import copied_spans, training_text
 from vitral.runs import RunFolder
-from vitral.training import Event, baselines, resume, train, views
+from vitral.training import baselines, resume, train, views
 
 WATCHED: dict[str, Any] = {"watch": True, "sample_tokens": 13}
 LAST = 20
@@ -58,24 +57,6 @@ def test_watching_changes_no_number_and_a_resumed_run_writes_the_same_samples(
     train(config, tmp_path / "stopped", callback=at(interrupt, "sample", 7))
     resumed = resume(tmp_path / "stopped").metrics("sample")
     assert [one for one in resumed if one["step"] in (7, 14, 20)] == watched.metrics("sample")[1:]
-
-
-@pytest.mark.usefixtures("at_once")
-def test_nobody_who_watches_no_early_evaluation_and_no_samples(configured: Configured, tmp_path: Path) -> None:
-    assert kinds(train(configured(training={"steps": 2}), tmp_path / "none"), "early", "sample") == []
-    config = configured(training={"watch": False})
-    assert config.watched() == config
-    assert configured().watched().training.watch
-
-
-@pytest.mark.usefixtures("at_once")
-def test_too_few_tokens_for_an_early_evaluation_stop_nothing(
-    configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(views, "EARLY_TOKENS", 1)
-    folder = train(configured(training={**WATCHED, "steps": 2}), tmp_path / "run")
-    assert kinds(folder, "early") == []
-    assert folder.metrics("end")[-1]["finished"]
 
 
 class Killed(BaseException):
@@ -122,18 +103,6 @@ class TestBaselines:
         documents = [{**straight.sealed(), **_state(straight, step)}["documents"] for step in (1, 6, 7, 8, LAST)]
         assert ["ngrams.json" in one for one in documents] == [False, False, True, True, True]
         assert all(one == two for one, two in pairwise(documents[2:]))
-
-    def test_a_failed_count_is_raised_by_the_first_evaluation(
-        self, configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def fail(*_: Any, **__: Any) -> None:
-            raise UsageError("cannot count")
-
-        monkeypatch.setattr(baselines, "ngram_baselines", fail)
-        said: list[Event] = []
-        with pytest.raises(UsageError, match="cannot count"):
-            train(configured(), tmp_path / "run", callback=said.append)
-        assert max(event["step"] for event in said if event["event"] == "step") == 7
 
     def test_a_stop_while_the_first_evaluation_waits_ends_the_count(
         self,

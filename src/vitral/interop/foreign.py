@@ -24,8 +24,9 @@ from vitral.interop.registry import form_of_type
 from vitral.interop.rules import imported
 from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
+from vitral.model.counts import parameter_table
 from vitral.runs.identity import SPECIAL_IDS
-from vitral.runs.loading import needed_shapes
+from vitral.runs.loading import require_model_memory
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 MOST_CONFIG, MOST_INDEX, MOST_WEIGHTS = 1 << 22, 1 << 26, 1 << 37
@@ -241,7 +242,8 @@ def require_fit(config: ModelConfig, vocab_size: int, weights: Mapping[str, Tens
     Raises:
         UsageError: a tensor differs; names the first one.
     """
-    needed = needed_shapes(config, vocab_size, where)
+    require_model_memory(config, vocab_size, where)
+    needed = {row.name: row.shape for row in parameter_table(config, vocab_size)}
     for name in sorted(needed.keys() | weights.keys()):
         if name not in weights or name not in needed:
             raise UsageError("{where}: {name} does not belong to this model", where=where, name=name)

@@ -55,8 +55,10 @@ def examine_run(path: Path, *, replay: bool = True) -> Diagnosis:
     try:
         sealed = opened(found)
         missing = [own.missing for own in own_parts(sealed.config) if own.registered is None]
-        require_model_memory(sealed)
-        model = None if missing else Transformer(sealed.config.model, sealed.tokenizer.vocab_size).eval()
+        model = None
+        if not missing:
+            require_model_memory(sealed.config.model, sealed.tokenizer.vocab_size, str(path))
+            model = Transformer(sealed.config.model, sealed.tokenizer.vocab_size).eval()
     except VitralError as error:
         return Diagnosis((*wrong, HealthCheck("wrong", N_("files"), reason(error)), *_left_behind(found.folder)))
     damaged = {one.file for one in found.findings}

@@ -13,7 +13,7 @@ from vitral.core.language import N_, _
 from vitral.core.machine import require_memory
 from vitral.core.parts import changed_parts
 from vitral.data.tokenizers import Tokenizer
-from vitral.model import Transformer, count_parameters
+from vitral.model import ModelConfig, Transformer, count_parameters
 from vitral.model.counts import BYTES_FLOAT32
 from vitral.runs.checkpoint import Checkpoint, list_checkpoints, load_checkpoint
 from vitral.runs.folder import RunFolder
@@ -107,7 +107,7 @@ def load_checkpoint_of(
     Raises:
         UsageError: there is no intact checkpoint, or it is of another run.
     """
-    require_model_memory(sealed)
+    require_model_memory(sealed.config.model, sealed.tokenizer.vocab_size, str(sealed.folder.path))
     checkpoint = sealed.folder.load(which, with_optimizer=with_optimizer, newest=sealed.newest, warn=warn)
     _require_of(sealed, checkpoint)
     return checkpoint
@@ -122,14 +122,13 @@ def _require_of(sealed: SealedRun, checkpoint: Checkpoint) -> None:
         )
 
 
-def require_model_memory(sealed: SealedRun) -> None:
-    """Refuse a run whose model would not fit into this machine's memory, before it is built.
+def require_model_memory(config: ModelConfig, vocab_size: int, where: str) -> None:
+    """Refuse a model that would not fit into this machine's memory, before it is built.
 
     Raises:
         UsageError: it would not.
     """
-    parameters = count_parameters(sealed.config.model, sealed.tokenizer.vocab_size)
-    require_memory(BYTES_FLOAT32 * parameters, str(sealed.folder.path), _("the model"))
+    require_memory(BYTES_FLOAT32 * count_parameters(config, vocab_size), where, _("the model"))
 
 
 def load_weights(model: Transformer, weights: dict[str, Tensor], where: str) -> None:

@@ -261,7 +261,7 @@ def save(trainer: Trainer, *, replace: bool = False, together: bool = True) -> N
 
     Raises:
         TrainingStopped: a weight or the optimizer's state is not finite; nothing was written.
-        RankDiffers: a rank has other weights; nothing was written.
+        UsageError: a rank has other weights; nothing was written.
         StorageError: the checkpoint could not be written.
     """
     step = trainer.state.step
