@@ -1,7 +1,7 @@
 """Load a model from a run folder."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -137,20 +137,27 @@ def load_weights(model: Transformer, weights: dict[str, Tensor], where: str) -> 
     Raises:
         UsageError: a tensor differs, or has numbers that are not finite; names the first one.
     """
-    needed = model.state_dict()
-    for name in sorted(weights.keys() | needed.keys()):
+    require_fit(weights, {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}, where)
+    model.load_state_dict(weights)
+
+
+def require_fit(weights: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]], where: str) -> None:
+    """Compare names, shapes and numbers of weights with what a model needs.
+
+    Raises:
+        UsageError: a tensor differs, or has numbers that are not finite; names the first one.
+    """
+    for name in sorted(weights.keys() | shapes.keys()):
         told = {"where": where, "name": ascii(name)[1:-1][:80]}
         if name not in weights:
             raise UsageError("{where}: {name} is missing from the weights", **told)
-        if name not in needed:
+        if name not in shapes:
             raise UsageError("{where}: {name} does not belong to this model", **told)
-        found, wanted = tuple(weights[name].shape), tuple(needed[name].shape)
-        if found != wanted:
+        if (found := tuple(weights[name].shape)) != shapes[name]:
             sentence = N_("{where}: {name} has shape {found!s:.60}, this model needs {needed}")
-            raise UsageError(sentence.format(**told, found=found, needed=wanted))
+            raise UsageError(sentence.format(**told, found=found, needed=shapes[name]))
         if not weights[name].isfinite().all():
             raise UsageError("{where}: {name} contains numbers that are not finite", **told)
-    model.load_state_dict(weights)
 
 
 def warn_on_stderr(line: str) -> None:
