@@ -12,7 +12,7 @@ from vitral.core.machine import (
     has_address_limit,
     has_matrix_unit,
     memory_limit,
-    multiplies_bfloat16,
+    processor,
     require_memory,
 )
 
@@ -96,14 +96,11 @@ def test_addresses_are_limited_for_the_process_or_by_the_kernel(
     assert has_address_limit(tmp_path / "no such folder")
 
 
-@pytest.mark.parametrize(
-    ("line", "is_known"),
-    [("flags : fma amx_bf16 avx2", True), ("Features : asimd bf16", True), ("flags : avx2", False)],
-)
-def test_instructions_for_bfloat16_are_listed_by_the_kernel(line: str, is_known: bool, tmp_path: Path) -> None:
-    root = written(tmp_path, {"proc/cpuinfo": f"processor : 0\n{line}\n"})
-    assert multiplies_bfloat16(root) == is_known
-    assert has_matrix_unit(root) == ("amx" in line)
+@pytest.mark.parametrize("flags", ["fma amx_bf16 avx2", "avx2"])
+def test_a_unit_for_matrices_is_listed_by_the_kernel(flags: str, tmp_path: Path) -> None:
+    root = written(tmp_path, {"proc/cpuinfo": f"processor : 0\nmodel name\t: Some CPU\nflags\t\t: {flags}\n"})
+    assert has_matrix_unit(root) == ("amx" in flags)
+    assert processor(root) == "Some CPU"
 
 
 def test_more_memory_than_there_is_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

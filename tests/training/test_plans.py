@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from tests.training.conftest import Bench, Configured, build
 from vitral.core.errors import UsageError
-from vitral.core.process import MOST_THREADS
 from vitral.model import Transformer, cost, count_parameters
 from vitral.training import RunConfig, plans, train, trials
 from vitral.training.objectives import Loss, compiled, loss_function
@@ -40,9 +39,6 @@ def test_threads_of_the_environment_are_taken_unmeasured(bench: Bench, monkeypat
     found = bench.plan()
     assert found.config.training == bench.configured(training={"threads": 7}).training
     assert (found.notes, bench.asked) == ((), [])
-    monkeypatch.setattr(torch, "get_num_threads", lambda: MOST_THREADS + 1)
-    with pytest.raises(UsageError, match="OMP_NUM_THREADS"):
-        bench.plan()
 
 
 @pytest.mark.usefixtures("two_cores")
@@ -86,17 +82,6 @@ def test_the_faster_precision_is_chosen_and_written(bfloat16: float, chosen: str
     assert list(dict.fromkeys(plan for _, plan, _ in bench.asked)) == [FLOAT, BRAIN]
     assert len(found.notes) == 1
     assert resolve_plan(found.config, build, 10**6).config is found.config
-
-
-@pytest.mark.parametrize(("bfloat16", "lines"), [(7.0, 1), (1.5, 1), (1.4, 0), (0.5, 0)])
-def test_a_written_precision_that_is_slow_here_is_said(
-    bfloat16: float, lines: int, bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench.plans({FLOAT: 1.0, BRAIN: bfloat16})
-    monkeypatch.setattr(plans, "multiplies_bfloat16", lambda: False)
-    config = bench.configured(training={"dtype": "bfloat16", "threads": 1})
-    found = resolve_plan(config, build, 10**6)
-    assert (found.config, len(found.notes)) == (config, lines)
 
 
 @pytest.mark.parametrize(("most", "rows", "length"), [(0.0, 1, 5), (99.0, 3, 11)])

@@ -14,11 +14,10 @@ import torch
 from vitral.core.devices import resolve_device
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
-from vitral.core.machine import cores, multiplies_bfloat16
+from vitral.core.machine import cores
 from vitral.core.process import MOST_THREADS, using_threads
 from vitral.model import Transformer, cost
 from vitral.runs.config import RunConfig, TrainingConfig
-from vitral.runs.environment import DISPATCH
 from vitral.training.deadline import steps_in
 from vitral.training.objectives import no_compiler
 from vitral.training.regularisation import regularisation
@@ -33,8 +32,6 @@ UNLIMITED = 0.25
 """Seconds of timing each plan without a time limit."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """Environment variables from which PyTorch takes its number of threads."""
-SLOW = 1.5
-"""A written precision is said to be slow where its step takes this many times that of float32."""
 WORTH_COMPILING = 1800.0
 """Seconds of training above which compiling is likely to pay off: a fitted size is compiled up to three times."""
 FIT = "fit"
@@ -89,8 +86,7 @@ def resolve_plan(
         seconds_left: seconds that are left of `training.minutes` for trials and training; None: all.
 
     Raises:
-        UsageError: the time limit allows only a handful of steps, a size is to fit no time limit, or the environment
-            asks for too many threads.
+        UsageError: the time limit allows only a handful of steps, or a size is to fit no time limit.
     """
     training = config.training
     if training.minutes is None and FIT in (training.plan, training.regularisation):
@@ -98,20 +94,16 @@ def resolve_plan(
             '"fit" chooses training.plan and training.regularisation for a time; give training.minutes too'
         )
     is_written = training.plan == "as-written" and training.minutes is None
-    is_judged = is_written and not _is_surely_fast(training)
-    if is_written and training.threads is not None and not is_judged:
+    if is_written and training.threads is not None:
         return ResolvedPlan(config, ())
     sizes = sizes_for(config, num_tokens) if training.plan == FIT else [config]
     limit = None if training.minutes is None else min(TRIAL_SECONDS, TRIAL_SHARE * 60 * training.minutes)
     trials = _Trials(sizes[0], build, limit, [])
     threads = training.threads or given_threads(training) or _faster_threads(trials)
     changes: dict[str, Any] = {"threads": threads}
-    if is_written and not is_judged:
+    if is_written:
         return _resolved(config, changes, trials.notes)
     with using_threads(threads):
-        if is_judged:
-            _judge(trials)
-            return _resolved(config, changes, trials.notes)
         allowed = 60 * (training.minutes or 0) if seconds_left is None else seconds_left
         plan, seconds = _fitting_size(trials, sizes, allowed) if training.plan == FIT else _chosen_precision(trials)
         config = trials.config
@@ -130,23 +122,11 @@ def _resolved(config: RunConfig, changes: dict[str, Any], notes: Sequence[str]) 
 
 
 def given_threads(training: TrainingConfig) -> int | None:
-    """The number of threads that is not measured: of an accelerator's run, or that the environment asks for.
-
-    Raises:
-        UsageError: it is larger than a configuration allows.
-    """
-    named = next((name for name in THREAD_VARIABLES if os.environ.get(name, "").strip()), None)
-    if named is None and resolve_device(training.device).type == "cpu":
+    """The number of threads that is not measured: of an accelerator's run, or that the environment asks for."""
+    is_named = any(os.environ.get(name, "").strip() for name in THREAD_VARIABLES)
+    if not is_named and resolve_device(training.device).type == "cpu":
         return None
-    threads = torch.get_num_threads()
-    if threads > MOST_THREADS:
-        raise UsageError(
-            "{name}: {threads} threads; at most {most} are possible",
-            name=named or "PyTorch",
-            threads=threads,
-            most=MOST_THREADS,
-        )
-    return threads
+    return min(torch.get_num_threads(), MOST_THREADS)
 
 
 def _faster_threads(trials: _Trials) -> int:
@@ -174,8 +154,6 @@ def _chosen_precision(trials: _Trials) -> tuple[ExecutionPlan, float]:
     training = trials.config.training
     if training.plan != "as-written":
         return _fastest(trials)
-    if not _is_surely_fast(training):
-        _judge(trials)
     plan = ExecutionPlan(training.dtype, training.compile)
     try:
         return plan, trials.time(plan, 2 * PRECISION_SHARE)
@@ -185,21 +163,6 @@ def _chosen_precision(trials: _Trials) -> tuple[ExecutionPlan, float]:
         trials.notes.append(no_compiler(error))
     plan = replace(plan, compile=False)
     return plan, trials.time(plan, 2 * PRECISION_SHARE)
-
-
-def _is_surely_fast(training: TrainingConfig) -> bool:
-    """Whether no trial is needed: of other types than bfloat16, or where the device has it and its kernels are used."""
-    if training.dtype != "bfloat16" or resolve_device(training.device).type != "cpu":
-        return True
-    return multiplies_bfloat16() and not any(os.environ.get(name) for name in DISPATCH)
-
-
-def _judge(trials: _Trials) -> None:
-    """Say that bfloat16 is written, and slower here than float32."""
-    plain, other = (trials.time(ExecutionPlan(dtype, compile=False), 0.0) for dtype in ("float32", "bfloat16"))
-    if other >= SLOW * plain:
-        sentence = N_("plan: training.dtype = bfloat16 takes {times:.1f} times as long as float32 here; use float32")
-        trials.notes.append(sentence.format(times=other / plain))
 
 
 def _fastest(trials: _Trials) -> tuple[ExecutionPlan, float]:
