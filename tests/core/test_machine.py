@@ -9,7 +9,6 @@ from vitral.core import machine
 from vitral.core.errors import UsageError
 from vitral.core.machine import (
     cores,
-    has_address_limit,
     has_matrix_unit,
     memory_limit,
     processor,
@@ -83,17 +82,6 @@ def test_the_address_space_is_a_limit(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(machine, "_physical_memory", lambda: None)
     monkeypatch.setattr(machine, "_resource_limit", lambda name: None)
     assert memory_limit(tmp_path) is None
-
-
-@pytest.mark.parametrize("name", ["RLIMIT_AS", "RLIMIT_DATA"])
-def test_addresses_are_limited_for_the_process_or_by_the_kernel(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert not has_address_limit(tmp_path)
-    assert not has_address_limit(written(tmp_path, {"proc/sys/vm/overcommit_memory": "0\n"}))
-    assert has_address_limit(written(tmp_path, {"proc/sys/vm/overcommit_memory": "2\n"}))
-    monkeypatch.setattr(machine, "_resource_limit", {name: 3 * GIB}.get)
-    assert has_address_limit(tmp_path / "no such folder")
 
 
 @pytest.mark.parametrize("flags", ["fma amx_bf16 avx2", "avx2"])

@@ -125,14 +125,6 @@ def test_a_file_that_is_no_file_of_parts_is_one_line(tmp_path: Path, text: str |
     assert parts.imported_files() == {}
 
 
-def test_a_file_is_found_again_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mine.py").write_text(FILE)
-    monkeypatch.chdir(tmp_path)
-    import_parts(Path("mine.py"))
-    monkeypatch.chdir(tmp_path.parent)
-    assert parts.imported_files() == {tmp_path / "mine.py": Path("mine.py")}
-
-
 def test_a_recorded_part_is_read_without_being_registered_and_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     register("norm", "mine", identity)
     plain = of_name("mine", epsilon=0.5).plain()

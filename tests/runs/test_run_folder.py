@@ -1,7 +1,6 @@
 """The run folder: made once, appended to, rewound, and intact whatever the disk does."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -52,17 +51,6 @@ class TestMaking:
             "steps",
         }
         assert (folder.path / "config.toml").read_text(encoding="utf-8") == "seed = 7\n\n[model]\nd_model = 3\n"
-
-    def test_a_name_that_another_run_takes_meanwhile(self, folder: RunFolder, tmp_path: Path) -> None:
-        path = tmp_path / "two"
-
-        def other(_first: RunFolder) -> None:
-            with ThreadPoolExecutor() as pool:
-                pool.submit(RunFolder.create, path, {"seed": 2}, {}).result()
-
-        assert "two" in one_line(UsageError, lambda: RunFolder.create(path, {"seed": 1}, {}, other))
-        assert RunFolder.open(path).config == {"seed": 2}
-        assert {left.name for left in tmp_path.iterdir()} == {folder.path.name, "two"}
 
     def test_nothing_is_overwritten(self, folder: RunFolder, tmp_path: Path) -> None:
         before = (folder.path / "config.toml").read_bytes()

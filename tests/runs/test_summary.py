@@ -101,13 +101,6 @@ def test_a_stopped_run_says_how_far_it_came(tmp_path: Path, text: Path) -> None:
     assert [step for step, *_losses in found.curve] == [3]
 
 
-def test_a_run_killed_before_its_first_checkpoint_is_stopped_at_zero(run: Path) -> None:
-    for checkpoint in (run / "steps").iterdir():
-        shutil.rmtree(checkpoint)
-    found = summarize_run(run)
-    assert (found.state, found.step, found.test_loss, found.parameters) == ("stopped", 0, None, None)
-
-
 def test_a_run_whose_loss_was_not_finite_says_why(tmp_path: Path, text: Path) -> None:
     with pytest.raises(TrainingStopped):
         trained(tmp_path / "run", text, training={"optimizer": {"learning_rate": 1e30}})
@@ -152,13 +145,6 @@ def test_whatever_is_damaged_is_one_line(why: str, run: Path) -> None:
     assert why in found[0].why
     assert "\n" not in found[0].why
     assert str(run) not in found[0].why
-
-
-def test_a_damaged_checkpoint_leaves_the_numbers_of_the_one_before(run: Path) -> None:
-    cut(newest(run) / "history.json")
-    found = summarize_run(run)
-    assert (found.state, found.step) == ("damaged", 6)
-    assert [step for step, *_losses in found.curve] == [3, 6]
 
 
 def test_the_reason_is_data_in_english_and_told_in_the_readers_language(run: Path) -> None:

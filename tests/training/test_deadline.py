@@ -95,26 +95,6 @@ def test_the_end_comes_in_time(begins: float, ends: float, slower: float, planne
     assert len(world.decisions) < 25
 
 
-def test_evaluations_in_vain_are_counted_anew_after_a_decision() -> None:
-    """The best was at step 100. The plan changes near step 280, so step 300 is not the second evaluation in vain."""
-    world = World(config_of(580, 100), lambda now: 1.0 if now < 27 else 1.5, 0.1, 0.0)
-    planner = minute_planner(world)
-    last = 0
-    for step in range(1, 400):
-        world.now += world.a_step * world.factor(world.now)
-        world.state.best_step = min(100, step - step % 100) or None
-        changes = planner(step, world.now)
-        if changes:
-            world.config = decided(world.config, Decision.parse({**changes, "step": step}, "decision"))
-            every = world.config.training.evaluate_every
-            is_end = changes.keys() == {"steps"} and step % every == 0 and changes["steps"] <= 1.1 * step + 1
-            if is_end:
-                assert step - last >= 2 * every
-                return
-            last = step
-    assert 200 < last < 300
-
-
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plans, "time_steps", lambda *given, **how: StepTime(0.0001, 0.0001))
 

@@ -147,12 +147,6 @@ class TestDevices:
         monkeypatch.setattr(Transformer, "forward", wrong)
         return moved
 
-    def test_a_right_one_passes(self, model: Transformer) -> None:
-        before = {name: value.clone() for name, value in model.state_dict().items()}
-        assert check_device(model, torch.device("cpu")) < 1e-5
-        assert model.training
-        assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-
     @pytest.mark.parametrize(
         "change",
         [

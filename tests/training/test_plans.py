@@ -2,7 +2,6 @@
 
 from functools import partial
 from itertools import count
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from tests.training.conftest import Bench, Configured, build
 from vitral.core.errors import UsageError
 from vitral.model import Transformer, cost, count_parameters
-from vitral.training import RunConfig, plans, train, trials
+from vitral.training import RunConfig, plans, trials
 from vitral.training.objectives import Loss, compiled, loss_function
 from vitral.training.plans import resolve_plan
 from vitral.training.sizes import LADDER, MOST_PER_TOKEN, sizes_for
@@ -107,17 +106,6 @@ def test_a_step_is_estimated_from_a_part_of_it(
     assert (found.first, found.steady) == (2.0, pytest.approx(passes + 1.0))
 
 
-@pytest.mark.parametrize("context", [400, 10**5])
-def test_a_context_without_a_window_in_a_part_is_refused_before_anything_is_timed(
-    context: int, configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The twentieth of the text that validates has 391 tokens."""
-    monkeypatch.setattr(plans, "time_steps", lambda *given, **how: pytest.fail("steps were timed"))
-    with pytest.raises(UsageError, match=f"context_length = {context:,}"):
-        train(configured(model={"context_length": context}, training={"minutes": 1}), tmp_path / "run")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_first_step_over_its_limit_is_the_last(configured: Configured) -> None:
     with pytest.raises(TooSlow):
         time_steps(configured(), build, FLOAT, limit=0.0)
@@ -131,13 +119,6 @@ def test_a_long_run_tries_the_compiler_and_goes_on_without_it(bench: Bench) -> N
     bench.plans({**seconds, ExecutionPlan("bfloat16", compile=True): None})
     found = bench.plan(**long)
     assert not found.config.training.compile
-    assert found.notes[0] == NO_COMPILER
-
-
-def test_a_compiler_asked_for_that_fails_is_not_timed(bench: Bench) -> None:
-    bench.plans({ExecutionPlan("float32", compile=True): None, FLOAT: 0.5})
-    found = bench.plan(minutes=1, compile=True)
-    assert (found.config.training.compile, found.config.training.steps) == (False, 120)
     assert found.notes[0] == NO_COMPILER
 
 

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -266,18 +264,6 @@ def test_ranks_that_are_started_anew_go_on(team: Team, alone: Callable[..., RunF
     for _ in range(2):
         assert bytes_of(team.finish(**ours), STEPS) == bytes_of(alone(), STEPS)
     assert str(team.path) in team.end([2, 4], **ours | {"TORCHELASTIC_RUN_ID": "theirs"})
-
-
-@pytest.mark.merge
-def test_one_rank_loads_nothing_of_several(shared: Configured, tmp_path: Path) -> None:
-    config = tmp_path / "run.toml"
-    config.write_bytes(tomli_w.dumps(shared(steps=1).plain()).encode())
-    code = (
-        f"import sys, vitral; vitral.train({str(config)!r}, {str(tmp_path / 'run')!r}); "
-        "print({'torch.distributed.elastic', 'torch.distributed.fsdp', 'torch.distributed.tensor'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "set()"
 
 
 class TestBadInput:

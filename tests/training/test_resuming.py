@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +37,6 @@ def test_a_second_ctrl_c_does_not_wait(configured: Configured, straight: RunFold
     folder = RunFolder.open(tmp_path / "run")
     assert [path.name for path in folder.steps.iterdir()] == ["step-00000007"]
     assert bytes_of(resume(folder.path), 20) == bytes_of(straight, 20)
-
-
-def test_trained_outside_the_main_thread(configured: Configured, straight: RunFolder, tmp_path: Path) -> None:
-    """Where no signal can be listened to."""
-    thread = threading.Thread(target=train, args=(configured(training={"steps": 20}), tmp_path / "run"))
-    thread.start()
-    thread.join()
-    assert bytes_of(RunFolder.open(tmp_path / "run"), 20) == bytes_of(straight, 20)
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Callable
-from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.training.conftest import Configured, at, bytes_of, fail, interrupt
+from tests.training.conftest import Configured, at, bytes_of, interrupt
 from vitral.data import prepare
 from vitral.evaluation import copied_spans, training_text
 from vitral.runs import RunFolder
@@ -57,32 +56,6 @@ def test_watching_changes_no_number_and_a_resumed_run_writes_the_same_samples(
     train(config, tmp_path / "stopped", callback=at(interrupt, "sample", 7))
     resumed = resume(tmp_path / "stopped").metrics("sample")
     assert [one for one in resumed if one["step"] in (7, 14, 20)] == watched.metrics("sample")[1:]
-
-
-class Killed(BaseException):
-    """Ends the process's work at once, as a kill does: nothing is saved."""
-
-
-@pytest.mark.usefixtures("at_once")
-@pytest.mark.parametrize(("moment", "way"), [("early", "kill"), ("early", "failure"), ("sample", "signal")])
-def test_an_end_during_the_early_evaluation_loses_nothing(
-    moment: str, way: str, configured: Configured, straight: RunFolder, tmp_path: Path
-) -> None:
-    def end() -> None:
-        if way == "kill":
-            raise Killed
-        (interrupt if way == "signal" else fail)()
-
-    path = tmp_path / "run"
-    with nullcontext() if way == "signal" else pytest.raises((Killed, KeyError)):
-        train(configured(training=WATCHED), path, callback=at(end, moment))
-    folder = resume(path)
-    for name in ("model.safetensors", "optimizer.safetensors"):
-        assert bytes_of(folder, LAST)[name] == bytes_of(straight, LAST)[name]
-    assert folder.metrics("evaluation") == straight.metrics("evaluation")
-    events = folder.metrics("sample")
-    assert [event["step"] for event in events][-3:] == [7, 14, 20]
-    assert len(kinds(folder, "early")) == (1 if way == "kill" else 2)  # a new session looks again
 
 
 def test_copied_passages_stand_in_the_log_unless_the_text_is_too_long(

@@ -11,7 +11,6 @@ being replaced by a new checkpoint of the same step, `.gone-…` is being remove
 import json
 import math
 import os
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 DAMAGED = "damaged-"
-LEFTOVER = re.compile(rf"\.(tmp-\d{{1,10}}-|old-|gone-){STEP.pattern}")
+LEFTOVERS = (".tmp-", ".old-", ".gone-")
 
 
 @dataclass(frozen=True)
@@ -212,7 +211,7 @@ def sweep(steps: Path) -> None:
         if name.startswith(".old-") and not os.path.lexists(target):
             with storage(target):
                 insist(os.rename, steps / name, target)
-        elif LEFTOVER.fullmatch(name):
+        elif name.startswith(LEFTOVERS):
             remove_folder(steps / name)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError, printable
@@ -77,7 +78,7 @@ def load_run(path: Path, which: str = "best", warn: Callable[[str], object] | No
     checkpoint = load_checkpoint_of(sealed, which, with_optimizer=False, warn=warn)
     model = Transformer(sealed.config.model, sealed.tokenizer.vocab_size)
     # Weights keep their precision; position tables get the precision they had in training.
-    model.to(next(iter(checkpoint.model.values())).dtype)
+    model.to(next((tensor.dtype for tensor in checkpoint.model.values()), torch.float32))
     load_weights(model, dict(checkpoint.model), str(path))
     return LoadedRun(sealed, model.eval(), replace(checkpoint, model={}, optimizer={}))
 
