@@ -14,7 +14,7 @@ from tests.training.conftest import Configured, at, bytes_of, fail
 from vitral.runs import RunConfig, enter
 from vitral.runs.identity import Decision, decided
 from vitral.training import deadline, plans, resume, train
-from vitral.training.deadline import Deadline, TimeFrame
+from vitral.training.deadline import Deadline, TimeFrame, TimeLimit
 from vitral.training.trials import StepTime
 
 SECONDS = 60.0
@@ -65,10 +65,9 @@ class World:
 
 def minute_planner(world: World, after: float = 0.0) -> Deadline:
     """A planner that keeps a run in this world within a minute of its clock."""
-    planner = Deadline(SECONDS / 60, TimeFrame(0.0, after))
-    planner.used = lambda: world.now
-    planner.begin(world)  # pyright: ignore[reportArgumentType]
-    return planner
+    limit = TimeLimit(SECONDS / 60, TimeFrame(0.0, after))
+    limit.used = lambda: world.now
+    return Deadline(world, limit)  # pyright: ignore[reportArgumentType]
 
 
 def config_of(steps: int, every: int, **training: Any) -> RunConfig:

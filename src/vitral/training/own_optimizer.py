@@ -1,6 +1,6 @@
 """Optimizers of the user's: a `torch.optim.Optimizer` whose memory is saved as named tensors."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -57,13 +57,6 @@ class AdoptedOptimizer:
             UsageError: it is something that cannot be saved.
         """
         return dict(self._saved(key, value) for key, value in self.inner.state.get(parameter, {}).items())
-
-    def kept(self) -> Iterator[Tensor]:
-        """All tensors of floating-point numbers in its state."""
-        for state in self.inner.state.values():
-            for value in state.values():
-                if isinstance(value, Tensor) and value.is_floating_point():
-                    yield value
 
     def load(self, parameter: nn.Parameter, quantity: str, value: Tensor) -> bool:
         """Restore an entry of a parameter's state."""
