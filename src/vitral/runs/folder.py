@@ -121,9 +121,10 @@ class RunFolder:
                 if begin is not None:
                     begin(folder)
                 insist(os.rename, folder.path, path)
-            except BaseException:
+            except BaseException as error:
                 remove_folder(folder.path)
-                refuse_existing(path)  # another run has taken the name meanwhile
+                if isinstance(error, OSError):
+                    refuse_existing(path)  # another run has taken the name meanwhile
                 raise
             files.sync(path.parent)
         return cls(path)
