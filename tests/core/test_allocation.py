@@ -58,14 +58,3 @@ def test_training_uses_all_freed_memory_again_in_large_pages() -> None:
     sizes = REPEATED.replace("SIZES", str([SMALL, LARGE]))
     found = printed(TRAINING, CAPTURE, sizes, *([ADVISED] if LARGE_PAGES else []))
     assert found == ["True"] * (2 + LARGE_PAGES)
-
-
-@pytest.mark.full
-def test_a_capture_uses_freed_memory_again() -> None:
-    assert printed(CAPTURE, REPEATED.replace("SIZES", str([SMALL]))) == ["True"]
-
-
-@pytest.mark.full
-@pytest.mark.skipif(not LARGE_PAGES, reason="no large pages, or addresses are limited")
-def test_large_pages_are_not_asked_for_where_addresses_are_limited() -> None:
-    assert printed(LIMITED, TRAINING, ADVISED) == ["False"]

@@ -80,21 +80,6 @@ def test_what_is_right_passes_unchanged() -> None:
     assert pickle.loads(pickle.dumps(product)) is product
 
 
-@pytest.mark.parametrize(
-    "kind", [AttributeError, IndexError, KeyError, OSError, RecursionError, RuntimeError, ValueError]
-)
-def test_what_goes_wrong_inside_passes_unchanged(kind: type[Exception]) -> None:
-    inside = kind("inside")
-
-    @checked(first=True)
-    def fails(number: int) -> None:
-        raise inside
-
-    with pytest.raises(kind) as error:
-        fails(1)
-    assert error.value is inside
-
-
 FITTING: list[tuple[Any, Any]] = [
     (1, int),
     (np.int32(1), int),

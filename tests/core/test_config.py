@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
-from vitral.core.config import Config, assignment, merge, read_toml
+from vitral.core.config import Config, merge, read_toml
 from vitral.core.errors import UsageError
 
 
@@ -84,24 +84,6 @@ def test_another_part_replaces_the_one_below() -> None:
     assert merge(below, {"mask": {"name": "prefix", "length": 2}}) == {"mask": {"name": "prefix", "length": 2}}
     assert merge(below, {"mask": {"name": "window", "size": 5}}) == {"mask": {"name": "window", "size": 5}}
     assert merge(below, {"mask": {"size": 5}}) == {"mask": {"name": "window", "size": 5}}
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("a=3", {"a": 3}),
-        ("a.b=1e-3", {"a": {"b": 1e-3}}),
-        ("a=true", {"a": True}),
-        ("a=pre", {"a": "pre"}),
-        ('a="x y"', {"a": "x y"}),
-        ("a={name = 'w', size = 3}", {"a": {"name": "w", "size": 3}}),
-        ("a=b=c", {"a": "b=c"}),
-        ("a=", {"a": ""}),
-        ("a = [1, 2]", {"a": [1, 2]}),
-    ],
-)
-def test_assignments(text: str, expected: dict[str, Any]) -> None:
-    assert assignment(text) == expected
 
 
 def test_toml_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:

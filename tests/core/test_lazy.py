@@ -1,10 +1,7 @@
 """Imports without the search for garbage."""
 
-import gc
 import subprocess
 import sys
-
-from vitral.core.lazy import uncollected
 
 MADE = """
 import gc
@@ -23,15 +20,3 @@ def test_the_next_search_does_not_look_through_what_was_imported() -> None:
     assert before >= 9973
     assert after < 1000
     assert frozen == 0
-
-
-def test_what_a_program_has_frozen_stays_so() -> None:
-    mine: list[object] = []
-    had = gc.get_freeze_count()
-    gc.freeze()
-    with uncollected():
-        pass
-    assert not any(thing is mine for thing in gc.get_objects())  # which lists what is not frozen
-    if not had:
-        gc.unfreeze()
-        assert any(thing is mine for thing in gc.get_objects())

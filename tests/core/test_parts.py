@@ -76,12 +76,6 @@ def test_another_source_of_the_same_name_is_refused_unless_it_replaces(tmp_path:
     assert parts._parts["norm", "filed"].factory is identity
 
 
-def test_an_activation_and_a_feed_forward_share_their_names() -> None:
-    register("activation", "mine", lambda: None)
-    with pytest.raises(UsageError, match="mine"):
-        register("feed_forward", "mine", identity)
-
-
 def test_a_part_without_a_file_is_registered_with_a_warning_and_again_without_a_refusal() -> None:
     for factory in (len, max):
         with pytest.warns(UserWarning, match="no file"):
@@ -129,23 +123,6 @@ def test_a_file_that_is_no_file_of_parts_is_one_line(tmp_path: Path, text: str |
     assert str(file) in str(refused.value)
     assert parts._parts == {}
     assert parts.imported_files() == {}
-
-
-def test_an_import_writes_nothing_beside_the_file_and_reads_it_as_it_is(tmp_path: Path) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text(FILE)
-    import_parts(file)
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
-    file.write_text(FILE.replace("filed", "filled"))
-    assert [part.name for part in import_parts(file)] == ["filled"]
-
-
-def test_a_file_is_found_again_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mine.py").write_text(FILE)
-    monkeypatch.chdir(tmp_path)
-    import_parts(Path("mine.py"))
-    monkeypatch.chdir(tmp_path.parent)
-    assert parts.imported_files() == {tmp_path / "mine.py": Path("mine.py")}
 
 
 def test_a_recorded_part_is_read_without_being_registered_and_not_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -216,16 +216,6 @@ def test_a_report(error: OSError, call: str, tmp_path: Path, monkeypatch: pytest
     assert files_of(tmp_path) == {"run.html": b"old"}
 
 
-def test_too_little_room_is_said_before_anything_is_written(
-    before_the_end: Callable[[], RunFolder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, usage = before_the_end(), shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1_000_000))
-    with pytest.raises(StorageError, match=r"needs 1\.1 MB, 1\.0 MB are free.* intact"):
-        resume(folder.path)
-    assert checkpoints_of(folder)[-1] == STEPS - 1
-
-
 @trials(7, 4, 1)
 def test_a_run_that_cannot_be_made_leaves_nothing(trials: int, config: RunConfig, tmp_path: Path) -> None:
     """The disk is full at every so-manyth flush."""

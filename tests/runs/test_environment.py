@@ -7,7 +7,6 @@ import pytest
 
 from vitral.runs.environment import (
     COMPARED,
-    DISPATCH,
     ON_CUDA,
     UNRECORDED,
     describe_environment,
@@ -49,12 +48,3 @@ def test_a_key_missing_on_either_side_is_no_difference(key: str) -> None:
 def test_the_gpu_counts_only_where_it_trains(key: str) -> None:
     assert environment_differences(changed(key, "other"), HERE) == []
     assert len(environment_differences(changed(key, "other"), HERE, "cuda")) == 1
-
-
-@pytest.mark.parametrize("name", DISPATCH)
-def test_variables_that_choose_kernels_are_recorded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for each in DISPATCH:
-        monkeypatch.delenv(each, raising=False)
-    without = describe_environment()
-    monkeypatch.setenv(name, "1")
-    assert len(environment_differences(without, describe_environment())) == 1

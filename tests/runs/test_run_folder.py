@@ -1,8 +1,6 @@
 """The run folder: made once, appended to, rewound, and intact whatever the disk does."""
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -54,17 +52,6 @@ class TestMaking:
         }
         assert (folder.path / "config.toml").read_text(encoding="utf-8") == "seed = 7\n\n[model]\nd_model = 3\n"
 
-    def test_a_name_that_another_run_takes_meanwhile(self, folder: RunFolder, tmp_path: Path) -> None:
-        path = tmp_path / "two"
-
-        def other(_first: RunFolder) -> None:
-            with ThreadPoolExecutor() as pool:
-                pool.submit(RunFolder.create, path, {"seed": 2}, {}).result()
-
-        assert "two" in one_line(UsageError, lambda: RunFolder.create(path, {"seed": 1}, {}, other))
-        assert RunFolder.open(path).config == {"seed": 2}
-        assert {left.name for left in tmp_path.iterdir()} == {folder.path.name, "two"}
-
     def test_nothing_is_overwritten(self, folder: RunFolder, tmp_path: Path) -> None:
         before = (folder.path / "config.toml").read_bytes()
         assert "exists already" in one_line(UsageError, lambda: RunFolder.create(folder.path, {}, {}))
@@ -101,10 +88,6 @@ class TestMetrics:
             folder.append_metric(event)
         return folder
 
-    def test_they_come_back_exactly(self, measured: RunFolder) -> None:
-        assert measured.metrics() == list(self.EVENTS)
-        assert measured.metrics("step") == [event for event in self.EVENTS if event["event"] == "step"]
-
     def test_a_torn_last_line_is_left_out_wherever_it_was_torn(self, folder: RunFolder) -> None:
         for event in self.EVENTS[:2]:
             folder.append_metric(event)
@@ -129,10 +112,6 @@ class TestMetrics:
         assert (folder.path / "metrics.jsonl").read_bytes().count(b"\n") == kept
         assert folder.metrics() == list(self.EVENTS[:kept])
         folder.log.require(folder.log.seal())
-
-    def test_rewinding_to_the_beginning_drops_everything(self, measured: RunFolder) -> None:
-        measured.rewind(None)
-        assert measured.metrics() == []
 
     def test_rewinding_cuts_a_torn_line_and_says_so(self, measured: RunFolder, checkpoint: Made) -> None:
         measured.save(checkpoint(3), keep=2)
@@ -204,17 +183,6 @@ class TestCheckpoints:
         assert steps_in(saved) == [2, 3, 4]
         assert (saved.steps / "damaged-step-00000004").is_dir()
 
-    def test_rewinding_and_replacing_put_the_pointers_right(self, saved: RunFolder, checkpoint: Made) -> None:
-        for put_right in (
-            lambda: saved.rewind(saved.newest()),
-            lambda: saved.save(checkpoint(4, best=2), keep=2, replace=True),
-        ):
-            for name in ("best", "last"):
-                (saved.path / name).write_text("step-00000001\n", encoding="utf-8")
-            put_right()
-            assert (saved.path / "best").read_text(encoding="utf-8") == "step-00000002\n"
-            assert (saved.path / "last").read_text(encoding="utf-8") == "step-00000004\n"
-
     def test_replacing_a_checkpoint_replaces_all_of_it(self, saved: RunFolder, checkpoint: Made) -> None:
         saved.save(Checkpoint(4, {}, {}, {"new": True}), keep=2)
         assert "new" not in saved.load("last", warn=pytest.fail).state
@@ -222,21 +190,3 @@ class TestCheckpoints:
         loaded = saved.load("last", warn=pytest.fail)
         assert (loaded.step, loaded.model, loaded.state["new"]) == (4, {}, True)
         assert not [path for path in saved.steps.iterdir() if path.name.startswith(".")]
-
-
-class TestAFailingDisk:
-    """What is done last; `tests/reliability/test_disks.py` has every call."""
-
-    def test_an_interrupted_save_leaves_no_half_checkpoint(
-        self, folder: RunFolder, checkpoint: Made, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        folder.save(checkpoint(1, best=1), keep=2)
-
-        def interrupt(descriptor: int) -> None:
-            raise KeyboardInterrupt
-
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "fsync", interrupt)
-            with pytest.raises(KeyboardInterrupt):
-                folder.save(checkpoint(2, best=2), keep=2)
-        assert [path.name for path in folder.steps.iterdir()] == ["step-00000001"]

@@ -101,13 +101,6 @@ def test_a_stopped_run_says_how_far_it_came(tmp_path: Path, text: Path) -> None:
     assert [step for step, *_losses in found.curve] == [3]
 
 
-def test_a_run_killed_before_its_first_checkpoint_is_stopped_at_zero(run: Path) -> None:
-    for checkpoint in (run / "steps").iterdir():
-        shutil.rmtree(checkpoint)
-    found = summarize_run(run)
-    assert (found.state, found.step, found.test_loss, found.parameters) == ("stopped", 0, None, None)
-
-
 def test_a_run_whose_loss_was_not_finite_says_why(tmp_path: Path, text: Path) -> None:
     with pytest.raises(TrainingStopped):
         trained(tmp_path / "run", text, training={"optimizer": {"learning_rate": 1e30}})
@@ -154,13 +147,6 @@ def test_whatever_is_damaged_is_one_line(why: str, run: Path) -> None:
     assert str(run) not in found[0].why
 
 
-def test_a_damaged_checkpoint_leaves_the_numbers_of_the_one_before(run: Path) -> None:
-    cut(newest(run) / "history.json")
-    found = summarize_run(run)
-    assert (found.state, found.step) == ("damaged", 6)
-    assert [step for step, *_losses in found.curve] == [3, 6]
-
-
 def test_the_reason_is_data_in_english_and_told_in_the_readers_language(run: Path) -> None:
     cut(run / "metrics.jsonl")
     with in_language("pt"):
@@ -182,16 +168,6 @@ def test_nested_runs_are_found_and_nothing_inside_a_run(kept: Path, tmp_path: Pa
     assert len(found.notes) == 1
     assert "link" in found.notes[0]
     assert [run.name for run in find_runs(tmp_path / "a").runs] == ["a"]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="names are bytes")
-def test_names_that_are_no_text_are_listed_and_written(kept: Path, tmp_path: Path) -> None:
-    shutil.copytree(kept, tmp_path / os.fsdecode(b"run\xff\x1b[2J"))
-    found = list_runs(tmp_path)
-    assert found.runs[0].name.startswith("run\\xff")
-    page = found.write(tmp_path / "page").read_text(encoding="utf-8")
-    assert "\x1b" not in page
-    assert json.loads((tmp_path / "page" / "runs.json").read_text(encoding="utf-8"))["runs"][0]["state"] == "finished"
 
 
 def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:

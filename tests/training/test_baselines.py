@@ -60,14 +60,6 @@ def test_an_exception_of_the_check_is_the_result(dataset: Dataset, monkeypatch: 
         os.waitpid(child, 0)
 
 
-def test_a_child_that_fails_is_replaced_by_the_thread(
-    dataset: Dataset, expected: NgramBaselines, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(baselines, "FORKED_FROM", 0)
-    monkeypatch.setattr(baselines, "_forked", lambda dataset: _ended())
-    assert counted_beside(dataset, lambda: None).result(SECONDS) == expected
-
-
 def test_a_child_that_is_given_no_time_is_replaced_once_the_run_needs_the_result(
     dataset: Dataset, expected: NgramBaselines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,29 +83,6 @@ def test_a_child_that_is_given_no_time_is_replaced_once_the_run_needs_the_result
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
     assert baselines._processor_time(child) == 0.0
-
-
-@pytest.mark.merge
-@only_linux
-def test_a_child_runs_only_where_a_processor_is_idle(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Policy:
-        def plain(self) -> int:
-            return os.sched_getscheduler(0)
-
-    monkeypatch.setattr(baselines, "_counted", lambda dataset, tick: Policy())
-    forked = baselines._forked(dataset)
-    assert forked is not None
-    child, result = forked
-    with os.fdopen(result, "rb") as file:
-        assert int(file.read()) == os.SCHED_IDLE
-    os.waitpid(child, 0)
-
-
-def _ended() -> tuple[int, int]:
-    result, given = os.pipe()
-    child = os.spawnlp(os.P_NOWAIT, "true", "true")
-    os.close(given)
-    return child, result
 
 
 def _sleeping() -> tuple[int, int]:

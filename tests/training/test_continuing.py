@@ -115,17 +115,6 @@ def test_resumed_equals_straight(optimizer: str, kind: str, step: int, parents: 
     assert measured_in(folder) == measured_in(whole)
 
 
-def test_minutes_are_those_of_the_new_steps(configured, tmp_path: Path) -> None:
-    parent = train(configured(training={"steps": 3}), tmp_path / "parent")
-    folder = continue_run(parent.path, tmp_path / "run", minutes=0.03)
-    training = load_run(folder.path, "last").sealed.config.training
-    assert training.minutes is None
-    assert folder.document("environment")["minutes"] == 0.03
-    assert training.steps > 3
-    assert folder.metrics("end")[-1]["step"] == training.steps
-    assert sound(folder.path)
-
-
 def test_what_cannot_be_continued_is_refused_in_one_line(configured, parent: RunFolder, tmp_path: Path) -> None:
     with pytest.raises(KeyError):
         train(configured(), tmp_path / "stopped", callback=at(fail, "step", 3))

@@ -14,7 +14,7 @@ from tests.training.conftest import Configured, at, bytes_of, fail
 from vitral.runs import RunConfig, enter
 from vitral.runs.identity import Decision, decided
 from vitral.training import deadline, plans, resume, train
-from vitral.training.deadline import Deadline, TimeFrame
+from vitral.training.deadline import Deadline, TimeFrame, TimeLimit
 from vitral.training.trials import StepTime
 
 SECONDS = 60.0
@@ -65,10 +65,9 @@ class World:
 
 def minute_planner(world: World, after: float = 0.0) -> Deadline:
     """A planner that keeps a run in this world within a minute of its clock."""
-    planner = Deadline(SECONDS / 60, TimeFrame(0.0, after))
-    planner.used = lambda: world.now
-    planner.begin(world)  # pyright: ignore[reportArgumentType]
-    return planner
+    limit = TimeLimit(SECONDS / 60, TimeFrame(0.0, after))
+    limit.used = lambda: world.now
+    return Deadline(world, limit)  # pyright: ignore[reportArgumentType]
 
 
 def config_of(steps: int, every: int, **training: Any) -> RunConfig:
@@ -93,26 +92,6 @@ def test_the_end_comes_in_time(begins: float, ends: float, slower: float, planne
     if slower >= 1 and ends < 25:
         assert steps >= 100
     assert len(world.decisions) < 25
-
-
-def test_evaluations_in_vain_are_counted_anew_after_a_decision() -> None:
-    """The best was at step 100. The plan changes near step 280, so step 300 is not the second evaluation in vain."""
-    world = World(config_of(580, 100), lambda now: 1.0 if now < 27 else 1.5, 0.1, 0.0)
-    planner = minute_planner(world)
-    last = 0
-    for step in range(1, 400):
-        world.now += world.a_step * world.factor(world.now)
-        world.state.best_step = min(100, step - step % 100) or None
-        changes = planner(step, world.now)
-        if changes:
-            world.config = decided(world.config, Decision.parse({**changes, "step": step}, "decision"))
-            every = world.config.training.evaluate_every
-            is_end = changes.keys() == {"steps"} and step % every == 0 and changes["steps"] <= 1.1 * step + 1
-            if is_end:
-                assert step - last >= 2 * every
-                return
-            last = step
-    assert 200 < last < 300
 
 
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:

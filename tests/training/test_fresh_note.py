@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from tests.training.conftest import Configured, measured_in
+from tests.training.conftest import Configured
 from vitral.core import parts
 from vitral.runs import RunConfig, RunFolder
-from vitral.training import resume, train
+from vitral.training import train
 
 
 class Loud(torch.nn.LayerNorm):
@@ -40,17 +40,3 @@ def test_a_model_that_begins_far_from_ln_v_is_noted(loud: RunConfig, tmp_path: P
 
 def test_a_usual_model_is_not(straight: RunFolder) -> None:
     assert notes(straight) == []
-
-
-def test_a_run_begun_again_is_noted_again_and_a_resumed_one_once(loud: RunConfig, tmp_path: Path) -> None:
-    whole = train(loud, tmp_path / "whole")
-    for number, step in enumerate((0, 1)):
-
-        def stops(event: Any, step: int = step) -> None:
-            if event.get("step") == step and event["event"] in ("note", "step"):
-                raise KeyError(step)
-
-        path = tmp_path / str(number)
-        with pytest.raises(KeyError):
-            train(loud, path, callback=stops)
-        assert measured_in(resume(path)) == measured_in(whole)

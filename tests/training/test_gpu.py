@@ -37,16 +37,6 @@ def test_logits_and_gradients_are_the_processors(name: str) -> None:
         torch.testing.assert_close(gradients(there, tokens.to(GPU)), gradients(here, tokens), rtol=1e-8, atol=1e-8)
 
 
-def test_losses_are_the_processors(configured: Configured, tmp_path: Path) -> None:
-    """Step by step; without dropout, whose draws differ."""
-    losses: list[list[float]] = []
-    for device in ("cpu", "cuda"):
-        changes: dict[str, Any] = {"device": device, "dtype": "float64"}
-        folder = train(configured(model={"dropout": 0.0}, training=changes), tmp_path / device)
-        losses.append([event["loss"] for event in folder.metrics() if event["event"] == "step"])
-    assert losses[1] == pytest.approx(losses[0], rel=1e-9)
-
-
 RECIPES: dict[str, dict[str, Any]] = {
     "float32": {},
     "batches of a step added one after another": {"reduction": "fast"},

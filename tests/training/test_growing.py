@@ -9,7 +9,6 @@ import torch
 from tests.conftest import Once
 from tests.training.conftest import Configured, at, bytes_of, fail
 from vitral.core.config import merge
-from vitral.core.errors import UsageError
 from vitral.lab.run_health import examine_run
 from vitral.model import Transformer
 from vitral.runs import RunFolder, load_run
@@ -87,9 +86,3 @@ def test_a_grown_run_is_resumed_and_healthy(configured, parent: RunFolder, new: 
     stopped = resume(tmp_path / "stopped")
     assert bytes_of(stopped, 4) == bytes_of(whole, 4)
     assert {finding.mark for finding in examine_run(stopped.path).findings} <= {"ok", "unknown"}
-
-
-def test_a_plan_that_chooses_a_size_is_refused(configured, parent: RunFolder, new: Path, tmp_path: Path) -> None:
-    config = tuned(configured, parent, new, training={"plan": "fit", "minutes": 1.0})
-    with pytest.raises(UsageError, match=r"training\.plan"):
-        train(config, tmp_path / "run", init_from=parent.path)

@@ -15,7 +15,7 @@ from vitral.core import machine
 from vitral.core.devices import precision, weight_dtype
 from vitral.core.errors import UsageError
 from vitral.model import Transformer, count_parameters, next_token_loss
-from vitral.training import RunConfig, memory, ranks
+from vitral.training import RunConfig, memory
 from vitral.training.memory import require_training_memory, training_bytes
 from vitral.training.optimizers import optimizer_of
 from vitral.training.summing import StepSum
@@ -116,17 +116,6 @@ def test_no_model_is_made_to_refuse_one(monkeypatch: pytest.MonkeyPatch) -> None
     assert "\n" not in str(refused.value)
 
 
-def test_a_compiled_model_is_asked_for_less() -> None:
-    """The compiler may recompute activations; which ones is unknown."""
-    assert training_bytes(configured({}, compile=True), VOCAB) < training_bytes(configured({}), VOCAB)
-
-
-def test_on_a_gpu_masks_of_dropout_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "resolve_device", torch.device)
-    plain, dropped = (training_bytes(configured({"dropout": rate}, device="cuda"), VOCAB) for rate in (0.0, 0.1))
-    assert plain == dropped
-
-
 def test_a_gpu_is_asked_for_its_own_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine need only hold the weights, which are drawn there."""
     config = configured({}, device="cuda")
@@ -143,14 +132,3 @@ def test_a_gpu_is_asked_for_its_own_memory(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(machine, "memory_limit", lambda: weights - 1)
     with pytest.raises(UsageError):
         require_training_memory(config, VOCAB, "here")
-
-
-def test_ranks_that_share_the_weights_out_need_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two of six ranks are on this machine."""
-    asked: list[int] = []
-    monkeypatch.setattr(memory, "require_memory", lambda needed, *told, **named: asked.append(needed))
-    monkeypatch.setattr(ranks, "size", lambda: 6)
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    for kind in ("replicated", "sharded"):
-        require_training_memory(configured({}, sharding=kind, accumulation=6), VOCAB, "here")
-    assert 2 * training_bytes(configured({}, accumulation=6), VOCAB) == asked[0] > asked[1]

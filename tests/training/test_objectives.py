@@ -12,7 +12,6 @@ from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data import prepare
 from vitral.evaluation import Masking, evaluate_split
-from vitral.lab.run import Run
 from vitral.runs import RunFolder, load_run
 from vitral.training import resume, train
 from vitral.training.objectives import IGNORED, make_inputs
@@ -100,10 +99,3 @@ class TestRuns:
             assert found.num_targets == len(nats)
             assert found.loss == pytest.approx(np.mean(nats), rel=1e-5)
         assert filling.metrics("evaluation")[-1]["test_loss"] == pytest.approx(np.mean(nats), rel=1e-5)
-
-    def test_it_continues_no_text(self, filling: RunFolder) -> None:
-        run = Run(filling.path)
-        for write in (lambda: run.generate("a"), lambda: list(run.stream("a")), lambda: run.beam("a")):
-            with pytest.raises(UsageError, match="masked language model") as refused:
-                write()
-            assert "\n" not in str(refused.value)

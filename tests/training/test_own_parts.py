@@ -200,13 +200,6 @@ class Drawing(Hiding):
                 parameter.data.add_(torch.randn_like(parameter))
 
 
-class Listing(torch.optim.SGD):
-    def step(self, closure: Any = None) -> Any:
-        super().step()
-        for parameter in self.param_groups[0]["params"]:
-            self.state[parameter]["history"] = [1, 2]
-
-
 WRONG: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (lambda parameters, learning_rate: 3, {}, "int"),
     (lambda parameters, learning_rate: sgd(parameters[:1], learning_rate), {}, "1 of 2"),
@@ -215,7 +208,6 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (lambda parameters, learning_rate: torch.optim.LBFGS(parameters, lr=learning_rate), {}, "closure"),
     (lambda parameters, learning_rate: Hiding(parameters, lr=learning_rate), {}, "after a resume"),
     (lambda parameters, learning_rate: Drawing(parameters, lr=learning_rate), {}, "after a resume"),
-    (lambda parameters, learning_rate: Listing(parameters, lr=learning_rate), {}, "history"),
     (lambda parameters, learning_rate: sgd(parameters, float("inf")), {}, "finite"),
 ]
 

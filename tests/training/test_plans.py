@@ -2,7 +2,6 @@
 
 from functools import partial
 from itertools import count
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,11 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training.conftest import Bench, Configured, build
-from vitral.core import machine
 from vitral.core.errors import UsageError
-from vitral.core.process import MOST_THREADS
 from vitral.model import Transformer, cost, count_parameters
-from vitral.training import RunConfig, plans, train, trials
+from vitral.training import RunConfig, plans, trials
 from vitral.training.objectives import Loss, compiled, loss_function
 from vitral.training.plans import resolve_plan
 from vitral.training.sizes import LADDER, MOST_PER_TOKEN, sizes_for
@@ -41,9 +38,6 @@ def test_threads_of_the_environment_are_taken_unmeasured(bench: Bench, monkeypat
     found = bench.plan()
     assert found.config.training == bench.configured(training={"threads": 7}).training
     assert (found.notes, bench.asked) == ((), [])
-    monkeypatch.setattr(torch, "get_num_threads", lambda: MOST_THREADS + 1)
-    with pytest.raises(UsageError, match="OMP_NUM_THREADS"):
-        bench.plan()
 
 
 @pytest.mark.usefixtures("two_cores")
@@ -57,14 +51,6 @@ def test_the_faster_number_of_threads_is_chosen_and_written(one: float, two: flo
     assert len(found.notes) == 1
     assert torch.get_num_threads() == before
     assert resolve_plan(found.config, build, 10**6).config is found.config
-
-
-@pytest.mark.usefixtures("two_cores")
-def test_trials_of_several_threads_are_stopped(bench: Bench) -> None:
-    """On a busy machine a step with two threads may take fifty times as long as with one."""
-    bench.threads({1: 1.0, 2: 50.0})
-    assert bench.plan().config.training.threads == 1
-    assert len(bench.asked) <= 1 + plans.ATTEMPTS
 
 
 @pytest.mark.usefixtures("two_cores")
@@ -97,17 +83,6 @@ def test_the_faster_precision_is_chosen_and_written(bfloat16: float, chosen: str
     assert resolve_plan(found.config, build, 10**6).config is found.config
 
 
-@pytest.mark.parametrize(("bfloat16", "lines"), [(7.0, 1), (1.5, 1), (1.4, 0), (0.5, 0)])
-def test_a_written_precision_that_is_slow_here_is_said(
-    bfloat16: float, lines: int, bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench.plans({FLOAT: 1.0, BRAIN: bfloat16})
-    monkeypatch.setattr(plans, "multiplies_bfloat16", lambda: False)
-    config = bench.configured(training={"dtype": "bfloat16", "threads": 1})
-    found = resolve_plan(config, build, 10**6)
-    assert (found.config, len(found.notes)) == (config, lines)
-
-
 @pytest.mark.parametrize(("most", "rows", "length"), [(0.0, 1, 5), (99.0, 3, 11)])
 def test_a_step_is_estimated_from_a_part_of_it(
     most: float, rows: int, length: int, configured: Configured, monkeypatch: pytest.MonkeyPatch
@@ -131,27 +106,6 @@ def test_a_step_is_estimated_from_a_part_of_it(
     assert (found.first, found.steady) == (2.0, pytest.approx(passes + 1.0))
 
 
-@pytest.mark.parametrize("context", [400, 10**5])
-def test_a_context_without_a_window_in_a_part_is_refused_before_anything_is_timed(
-    context: int, configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The twentieth of the text that validates has 391 tokens."""
-    monkeypatch.setattr(plans, "time_steps", lambda *given, **how: pytest.fail("steps were timed"))
-    with pytest.raises(UsageError, match=f"context_length = {context:,}"):
-        train(configured(model={"context_length": context}, training={"minutes": 1}), tmp_path / "run")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_memory_of_a_fitted_size_is_judged_before_it_is_timed(
-    configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = configured(training={"minutes": 1, "plan": "fit", "threads": 1})
-    monkeypatch.setattr(machine, "memory_limit", lambda: 10**6)
-    monkeypatch.setattr(Transformer, "__init__", lambda *given, **named: pytest.fail("a model was made"))
-    with pytest.raises(UsageError, match=r"1\.0 MB"):
-        train(config, tmp_path / "run")
-
-
 def test_a_first_step_over_its_limit_is_the_last(configured: Configured) -> None:
     with pytest.raises(TooSlow):
         time_steps(configured(), build, FLOAT, limit=0.0)
@@ -165,13 +119,6 @@ def test_a_long_run_tries_the_compiler_and_goes_on_without_it(bench: Bench) -> N
     bench.plans({**seconds, ExecutionPlan("bfloat16", compile=True): None})
     found = bench.plan(**long)
     assert not found.config.training.compile
-    assert found.notes[0] == NO_COMPILER
-
-
-def test_a_compiler_asked_for_that_fails_is_not_timed(bench: Bench) -> None:
-    bench.plans({ExecutionPlan("float32", compile=True): None, FLOAT: 0.5})
-    found = bench.plan(minutes=1, compile=True)
-    assert (found.config.training.compile, found.config.training.steps) == (False, 120)
     assert found.notes[0] == NO_COMPILER
 
 

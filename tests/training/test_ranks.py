@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +15,7 @@ from forked_ranks import Forked, can_connect
 from safetensors.torch import load_file
 
 from tests.conftest import Once
-from tests.training.conftest import Configured, at, bytes_of, fail, measured_in
+from tests.training.conftest import Configured, bytes_of, measured_in
 from vitral.core.errors import UsageError
 from vitral.lab.configuration import plan_run
 from vitral.runs import RunFolder
@@ -268,18 +266,6 @@ def test_ranks_that_are_started_anew_go_on(team: Team, alone: Callable[..., RunF
     assert str(team.path) in team.end([2, 4], **ours | {"TORCHELASTIC_RUN_ID": "theirs"})
 
 
-@pytest.mark.merge
-def test_one_rank_loads_nothing_of_several(shared: Configured, tmp_path: Path) -> None:
-    config = tmp_path / "run.toml"
-    config.write_bytes(tomli_w.dumps(shared(steps=1).plain()).encode())
-    code = (
-        f"import sys, vitral; vitral.train({str(config)!r}, {str(tmp_path / 'run')!r}); "
-        "print({'torch.distributed.elastic', 'torch.distributed.fsdp', 'torch.distributed.tensor'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "set()"
-
-
 class TestBadInput:
     """One line, and nothing written."""
 
@@ -295,19 +281,3 @@ class TestBadInput:
         line = team.end([2, 2], work=lambda: train(team.shared(seed=1 + ranks.rank()), team.path))
         assert "rank 1 " in line
         assert not team.path.exists()
-
-    def test_another_text(self, team: Team, tmp_path: Path) -> None:
-        with pytest.raises(KeyError):
-            train(team.shared(), team.path, callback=at(fail, "step"))
-        other = tmp_path / "other.txt"
-        other.write_text("other words " * 999, encoding="utf-8")
-        texts = (None, str(other))
-        team.end([4, 2], work=lambda: resume(team.path, corpus=texts[ranks.rank()]))
-        assert team.newest_step() == 1
-
-    def test_a_run_of_an_earlier_version(self, team: Team) -> None:
-        """Whose batches were added one after another."""
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("vitral.training.run.with_reduction", lambda config: config)
-            train(team.shared(), team.path, callback=at(lambda: signal.raise_signal(signal.SIGTERM), "start"))
-        assert "go on with one" in team.end([2, 4], work=partial(resume, team.path))

@@ -2,14 +2,12 @@
 
 import re
 import shutil
-import signal
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.training.conftest import LSTM, Configured, at, bytes_of, cut, fail, interrupt, measured_in
+from tests.training.conftest import LSTM, Configured, at, bytes_of, interrupt, measured_in
 from vitral.core.errors import UsageError
 from vitral.runs import RunFolder
 from vitral.training import resume, train
@@ -33,39 +31,12 @@ def test_stopped_after_every_step(configured: Configured, straight: RunFolder, t
         assert (folder.path / pointer).read_bytes() == (straight.path / pointer).read_bytes()
 
 
-@pytest.mark.parametrize("step", [6, 7])
-def test_resumed_from_a_copied_checkpoint(step: int, straight: RunFolder, tmp_path: Path) -> None:
-    """As after a kill: later lines of metrics are there, later checkpoints are not."""
-    path = cut(straight.path, tmp_path / "run", step)
-    (path / "steps" / ".tmp-1-step-00000020").mkdir()
-    folder = resume(path)
-    for later in range(step + 1, 21):
-        assert bytes_of(folder, later) == bytes_of(straight, later)
-    assert measured_in(folder) == measured_in(straight)
-    assert not list(folder.steps.glob(".tmp-*"))
-
-
-def test_a_batch_systems_request_is_heard_too(configured: Configured, straight: RunFolder, tmp_path: Path) -> None:
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    folder = train(configured(), tmp_path / "run", callback=at(lambda: signal.raise_signal(signal.SIGTERM), "step", 5))
-    assert bytes_of(folder, 5) == bytes_of(straight, 5)
-    assert {number: signal.getsignal(number) for number in before} == before
-
-
 def test_a_second_ctrl_c_does_not_wait(configured: Configured, straight: RunFolder, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         train(configured(), tmp_path / "run", callback=at(lambda: [interrupt(), interrupt()], "step", 9))
     folder = RunFolder.open(tmp_path / "run")
     assert [path.name for path in folder.steps.iterdir()] == ["step-00000007"]
     assert bytes_of(resume(folder.path), 20) == bytes_of(straight, 20)
-
-
-def test_trained_outside_the_main_thread(configured: Configured, straight: RunFolder, tmp_path: Path) -> None:
-    """Where no signal can be listened to."""
-    thread = threading.Thread(target=train, args=(configured(training={"steps": 20}), tmp_path / "run"))
-    thread.start()
-    thread.join()
-    assert bytes_of(RunFolder.open(tmp_path / "run"), 20) == bytes_of(straight, 20)
 
 
 @pytest.mark.parametrize(
@@ -108,32 +79,6 @@ def test_a_changed_text_is_refused(configured: Configured, text: Path, tmp_path:
         assert sorted(path.name for path in folder.steps.iterdir()) == before
     copy.write_text(content, encoding="utf-8", newline="\n")
     assert resume(folder.path).metrics("end")[-1]["finished"]
-
-
-def test_what_cannot_be_resumed_is_refused_in_one_line(straight: RunFolder, tmp_path: Path) -> None:
-    for path, complaint in (
-        (straight.path, "finished at step 20; to train it for longer: vitral continue"),
-        (tmp_path, "not a run"),
-    ):
-        with pytest.raises(UsageError, match=complaint) as refused:
-            resume(path)
-        assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize(("event", "step"), [("start", 0), ("step", 7), ("lines", 1), ("evaluation", 14), ("end", 20)])
-def test_a_callback_that_fails_loses_nothing(
-    event: str, step: int, configured: Configured, straight: RunFolder, tmp_path: Path
-) -> None:
-    with pytest.raises(KeyError):
-        train(configured(), tmp_path / "run", callback=at(fail, event, step))
-    folder = RunFolder.open(tmp_path / "run")
-    newest = folder.newest()
-    assert newest is not None
-    assert newest.step >= step
-    if newest.step < 20:
-        resume(folder.path)
-    assert bytes_of(folder, 20) == bytes_of(straight, 20)
-    assert measured_in(folder) == measured_in(straight)
 
 
 def planned(step: int, seconds: float) -> dict[str, Any] | None:

@@ -149,10 +149,6 @@ class TestInitFrom:
 class TestRefusals:
     """What is refused before anything is written."""
 
-    def test_a_folder_that_exists(self, configured: Configured, straight: RunFolder) -> None:
-        with pytest.raises(UsageError, match="exists already"):
-            train(configured(), straight.path)
-
     def test_a_mask_that_shows_the_answer_unless_it_is_meant(self, configured: Configured, tmp_path: Path) -> None:
         both_ways = {"attention": {"mask": "bidirectional"}}
         with pytest.raises(UsageError, match=r"model\.attention\.mask: under a bidirectional mask") as refused:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from tests.training.conftest import Configured, trainer
-from vitral.training import train
 from vitral.training.loop import one_step
 from vitral.training.optimizers import SGD, AdamW
 from vitral.training.summing import CanonicalSum, StepSum
@@ -66,14 +65,6 @@ def test_the_plain_kernels_move_a_part_as_in_the_whole(kind: str) -> None:
     whole = moved(slice(None))
     for cut in (1, 7, 13, 751, 1511):
         assert torch.equal(torch.cat([moved(slice(cut)), moved(slice(cut, None))]), whole)
-
-
-def test_several_batches_are_canonical_and_one_needs_no_order(configured: Configured, tmp_path: Path) -> None:
-    short = {"steps": 1, "evaluate_every": 1}
-    several = train(configured(training=short), tmp_path / "several")
-    assert several.config["training"]["reduction"] == "canonical"
-    one = train(configured(training=short | {"accumulation": 1}), tmp_path / "one")
-    assert "reduction" not in one.config["training"]
 
 
 def test_without_the_key_gradients_are_added_one_after_another(configured: Configured, tmp_path: Path) -> None:

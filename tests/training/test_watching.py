@@ -2,19 +2,17 @@
 
 import json
 from collections.abc import Callable
-from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.training.conftest import Configured, at, bytes_of, fail, interrupt
-from vitral.core.errors import UsageError
+from tests.training.conftest import Configured, at, bytes_of, interrupt
 from vitral.data import prepare
 from vitral.evaluation import copied_spans, training_text
 from vitral.runs import RunFolder
-from vitral.training import Event, baselines, resume, train, views
+from vitral.training import baselines, resume, train, views
 
 WATCHED: dict[str, Any] = {"watch": True, "sample_tokens": 13}
 LAST = 20
@@ -60,50 +58,6 @@ def test_watching_changes_no_number_and_a_resumed_run_writes_the_same_samples(
     assert [one for one in resumed if one["step"] in (7, 14, 20)] == watched.metrics("sample")[1:]
 
 
-@pytest.mark.usefixtures("at_once")
-def test_nobody_who_watches_no_early_evaluation_and_no_samples(configured: Configured, tmp_path: Path) -> None:
-    assert kinds(train(configured(training={"steps": 2}), tmp_path / "none"), "early", "sample") == []
-    config = configured(training={"watch": False})
-    assert config.watched() == config
-    assert configured().watched().training.watch
-
-
-@pytest.mark.usefixtures("at_once")
-def test_too_few_tokens_for_an_early_evaluation_stop_nothing(
-    configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(views, "EARLY_TOKENS", 1)
-    folder = train(configured(training={**WATCHED, "steps": 2}), tmp_path / "run")
-    assert kinds(folder, "early") == []
-    assert folder.metrics("end")[-1]["finished"]
-
-
-class Killed(BaseException):
-    """Ends the process's work at once, as a kill does: nothing is saved."""
-
-
-@pytest.mark.usefixtures("at_once")
-@pytest.mark.parametrize(("moment", "way"), [("early", "kill"), ("early", "failure"), ("sample", "signal")])
-def test_an_end_during_the_early_evaluation_loses_nothing(
-    moment: str, way: str, configured: Configured, straight: RunFolder, tmp_path: Path
-) -> None:
-    def end() -> None:
-        if way == "kill":
-            raise Killed
-        (interrupt if way == "signal" else fail)()
-
-    path = tmp_path / "run"
-    with nullcontext() if way == "signal" else pytest.raises((Killed, KeyError)):
-        train(configured(training=WATCHED), path, callback=at(end, moment))
-    folder = resume(path)
-    for name in ("model.safetensors", "optimizer.safetensors"):
-        assert bytes_of(folder, LAST)[name] == bytes_of(straight, LAST)[name]
-    assert folder.metrics("evaluation") == straight.metrics("evaluation")
-    events = folder.metrics("sample")
-    assert [event["step"] for event in events][-3:] == [7, 14, 20]
-    assert len(kinds(folder, "early")) == (1 if way == "kill" else 2)  # a new session looks again
-
-
 def test_copied_passages_stand_in_the_log_unless_the_text_is_too_long(
     configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,18 +76,6 @@ class TestBaselines:
         documents = [{**straight.sealed(), **_state(straight, step)}["documents"] for step in (1, 6, 7, 8, LAST)]
         assert ["ngrams.json" in one for one in documents] == [False, False, True, True, True]
         assert all(one == two for one, two in pairwise(documents[2:]))
-
-    def test_a_failed_count_is_raised_by_the_first_evaluation(
-        self, configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def fail(*_: Any, **__: Any) -> None:
-            raise UsageError("cannot count")
-
-        monkeypatch.setattr(baselines, "ngram_baselines", fail)
-        said: list[Event] = []
-        with pytest.raises(UsageError, match="cannot count"):
-            train(configured(), tmp_path / "run", callback=said.append)
-        assert max(event["step"] for event in said if event["event"] == "step") == 7
 
     def test_a_stop_while_the_first_evaluation_waits_ends_the_count(
         self,

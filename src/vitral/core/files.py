@@ -228,29 +228,11 @@ def create_durably(path: Path, content: bytes) -> None:
         FileExistsError: something stands at `path`; it stays as it is.
         StorageError: it cannot be written.
     """
+    if os.path.lexists(path):
+        raise FileExistsError(path)
     with suppress(OSError):
         sweep(path.parent, f".{path.name}.")
-    beside = path.with_name(temporary_name(path.name))
-    with storage(path):
-        try:
-            write_durably(beside, content)
-            is_ours = _take_name(beside, path)
-            sync(path.parent)
-        finally:
-            insist(beside.unlink, missing_ok=True)
-    if not is_ours:
-        raise FileExistsError(path)
-
-
-def _take_name(beside: Path, path: Path) -> bool:
-    """Give a file the name `path`, unless something has it; return whether it was free."""
-    try:
-        os.link(beside, path)
-    except OSError:  # the name is taken, or the file system has no hard links
-        if os.path.lexists(path):
-            return False
-        insist(os.rename, beside, path)
-    return True
+    replace_durably(path, content)
 
 
 def remove_folder(folder: Path) -> None:

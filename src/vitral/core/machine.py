@@ -69,30 +69,21 @@ def require_memory(needed: int, where: str, what: str, *, there: int | None = No
 
 def processor(root: Path = ROOT) -> str | None:
     """The processor's model name, as "AMD EPYC 7B13"."""
-    for line in (_read(root / "proc/cpuinfo") or "").splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() == "model name" and value.strip():
-            return value.strip()
-    return platform.processor() or None
-
-
-def multiplies_bfloat16(root: Path = ROOT) -> bool:
-    """Whether the processor is known to have instructions for products in bfloat16."""
-    return not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(_instructions(root))
+    return _of_processor(root, "model name") or platform.processor() or None
 
 
 def has_matrix_unit(root: Path = ROOT) -> bool:
     """Whether the processor is known to have a unit for products of whole matrices in bfloat16 (AMX)."""
-    return "amx_bf16" in _instructions(root)
+    return "amx_bf16" in _of_processor(root, "flags").split()
 
 
-def _instructions(root: Path) -> list[str]:
-    """The kernel's names of the processor's instructions."""
+def _of_processor(root: Path, wanted: str) -> str:
+    """What the kernel says of the first processor."""
     for line in (_read(root / "proc/cpuinfo") or "").splitlines():
         name, _, value = line.partition(":")
-        if name.strip() in ("flags", "Features"):
-            return value.split()
-    return []
+        if name.strip() == wanted:
+            return value.strip()
+    return ""
 
 
 LIMITS = ("memory.max", "memory.limit_in_bytes")

@@ -43,19 +43,8 @@ def too_few_cores(threads: int, cores: int) -> str | None:
     )
 
 
-class _Turn:
-    """The lock of the process's one training."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-
-    def renew(self) -> None:
-        self.lock = threading.Lock()
-
-
-_turn = _Turn()
-if hasattr(os, "register_at_fork"):  # a forked child is another process: its parent's training is not its own
-    os.register_at_fork(after_in_child=_turn.renew)
+_training: dict[int, threading.Lock] = {}
+"""The lock of the one training by process: a forked child's is not its parent's."""
 
 
 @contextmanager
@@ -65,7 +54,7 @@ def only_training() -> Generator[None]:
     Raises:
         UsageError: this process is training already.
     """
-    lock = _turn.lock
+    lock = _training.setdefault(os.getpid(), threading.Lock())
     if not lock.acquire(blocking=False):
         raise UsageError("another training is going on in this process; run it in a process of its own")
     try:

@@ -19,7 +19,7 @@ class Tap:
 
     def wants_any(self, names: Iterable[str]) -> bool:
         """Whether any of these names is requested; a model uses it to choose an execution that computes them."""
-        return False
+        return not self.asked.isdisjoint(names)
 
     def within(self, scope: str) -> "Tap":
         """This tap for a submodule: it puts `scope.` before each name."""
@@ -53,7 +53,7 @@ class Recorder(Tap):
 
     def wants_any(self, names: Iterable[str]) -> bool:
         """Whether one of `names` is stored."""
-        return self.names is None or not self.names.isdisjoint(names)
+        return self.names is None or super().wants_any(names)
 
     def __call__(self, name: str, value: Tensor) -> Tensor:
         """Store `value` if its name is selected."""
@@ -73,10 +73,6 @@ class Editor(Tap):
     def asked(self) -> frozenset[str]:
         """The names that are edited."""
         return frozenset(self.edits)
-
-    def wants_any(self, names: Iterable[str]) -> bool:
-        """Whether one of `names` is edited."""
-        return not self.asked.isdisjoint(names)
 
     def __call__(self, name: str, value: Tensor) -> Tensor:
         """The edited value, or the value unchanged."""

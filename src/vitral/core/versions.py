@@ -1,6 +1,7 @@
 """The versions that a report of a problem needs."""
 
 import platform
+from contextlib import suppress
 from importlib import metadata
 
 from vitral.core.language import _
@@ -8,11 +9,12 @@ from vitral.core.language import _
 
 def versions() -> str:
     """The versions of Vitral, Python and PyTorch in one line; nothing heavy is imported."""
-    return f"Vitral {_installed('vitral')}, Python {platform.python_version()}, PyTorch {_installed('torch')}"
+    vitral, torch = (installed(package) or _("not installed") for package in ("vitral", "torch"))
+    return f"Vitral {vitral}, Python {platform.python_version()}, PyTorch {torch}"
 
 
-def _installed(package: str) -> str:
-    try:
+def installed(package: str) -> str | None:
+    """The version of a package; None if it is not installed."""
+    with suppress(metadata.PackageNotFoundError):
         return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return _("not installed")
+    return None

@@ -24,8 +24,9 @@ from vitral.interop.registry import form_of_type
 from vitral.interop.rules import imported
 from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
+from vitral.model.counts import parameter_table
+from vitral.runs import loading
 from vitral.runs.identity import SPECIAL_IDS
-from vitral.runs.loading import needed_shapes
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 MOST_CONFIG, MOST_INDEX, MOST_WEIGHTS = 1 << 22, 1 << 26, 1 << 37
@@ -241,22 +242,10 @@ def require_fit(config: ModelConfig, vocab_size: int, weights: Mapping[str, Tens
     Raises:
         UsageError: a tensor differs; names the first one.
     """
-    needed = needed_shapes(config, vocab_size, where)
-    for name in sorted(needed.keys() | weights.keys()):
-        if name not in weights or name not in needed:
-            raise UsageError("{where}: {name} does not belong to this model", where=where, name=name)
-        tensor = weights[name]
-        if tuple(tensor.shape) != needed[name]:
-            raise UsageError(
-                "{where}: {name} has shape {found}, this model needs {needed}",
-                where=where,
-                name=name,
-                found=tuple(tensor.shape),
-                needed=needed[name],
-            )
+    loading.require_model_memory(config, vocab_size, where)
+    loading.require_fit(weights, {row.name: row.shape for row in parameter_table(config, vocab_size)}, where)
+    for name, tensor in weights.items():
         if tensor.dtype not in FLOATS:
             raise UsageError("{where}: {name} has numbers of type {dtype}", where=where, name=name, dtype=tensor.dtype)
-        if not torch.isfinite(tensor).all():
-            raise UsageError("{where}: {name} contains numbers that are not finite", where=where, name=name)
     if len({tensor.dtype for tensor in weights.values()}) > 1:
         raise UsageError("{where}: its tensors have different types", where=where)

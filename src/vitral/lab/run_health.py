@@ -1,7 +1,7 @@
 """The health of a run, and the repair of a damaged one."""
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from vitral.runs.checkpoint import DAMAGED, list_checkpoints, load_checkpoint, l
 from vitral.runs.checkpoint_files import FORMAT, MOST_BYTES
 from vitral.runs.environment import UNRECORDED, describe_environment
 from vitral.runs.folder import CONFIG, RUN, pointers
-from vitral.runs.loading import needed_shapes
+from vitral.runs.loading import load_weights, require_model_memory
 from vitral.runs.lock import only_writer
 from vitral.runs.metrics_log import NAME as LOG
 from vitral.runs.sealed import identity_in, opened, with_free_keys
@@ -55,13 +55,16 @@ def examine_run(path: Path, *, replay: bool = True) -> Diagnosis:
     try:
         sealed = opened(found)
         missing = [own.missing for own in own_parts(sealed.config) if own.registered is None]
-        shapes = None if missing else needed_shapes(sealed.config.model, sealed.tokenizer.vocab_size, str(path))
+        model = None
+        if not missing:
+            require_model_memory(sealed.config.model, sealed.tokenizer.vocab_size, str(path))
+            model = Transformer(sealed.config.model, sealed.tokenizer.vocab_size).eval()
     except VitralError as error:
         return Diagnosis((*wrong, HealthCheck("wrong", N_("files"), reason(error)), *_left_behind(found.folder)))
     damaged = {one.file for one in found.findings}
     findings = list[HealthCheck]()
     events = [] if LOG in damaged else found.folder.metrics()
-    checkpoints, whole = _checkpoints(sealed, shapes, damaged)
+    checkpoints, whole = _checkpoints(sealed, model, damaged)
     if not any("/" not in file and file not in POINTERS for file in damaged):
         findings.append(HealthCheck("ok", N_("files"), N_("configuration, tokenizer, text record and log: as sealed")))
     findings += [HealthCheck("unknown", N_("own parts"), line) for line in missing]
@@ -74,8 +77,8 @@ def examine_run(path: Path, *, replay: bool = True) -> Diagnosis:
         return Diagnosis((*wrong, *findings))
     if replay:
         findings.append(_replay(sealed, whole, events))
-    if not missing:
-        findings.append(_generation(sealed))
+    if model is not None:
+        findings.append(_generation(model))
     findings.append(_remaining(path, sealed, whole[-1]))
     return Diagnosis((*wrong, *findings))
 
@@ -97,17 +100,16 @@ def _for_people(sealed: SealedRun, events: list[dict[str, Any]], damaged: Collec
 
 
 def _checkpoints(
-    sealed: SealedRun, shapes: Mapping[str, Any] | None, damaged: Collection[str]
+    sealed: SealedRun, model: Transformer | None, damaged: Collection[str]
 ) -> tuple[list[HealthCheck], list[Checkpoint]]:
     findings, whole = list[HealthCheck](), list[Checkpoint]()
     for one in list_checkpoints(sealed.folder.steps):
         if f"steps/{one.name}" in damaged:
             continue
         try:
-            checkpoint = load_checkpoint(one, shapes=shapes)
-            bad = [name for name, tensor in checkpoint.model.items() if not tensor.isfinite().all()]
-            if bad:
-                raise UsageError("{bad} contains numbers that are not finite", bad=bad[0])
+            checkpoint = load_checkpoint(one)
+            if model is not None:
+                load_weights(model, dict(checkpoint.model), str(one))
             if checkpoint.state.get("run") != sealed.identity.run:
                 raise UsageError("it is of another run; remove it")
             whole.append(checkpoint)
@@ -175,9 +177,9 @@ def _replay(sealed: SealedRun, whole: list[Checkpoint], events: list[dict[str, A
     return HealthCheck("wrong", what, N_("step {step}: loss {loss!r}, but {logged!r} was logged").format(**compared))
 
 
-def _generation(sealed: SealedRun) -> HealthCheck:
+def _generation(model: Transformer) -> HealthCheck:
     """Whether `vitral generate` computes this model in C, or why not; the values of the weights do not matter."""
-    way = way_of(Transformer(sealed.config.model, sealed.tokenizer.vocab_size).eval())
+    way = way_of(model)
     mark: Mark = "ok" if way.is_in_c else "slower" if native().is_stale else "unknown"
     return HealthCheck(mark, N_("generation in C"), way.found)
 

@@ -11,8 +11,6 @@ being replaced by a new checkpoint of the same step, `.gone-…` is being remove
 import json
 import math
 import os
-import re
-import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import safe_open
 
-from vitral.core.errors import StorageError, UsageError
+from vitral.core.errors import UsageError
 from vitral.core.files import as_json, insist, make, names, remove_folder, storage, sync, write_durably
 from vitral.core.language import N_
 from vitral.core.seals import listing, sealed_json
@@ -34,9 +32,7 @@ from vitral.runs.checkpoint_files import (
     STATE,
     STEP,
     WEIGHTS,
-    Shapes,
     contents,
-    require_shapes,
     understood,
 )
 
@@ -44,10 +40,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 DAMAGED = "damaged-"
-LEFTOVER = re.compile(rf"\.(tmp-\d{{1,10}}-|old-|gone-){STEP.pattern}")
-
-SPARE = 1 << 20
-"""Bytes that must remain free on the disk after writing a checkpoint."""
+LEFTOVERS = (".tmp-", ".old-", ".gone-")
 
 
 @dataclass(frozen=True)
@@ -116,7 +109,6 @@ def _write(folder: Path, content: Mapping[str, bytes], *, replace: bool) -> Path
         try:
             make(steps)
             remove_folder(beside)
-            _require_room(steps, sum(map(len, content.values())))
             make(beside)
             manifest = sealed_json({"format": FORMAT, "files": listing(content)})
             for name, data in {**content, MANIFEST: manifest}.items():
@@ -134,16 +126,15 @@ def _write(folder: Path, content: Mapping[str, bytes], *, replace: bool) -> Path
     return folder
 
 
-def load_checkpoint(folder: Path, *, with_optimizer: bool = True, shapes: Shapes | None = None) -> Checkpoint:
+def load_checkpoint(folder: Path, *, with_optimizer: bool = True) -> Checkpoint:
     """Read a checkpoint after verifying it against its manifest.
 
     Args:
         folder: the checkpoint's folder.
         with_optimizer: whether to load the optimizer's tensors.
-        shapes: the shapes of the model's tensors.
 
     Raises:
-        UsageError: a file is missing, damaged, of another format or of another model; names it.
+        UsageError: a file is missing, damaged or of another format; names it.
         StorageError: a file cannot be read.
     """
     content, manifest = contents(folder, [name for name in FILES if with_optimizer or name != OPTIMIZER])
@@ -156,8 +147,6 @@ def load_checkpoint(folder: Path, *, with_optimizer: bool = True, shapes: Shapes
             if not tensor.is_floating_point():
                 said = N_("{name!a:.60} has type {dtype!a:.20}, not floating-point")
                 raise ValueError(said.format(name=name, dtype=tensor.dtype))
-        if shapes is not None:
-            require_shapes(folder, {name: tuple(tensor.shape) for name, tensor in model.items()}, shapes)
         return _parsed(folder, content, model, optimizer, manifest)
 
 
@@ -222,7 +211,7 @@ def sweep(steps: Path) -> None:
         if name.startswith(".old-") and not os.path.lexists(target):
             with storage(target):
                 insist(os.rename, steps / name, target)
-        elif LEFTOVER.fullmatch(name):
+        elif name.startswith(LEFTOVERS):
             remove_folder(steps / name)
 
 
@@ -246,21 +235,3 @@ def as_tensors(tensors: "Mapping[str, Tensor]") -> bytes:
     import safetensors.torch
 
     return safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
-
-
-def _require_room(folder: Path, needed: int) -> None:
-    """Check the free space before writing.
-
-    Raises:
-        StorageError: there is too little space; names the needed and the free size.
-    """
-    free = shutil.disk_usage(folder).free
-    needed += SPARE
-    if free < needed:
-        raise StorageError(
-            "{path}: a checkpoint needs {needed:,.1f} MB, {free:,.1f} MB are free on this disk; free "
-            "some space; earlier checkpoints are intact",
-            path=folder,
-            needed=math.ceil(needed / 1e5) / 10,
-            free=free // 1e5 / 10,
-        )

@@ -1,12 +1,11 @@
 """The files of a checkpoint: their names, how large they may be, and how they are verified before use.
 
 The checks are, in this order: the manifest's own hash, the names and sizes of all files, the hashes of those that are
-read; then tensors are parsed, and their names, types and shapes compared with the model's. Hashes detect accidents, not
-attackers.
+read; then tensors are parsed. Hashes detect accidents, not attackers.
 """
 
 import re
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,9 +14,6 @@ import safetensors
 from vitral.core.errors import StorageError, UsageError, reason
 from vitral.core.files import as_json, names, read, sha256
 from vitral.core.seals import unsealed_json
-
-Shapes = Mapping[str, tuple[int, ...]]
-"""Shapes of a model's tensors by name."""
 
 FORMAT = 2
 FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "history.json")
@@ -29,10 +25,6 @@ MOST_BYTES = 1 << 40
 """Maximum bytes of a file of tensors."""
 MOST_PLAIN = 1 << 20
 """Maximum bytes of a JSON file, and of the header of a tensor file."""
-
-
-class OtherModel(UsageError):
-    """An intact checkpoint of another model than the configured one; older checkpoints will not match either."""
 
 
 def contents(folder: Path, wanted: Collection[str] = FILES) -> tuple[dict[str, bytes], str]:
@@ -98,24 +90,3 @@ def understood(folder: Path) -> Generator[None]:
         raise StorageError("{where}: cannot be read ({reason})", where=folder, reason=reason(error)) from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, safetensors.SafetensorError) as error:
         raise UsageError("{path}: not a checkpoint of this run ({error})", path=folder, error=reason(error)) from None
-
-
-def require_shapes(where: str | Path, found: Shapes, needed: Shapes) -> None:
-    """Check the tensors against those of the model.
-
-    Raises:
-        OtherModel: a tensor differs; names the first one.
-    """
-    for name in sorted(found.keys() | needed.keys()):
-        told = {"where": where, "name": ascii(name)[1:-1][:80]}
-        if name not in found:
-            raise OtherModel("{where}: {name} is missing from the weights", **told)
-        if name not in needed:
-            raise OtherModel("{where}: {name} does not belong to this model", **told)
-        if found[name] != needed[name]:
-            raise OtherModel(
-                "{where}: {name} has shape {found!s:.60}, this model needs {needed}",
-                **told,
-                found=found[name],
-                needed=needed[name],
-            )

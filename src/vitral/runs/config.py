@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, InstanceOf, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, model_validator
 
-from vitral.core.config import Config, nearest
+from vitral.core.config import Config
 from vitral.core.devices import DeviceName, DtypeName
 from vitral.core.language import _
 from vitral.core.parts import OwnPart
@@ -13,7 +13,6 @@ from vitral.data.config import CorpusConfig
 from vitral.model.config import ModelConfig
 from vitral.runs.keys import FREE
 
-OBJECTIVES = ("next-token", "masked")
 Steps = Annotated[int, Field(ge=1, le=10**9)]
 
 
@@ -138,20 +137,11 @@ class Masked(Config):
 
 
 def _objective(objective: Any) -> Any:
-    """A bare name means the default rate; an unknown name is refused with the nearest known one."""
-    if isinstance(objective, str) and objective not in OBJECTIVES:
-        raise ValueError(
-            _(
-                "{objective!r} is not one of {objectives}; {hint}",
-                objective=objective,
-                objectives=", ".join(OBJECTIVES),
-                hint=nearest(objective, OBJECTIVES),
-            )
-        )
-    return {"name": "masked"} if objective == "masked" else objective
+    """A bare name means the default rate."""
+    return Masked() if objective == "masked" else objective
 
 
-Objective = Annotated[Literal["next-token"] | Masked, BeforeValidator(_objective)]
+Objective = Annotated[Literal["next-token", "masked"] | Masked, AfterValidator(_objective)]
 
 
 class TrainingConfig(Config):

@@ -3,13 +3,13 @@
 import os
 import platform
 from collections.abc import Mapping
-from importlib import metadata
 from typing import Any
 
 import torch
 
 from vitral.core.language import N_, _
 from vitral.core.machine import cores, processor
+from vitral.core.versions import installed
 
 NUMERICS = 4
 """A larger number wherever the same configuration gives other bits than before; the changelog says why.
@@ -51,10 +51,10 @@ LONGEST = 60
 def describe_environment() -> dict[str, Any]:
     """Versions of Python, Vitral and the numerical packages; processor, cores, threads, kernels, accelerator."""
     return {
-        "vitral": _version("vitral"),
+        "vitral": installed("vitral"),
         "numerics": NUMERICS,
         "python": platform.python_version(),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: installed(name) for name in PACKAGES},
         "system": platform.system(),
         "machine": platform.machine(),
         "processor": processor(),
@@ -102,10 +102,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, Mapping):
         value = " ".join(f"{name}={one}" for name, one in sorted(value.items(), key=str)) or _("none")
     return str(value)[:LONGEST]
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None

@@ -43,7 +43,6 @@ from vitral.core.language import N_, _, restored
 from vitral.core.seals import json_object, sealed_json, unsealed_json
 from vitral.runs import checkpoint as checkpoints
 from vitral.runs.checkpoint import Checkpoint, list_checkpoints, load_checkpoint, load_state, step_name
-from vitral.runs.checkpoint_files import OtherModel, Shapes
 from vitral.runs.metrics_log import MetricsLog
 from vitral.runs.search import run_folders
 
@@ -124,11 +123,9 @@ class RunFolder:
                 insist(os.rename, folder.path, path)
             except BaseException as error:
                 remove_folder(folder.path)
-                if not isinstance(error, OSError) or not is_run(path):
-                    raise
-                raise UsageError(
-                    "{path}: another run has taken this name meanwhile; choose another --out", path=path
-                ) from None
+                if isinstance(error, OSError):
+                    refuse_existing(path)  # another run has taken the name meanwhile
+                raise
             files.sync(path.parent)
         return cls(path)
 
@@ -315,7 +312,6 @@ class RunFolder:
         which: str = "last",
         *,
         with_optimizer: bool = True,
-        shapes: Shapes | None = None,
         newest: Checkpoint | None = None,
         warn: Callable[[str], object],
     ) -> Checkpoint:
@@ -326,7 +322,6 @@ class RunFolder:
         Args:
             which: "best" or "last".
             with_optimizer: whether to load the optimizer's tensors.
-            shapes: the shapes of the model's tensors (see `load_checkpoint`).
             newest: the newest checkpoint whose state is intact, if the caller has looked for it; later ones are
                 skipped.
             warn: called with one line for each checkpoint that is skipped.
@@ -340,9 +335,7 @@ class RunFolder:
         there = (folder.name for folder in reversed(list_checkpoints(self.steps)))
         for name in sorted((name for name in there if name <= last), key=lambda name: name != first):
             try:
-                return load_checkpoint(self.steps / name, with_optimizer=with_optimizer, shapes=shapes)
-            except OtherModel:
-                raise
+                return load_checkpoint(self.steps / name, with_optimizer=with_optimizer)
             except (UsageError, StorageError) as error:
                 is_best = name == first != last
                 said = N_("{why}; using the last one instead") if is_best else N_("{why}; using the one before")

@@ -1,6 +1,5 @@
 """The identity of a run: everything that determines its numbers, sealed in `run.json` and in every checkpoint."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -63,7 +62,7 @@ class Identity(Config):
     """Everything that determines a run's numbers.
 
     Attributes:
-        run: hash of configuration, text, tokenizer and parent (`run_id`).
+        run: hash of configuration, text, tokenizer and parent (`new_identity`).
         config: the whole configuration the run began with.
         documents: SHA-256 of the run's JSON files, by name.
         parent: the checkpoint it started from; None for random weights.
@@ -100,24 +99,6 @@ def decided(config: RunConfig, decision: Decision) -> RunConfig:
     return with_sources(config, decision.parts) if decision.parts else config
 
 
-def run_id(
-    config: RunConfig, corpus: Mapping[str, Any], tokenizer: Mapping[str, Any], parent: Parent | None = None
-) -> str:
-    """The identity of a run in hexadecimal: SHA-256 of configuration, text, tokenizer and parent, never random.
-
-    Keys that do not affect the numbers, and the place of the text, do not enter.
-
-    Args:
-        config: the whole configuration.
-        corpus: the text's record, `corpus.json`.
-        tokenizer: the tokenizer as plain data.
-        parent: the checkpoint whose weights the run starts from.
-    """
-    text = [corpus.get("sha256"), corpus.get("fingerprint")]
-    identity = [comparable(config), text, document_hash(tokenizer), None if parent is None else parent.plain()]
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode("ascii")).hexdigest()
-
-
 def new_identity(
     config: RunConfig,
     corpus: Mapping[str, Any],
@@ -127,6 +108,9 @@ def new_identity(
 ) -> Identity:
     """The identity of a new run in this process.
 
+    Its hash is the SHA-256 of configuration, text, tokenizer and parent, never random; keys that do not affect the
+    numbers, and the place of the text, do not enter.
+
     Args:
         config: the whole configuration.
         corpus: the text's record, `corpus.json`.
@@ -134,8 +118,10 @@ def new_identity(
         documents: the JSON files to seal, by name without suffix.
         parent: the checkpoint whose weights the run starts from.
     """
+    text = [corpus.get("sha256"), corpus.get("fingerprint")]
+    hashed = [comparable(config), text, document_hash(tokenizer), None if parent is None else parent.plain()]
     return Identity(
-        run=run_id(config, corpus, tokenizer, parent),
+        run=sha256(json.dumps(hashed, sort_keys=True).encode("ascii")),
         config=config,
         documents={f"{name}.json": document_hash(document) for name, document in (documents or {}).items()},
         parent=parent,

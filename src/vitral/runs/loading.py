@@ -1,7 +1,7 @@
 """Load a model from a run folder."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,13 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError, printable
-from vitral.core.language import _
+from vitral.core.language import N_, _
 from vitral.core.machine import require_memory
 from vitral.core.parts import changed_parts
 from vitral.data.tokenizers import Tokenizer
 from vitral.model import ModelConfig, Transformer, count_parameters
-from vitral.model.counts import BYTES_FLOAT32, parameter_table
+from vitral.model.counts import BYTES_FLOAT32
 from vitral.runs.checkpoint import Checkpoint, list_checkpoints, load_checkpoint
-from vitral.runs.checkpoint_files import require_shapes
 from vitral.runs.folder import RunFolder
 from vitral.runs.sealed import SealedRun, enter
 
@@ -79,7 +78,7 @@ def load_run(path: Path, which: str = "best", warn: Callable[[str], object] | No
     checkpoint = load_checkpoint_of(sealed, which, with_optimizer=False, warn=warn)
     model = Transformer(sealed.config.model, sealed.tokenizer.vocab_size)
     # Weights keep their precision; position tables get the precision they had in training.
-    model.to(next(iter(checkpoint.model.values())).dtype)
+    model.to(next((tensor.dtype for tensor in checkpoint.model.values()), torch.float32))
     load_weights(model, dict(checkpoint.model), str(path))
     return LoadedRun(sealed, model.eval(), replace(checkpoint, model={}, optimizer={}))
 
@@ -94,9 +93,8 @@ def trajectory(run: LoadedRun) -> Iterator[tuple[int, Transformer]]:
     """
     where = str(run.folder.path)
     model = Transformer(run.model.config, run.model.vocab_size).to(run.model.token_embedding.weight).eval()
-    shapes = needed_shapes(run.model.config, run.model.vocab_size, where)
     for folder in list_checkpoints(run.folder.steps):
-        checkpoint = load_checkpoint(folder, with_optimizer=False, shapes=shapes)
+        checkpoint = load_checkpoint(folder, with_optimizer=False)
         _require_of(run.sealed, checkpoint)
         load_weights(model, dict(checkpoint.model), where)
         yield checkpoint.step, model
@@ -110,11 +108,8 @@ def load_checkpoint_of(
     Raises:
         UsageError: there is no intact checkpoint, or it is of another run.
     """
-    where = str(sealed.folder.path)
-    shapes = needed_shapes(sealed.config.model, sealed.tokenizer.vocab_size, where)
-    checkpoint = sealed.folder.load(
-        which, with_optimizer=with_optimizer, shapes=shapes, newest=sealed.newest, warn=warn
-    )
+    require_model_memory(sealed.config.model, sealed.tokenizer.vocab_size, str(sealed.folder.path))
+    checkpoint = sealed.folder.load(which, with_optimizer=with_optimizer, newest=sealed.newest, warn=warn)
     _require_of(sealed, checkpoint)
     return checkpoint
 
@@ -128,28 +123,42 @@ def _require_of(sealed: SealedRun, checkpoint: Checkpoint) -> None:
         )
 
 
-def needed_shapes(config: ModelConfig, vocab_size: int, where: str) -> dict[str, tuple[int, ...]]:
-    """The names and shapes of a model's tensors, without building it.
+def require_model_memory(config: ModelConfig, vocab_size: int, where: str) -> None:
+    """Refuse a model that would not fit into this machine's memory, before it is built.
 
     Raises:
-        UsageError: the model would not fit into this machine's memory.
+        UsageError: it would not.
     """
     require_memory(BYTES_FLOAT32 * count_parameters(config, vocab_size), where, _("the model"))
-    return {row.name: row.shape for row in parameter_table(config, vocab_size)}
 
 
 def load_weights(model: Transformer, weights: dict[str, Tensor], where: str) -> None:
     """Load weights whose names and shapes match the model's exactly.
 
     Raises:
-        UsageError: a tensor differs; names the first one.
+        UsageError: a tensor differs, or has numbers that are not finite; names the first one.
     """
-    shapes = [{name: tuple(one.shape) for name, one in tensors.items()} for tensors in (weights, model.state_dict())]
-    require_shapes(where, *shapes)
-    for name in sorted(weights):
-        if not torch.isfinite(weights[name]).all():
-            raise UsageError("{where}: {name} contains numbers that are not finite", where=where, name=name)
+    require_fit(weights, {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}, where)
     model.load_state_dict(weights)
+
+
+def require_fit(weights: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]], where: str) -> None:
+    """Compare names, shapes and numbers of weights with what a model needs.
+
+    Raises:
+        UsageError: a tensor differs, or has numbers that are not finite; names the first one.
+    """
+    for name in sorted(weights.keys() | shapes.keys()):
+        told = {"where": where, "name": ascii(name)[1:-1][:80]}
+        if name not in weights:
+            raise UsageError("{where}: {name} is missing from the weights", **told)
+        if name not in shapes:
+            raise UsageError("{where}: {name} does not belong to this model", **told)
+        if (found := tuple(weights[name].shape)) != shapes[name]:
+            sentence = N_("{where}: {name} has shape {found!s:.60}, this model needs {needed}")
+            raise UsageError(sentence.format(**told, found=found, needed=shapes[name]))
+        if not weights[name].isfinite().all():
+            raise UsageError("{where}: {name} contains numbers that are not finite", **told)
 
 
 def warn_on_stderr(line: str) -> None:

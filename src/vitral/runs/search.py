@@ -1,7 +1,6 @@
 """Folders of runs below a folder, by the names of their files alone."""
 
 import os
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,35 +17,29 @@ def readable_path(path: Path | str) -> str:
 
 
 def run_folders(top: Path, notes: list[str], most: int = MOST_FOLDERS) -> Iterator[Path]:
-    """Folders that are runs, whole or not, those of an upper folder first; what is not looked into is noted.
+    """Folders that are runs, whole or not; what is not looked into is noted.
 
     Raises:
         UsageError: the top folder cannot be read.
     """
-    waiting, looked = deque([top]), 0
-    while waiting:
-        folder = waiting.popleft()
-        try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-            if _was_a_run({entry.name for entry in entries}):
-                yield folder
-                continue
-            inside = [entry for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
-        except OSError as error:
-            if folder == top:
-                raise UsageError("{folder}: cannot be read ({error})", folder=top, error=reason(error)) from None
-            notes.append(
-                N_("{folder}: cannot be read ({error})").format(folder=readable_path(folder), error=reason(error))
-            )
-            continue
-        for entry in inside:
-            if entry.is_symlink():
-                notes.append(N_("{folder}: a link, which is not followed").format(folder=readable_path(entry.path)))
-            elif looked >= most:
-                notes.append(N_("{folder}: not looked into; name it itself").format(folder=readable_path(entry.path)))
-            else:
-                looked += 1
-                waiting.append(Path(entry.path))
+
+    def unreadable(error: OSError) -> None:
+        told = {"folder": readable_path(error.filename), "error": reason(error)}
+        if Path(error.filename) == top:
+            raise UsageError("{folder}: cannot be read ({error})", **told)
+        notes.append(N_("{folder}: cannot be read ({error})").format(**told))
+
+    for number, (folder, inside, names) in enumerate(os.walk(top, onerror=unreadable)):
+        if _was_a_run({*inside, *names}):
+            yield Path(folder)
+            inside.clear()
+        inside[:] = sorted(name for name in inside if not name.startswith("."))
+        for path in (os.path.join(folder, name) for name in inside):
+            if os.path.islink(path):
+                notes.append(N_("{folder}: a link, which is not followed").format(folder=readable_path(path)))
+        if number == most:
+            notes.append(N_("{folder}: not looked into; name it itself").format(folder=readable_path(folder)))
+            return
 
 
 def _was_a_run(names: set[str]) -> bool:

@@ -4,7 +4,6 @@
 the command that reads them whole.
 """
 
-import json
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -161,10 +160,9 @@ def _summary(run: Verified, summary: RunSummary) -> RunSummary:
     summary = replace(summary, why=_reason(run.findings[0].line, summary.path) if run.findings else "")
     if any(one.is_refused and one.file != CONFIG for one in run.findings):
         return summary
-    config = json.loads(json.dumps(run.sealed["config"]))
-    for decision in run.sealed["decisions"] or ():
-        changes = {key: decision.get(key) for key in ("steps", "schedule", "threads", "evaluate_every")}
-        config["training"] |= {key: value for key, value in changes.items() if value is not None}
+    config = run.sealed["config"]
+    planned = [decision["steps"] for decision in run.sealed["decisions"] if decision.get("steps")]
+    steps = [config["training"]["steps"], *planned][-1]
     corpus = {} if "corpus.json" in damaged else run.folder.document("corpus", run.sealed)
     counted = None if "ngrams.json" in damaged else run.folder.ngrams(run.sealed)
     events: list[dict[str, Any]] = []
@@ -177,11 +175,10 @@ def _summary(run: Verified, summary: RunSummary) -> RunSummary:
         **_of_text(config, corpus, run),
         **_of_model(config, run),
         **_of_training(config, newest, events),
+        steps=0 if IMPORTED in corpus else steps,  # an imported model was not trained here: nothing is to finish
         baselines=counted and {int(order): float(loss) for order, loss in counted["orders"].items()},
         when=_when(run, events),
     )
-    if IMPORTED in corpus:  # it was not trained here: there is nothing to finish
-        summary = replace(summary, steps=0)
     if damaged:
         return summary
     if newest is not None and newest.step >= (summary.steps or 0) and not newest.state.get("pending"):
@@ -233,7 +230,6 @@ def _of_training(
         "objective": objective if isinstance(objective, str) else objective["name"],
         "seed": config["seed"],
         "step": 0 if newest is None else newest.step,
-        "steps": training["steps"],
         **dict(zip(("best_step", "validation_loss", "test_loss"), of_best, strict=True)),
         "seconds": sum(seconds) if seconds else kept,
         "curve": curve,

@@ -125,45 +125,45 @@ def _fitting(seconds: float, a_step: float, an_evaluation: float, most: int = EV
     return most, math.floor((seconds - most * an_evaluation) / a_step)
 
 
-class Deadline:
-    """A planner that keeps a run within its minutes; ask it before every step.
+@dataclass
+class TimeLimit:
+    """The minutes of a run, in all its sessions.
 
     Attributes:
-        seconds: the time of the run, in seconds.
+        minutes: all of them.
+        frame: when this session began, and what comes after it.
+        spent: seconds of earlier sessions.
     """
 
-    def __init__(self, minutes: float, frame: TimeFrame, spent: float = 0.0) -> None:
-        """Measure from the beginning of a time frame.
-
-        Args:
-            minutes: time of the run.
-            frame: when this session began, and what comes after it.
-            spent: seconds of earlier sessions.
-        """
-        self.seconds = 60 * minutes
-        self._frame, self._spent = frame, spent
-        self._trainer: Trainer | None = None
-        self._times = deque[float]()
-        self._seen: tuple[int, float] | None = None
-        self._began = self._evaluation = 0.0  # an evaluation takes as long as so many steps
-        self._decided = 0  # the step of the last decision
-        self._is_ending = self._is_counting = False
-
-    def begin(self, trainer: Trainer) -> None:
-        """Plan for a trainer, which is changed only through the returned changes."""
-        self._trainer, self._began = trainer, self.used()
-        most = trainer.config.training.evaluation_tokens
-        splits = (len(trainer.dataset.splits[name].tokens) for name in ("validation", "test"))
-        scored = sum(size if most is None else min(size, most) for size in splits)
-        self._evaluation = 1 + FORWARD * scored / trainer.config.tokens_per_step
+    minutes: float
+    frame: TimeFrame
+    spent: float = 0.0
 
     def used(self) -> float:
         """Seconds of the run's time that are over, in all sessions."""
-        return self._spent + time.perf_counter() - self._frame.began
+        return self.spent + time.perf_counter() - self.frame.began
 
     def left(self) -> float:
         """Seconds that are left for training and evaluating."""
-        return self.seconds - self.used() - self._frame.after
+        return 60 * self.minutes - self.used() - self.frame.after
+
+
+class Deadline:
+    """A planner that keeps a run within its minutes; ask it before every step."""
+
+    def __init__(self, trainer: Trainer, limit: TimeLimit) -> None:
+        """Plan for a trainer, which is changed only through the returned changes."""
+        self._trainer, self._limit, self._seconds = trainer, limit, 60 * limit.minutes
+        self._times = deque[float]()
+        self._seen: tuple[int, float] | None = None
+        self._began = limit.used()
+        self._decided = 0  # the step of the last decision
+        self._is_ending = self._is_counting = False
+        most = trainer.config.training.evaluation_tokens
+        splits = (len(trainer.dataset.splits[name].tokens) for name in ("validation", "test"))
+        scored = sum(size if most is None else min(size, most) for size in splits)
+        # An evaluation takes as long as so many steps.
+        self._evaluation = 1 + FORWARD * scored / trainer.config.tokens_per_step
 
     def __call__(self, step: int, seconds: float) -> Mapping[str, Any] | None:
         """Changes of the configuration from the next step on, or None.
@@ -172,37 +172,35 @@ class Deadline:
             step: completed steps.
             seconds: seconds of this session's training.
         """
-        trainer = self._trainer
-        if trainer is None:
-            return None
-        self._observe(trainer, step)
-        changes = self._last_steps(trainer, step) or self._other_steps(trainer, step)
+        self._observe(step)
+        changes = self._last_steps(step) or self._other_steps(step)
         if changes:
             self._decided = step
             self._times.clear()
         return changes
 
-    def _observe(self, trainer: Trainer, step: int) -> None:
+    def _observe(self, step: int) -> None:
         """Take the time of the last step, and of an evaluation after it."""
+        trainer = self._trainer
         clock, counting = trainer.clock, trainer.counting
         if self._seen is not None and step == self._seen[0] + 1:
             self._times.append(clock.stepping() - self._seen[1])
             if step % trainer.config.training.evaluate_every == 0:
                 self._evaluation = max(0.0, clock.pause - trainer.waited) / self._a_step()
         self._seen = (step, clock.stepping())
-        while len(self._times) > LEAST_STEPS and sum(self._times) - self._times[0] > WINDOW * self.seconds:
+        while len(self._times) > LEAST_STEPS and sum(self._times) - self._times[0] > WINDOW * self._seconds:
             self._times.popleft()
         # The counting of n-grams beside the first steps makes them slow for a moment.
         was_counting, self._is_counting = self._is_counting, counting is not None and not counting.done()
-        if (was_counting or self._is_counting) and self.used() - self._began < COUNTING * self.seconds:
+        if (was_counting or self._is_counting) and self._limit.used() - self._began < COUNTING * self._seconds:
             self._times.clear()
 
     def _a_step(self) -> float:
         return sum(self._times) / len(self._times)
 
-    def _last_steps(self, trainer: Trainer, step: int) -> Mapping[str, Any] | None:
+    def _last_steps(self, step: int) -> Mapping[str, Any] | None:
         """The change that ends a run whose validation loss no longer falls; None if it still does."""
-        training, best = trainer.config.training, trainer.state.best_step
+        training, best = self._trainer.config.training, self._trainer.state.best_step
         if self._is_ending or best is None or step % training.evaluate_every:
             return None
         if step - max(best, self._decided) < IN_VAIN * training.evaluate_every:
@@ -214,23 +212,24 @@ class Deadline:
             return None
         self._is_ending = True
         sentence = N_("plan: ends after {steps:,} steps, since the validation loss has not fallen since step {best:,}")
-        trainer.note(sentence.format(steps=steps, best=best))
+        self._trainer.note(sentence.format(steps=steps, best=best))
         return {"steps": steps}
 
-    def _other_steps(self, trainer: Trainer, step: int) -> Mapping[str, Any] | None:
+    def _other_steps(self, step: int) -> Mapping[str, Any] | None:
         """The change to the steps that fit; None if the run ends in time, or not enough is known yet."""
-        training, left = trainer.config.training, self.left()
-        if not self._times or sum(self._times) < min(WINDOW * self.seconds, left / 2) / 2:
+        trainer, left = self._trainer, self._limit.left()
+        training = trainer.config.training
+        if not self._times or sum(self._times) < min(WINDOW * self._seconds, left / 2) / 2:
             return None
         a_step, schedule = self._a_step(), training.schedule
         an_evaluation = self._evaluation * a_step
         written = max(1, _evaluations(step, training.steps, training.evaluate_every))
         late = (training.steps - step) * a_step + written * an_evaluation - left
         most = most_steps(trainer.config, len(trainer.dataset.splits["train"].tokens))
-        may_grow = self.used() < GROWING * self.seconds and training.steps < most and not self._is_ending
-        if late <= LATE * self.seconds and not (may_grow and late < -EARLY * self.seconds):
+        may_grow = self._limit.used() < GROWING * self._seconds and training.steps < most and not self._is_ending
+        if late <= LATE * self._seconds and not (may_grow and late < -EARLY * self._seconds):
             return None
-        planned = max(1, math.ceil(EVALUATIONS * left / self.seconds))
+        planned = max(1, math.ceil(EVALUATIONS * left / self._seconds))
         evaluations, more = _fitting((1 - SPARE) * left, a_step, an_evaluation, planned)
         steps = max(step + 1, min(step + more, training.steps if self._is_ending else most))
         every = _spacing(step, steps, evaluations)
@@ -244,7 +243,7 @@ class Deadline:
             "plan: {steps:,} steps instead of {planned:,}: a step takes {milliseconds:.0f} ms, and {left:.0f} of "
             "{seconds:.0f} s are left for training"
         )
-        times = {"milliseconds": 1000 * a_step, "left": left, "seconds": self.seconds}
+        times = {"milliseconds": 1000 * a_step, "left": left, "seconds": self._seconds}
         trainer.note(sentence.format(steps=steps, planned=training.steps, **times))
         changes: dict[str, Any] = {"steps": steps, "evaluate_every": every}
         if warmup < schedule.warmup_steps:

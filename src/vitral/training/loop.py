@@ -261,7 +261,7 @@ def save(trainer: Trainer, *, replace: bool = False, together: bool = True) -> N
 
     Raises:
         TrainingStopped: a weight or the optimizer's state is not finite; nothing was written.
-        RankDiffers: a rank has other weights; nothing was written.
+        UsageError: a rank has other weights; nothing was written.
         StorageError: the checkpoint could not be written.
     """
     step = trainer.state.step
@@ -323,9 +323,10 @@ def not_finite_state(trainer: Trainer) -> str | None:
 
 def _norm_of_state(trainer: Trainer) -> Tensor:
     """A number that is finite if all weights and the optimizer's state are, unless large ones overflow: their norm."""
-    kept = (value for one in trainer.optimizer.members for value in one.kept())
     # Detached: where there are parameters PyTorch takes the norms one by one.
-    every = [one.detach() for one in (*trainer.parameters.values(), *kept)]
+    every = [one.detach() for one in trainer.parameters.values()]
+    for parameter in trainer.parameters.values():
+        every += trainer.optimizer.member_of(parameter).tensors(parameter).values()
     if not trainer.is_sharded:
         return torch.nn.utils.get_total_norm(every)
     return ranks.all_reduce(torch.nn.utils.get_total_norm([ranks.local_rows(one) for one in every]))

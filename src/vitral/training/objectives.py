@@ -21,7 +21,7 @@ IGNORED = -100
 """The target value ignored by `torch.nn.functional.cross_entropy`."""
 
 
-def masking_of(objective: Literal["next-token"] | Masked, tokenizer: Tokenizer) -> Masking | None:
+def masking_of(objective: Literal["next-token", "masked"] | Masked, tokenizer: Tokenizer) -> Masking | None:
     """The masking of an objective; None for next-token prediction.
 
     Raises:

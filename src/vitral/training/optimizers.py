@@ -8,7 +8,7 @@ are faster, but their bits depend on where a tensor begins and ends.
 import os
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -61,11 +61,6 @@ class Optimizer(ABC):
     def tensors(self, parameter: nn.Parameter) -> dict[str, Tensor]:
         """The state of a parameter."""
         return self.state[parameter]
-
-    def kept(self) -> Iterator[Tensor]:
-        """All tensors of its state."""
-        for state in self.state.values():
-            yield from state.values()
 
     def load(self, parameter: nn.Parameter, quantity: str, value: Tensor) -> bool:
         """Restore a tensor of a parameter's state; False if its shape is wrong."""

@@ -1,6 +1,6 @@
 """Optimizers of the user's: a `torch.optim.Optimizer` whose memory is saved as named tensors."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,8 +13,6 @@ from vitral.runs.config import OwnOptimizer
 
 SAVED = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 """Types of tensors that a checkpoint contains."""
-MOST_SAVED = 24
-"""Maximum bytes of state for each number of a parameter."""
 STEPS = 3
 """Steps of the trial of an optimizer, the last of them after a resume."""
 
@@ -59,13 +57,6 @@ class AdoptedOptimizer:
             UsageError: it is something that cannot be saved.
         """
         return dict(self._saved(key, value) for key, value in self.inner.state.get(parameter, {}).items())
-
-    def kept(self) -> Iterator[Tensor]:
-        """All tensors of floating-point numbers in its state."""
-        for state in self.inner.state.values():
-            for value in state.values():
-                if isinstance(value, Tensor) and value.is_floating_point():
-                    yield value
 
     def load(self, parameter: nn.Parameter, quantity: str, value: Tensor) -> bool:
         """Restore an entry of a parameter's state."""
@@ -117,9 +108,6 @@ def adopt(own: OwnOptimizer, parameters: Sequence[nn.Parameter]) -> AdoptedOptim
 def _try(own: OwnOptimizer) -> None:
     begun = [_drawn("matrix", (16, 12)), _drawn("vector", (16,))]
     half, saved = _moved(own, begun, range(STEPS - 1))
-    size = sum(tensor.nbytes for state in saved for tensor in state.values())
-    if size > MOST_SAVED * sum(value.numel() for value in begun) + 1024:
-        raise own.wrong(_("its state is too large for a checkpoint"))
     straight, _state = _moved(own, begun, range(STEPS))
     resumed, _state = _moved(own, half, [STEPS - 1], saved)
     if not all(value.isfinite().all() for value in straight):

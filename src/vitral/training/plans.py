@@ -4,10 +4,8 @@ A run is a pure function of its configuration. The plan is therefore measured on
 part of the configuration, shared by resumes and by all arms of a study.
 """
 
-import math
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,16 +14,15 @@ import torch
 from vitral.core.devices import resolve_device
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
-from vitral.core.machine import cores, multiplies_bfloat16
+from vitral.core.machine import cores
 from vitral.core.process import MOST_THREADS, using_threads
 from vitral.model import Transformer, cost
 from vitral.runs.config import RunConfig, TrainingConfig
-from vitral.runs.environment import DISPATCH
 from vitral.training.deadline import steps_in
 from vitral.training.objectives import no_compiler
 from vitral.training.regularisation import regularisation
 from vitral.training.sizes import LADDER, MOST_PER_TOKEN, sizes_for
-from vitral.training.trials import ExecutionPlan, StepTime, TooSlow, time_steps
+from vitral.training.trials import ExecutionPlan, time_steps
 
 TRIAL_SHARE, TRIAL_SECONDS = 0.05, 6.0
 """Share of a time limit for timing steps, and its maximum in seconds."""
@@ -35,10 +32,6 @@ UNLIMITED = 0.25
 """Seconds of timing each plan without a time limit."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """Environment variables from which PyTorch takes its number of threads."""
-SLOW = 1.5
-"""Another precision is given up where its first step takes this many times that of float32."""
-ATTEMPTS = 3
-"""First steps with more threads or in another precision before these are given up."""
 WORTH_COMPILING = 1800.0
 """Seconds of training above which compiling is likely to pay off: a fitted size is compiled up to three times."""
 FIT = "fit"
@@ -67,12 +60,10 @@ class _Trials:
     seconds: float | None
     notes: list[str]
 
-    def time(self, plan: ExecutionPlan, share: float, *, trials: int = 2, limit: float = math.inf) -> StepTime:
-        """Time steps for a share of the time for trials."""
-        if self.seconds is None:
-            return time_steps(self.config, self.build, plan, least=UNLIMITED, trials=trials, limit=limit)
-        given = share * self.seconds
-        return time_steps(self.config, self.build, plan, least=given, most=given, trials=trials, limit=limit)
+    def time(self, plan: ExecutionPlan, share: float) -> float:
+        """Seconds of a step, timed for a share of the time for trials."""
+        given = {"least": UNLIMITED} if self.seconds is None else dict.fromkeys(("least", "most"), share * self.seconds)
+        return time_steps(self.config, self.build, plan, trials=2, **given).steady
 
 
 def resolve_plan(
@@ -95,8 +86,7 @@ def resolve_plan(
         seconds_left: seconds that are left of `training.minutes` for trials and training; None: all.
 
     Raises:
-        UsageError: the time limit allows only a handful of steps, a size is to fit no time limit, or the environment
-            asks for too many threads.
+        UsageError: the time limit allows only a handful of steps, or a size is to fit no time limit.
     """
     training = config.training
     if training.minutes is None and FIT in (training.plan, training.regularisation):
@@ -104,20 +94,16 @@ def resolve_plan(
             '"fit" chooses training.plan and training.regularisation for a time; give training.minutes too'
         )
     is_written = training.plan == "as-written" and training.minutes is None
-    is_judged = is_written and not _is_surely_fast(training)
-    if is_written and training.threads is not None and not is_judged:
+    if is_written and training.threads is not None:
         return ResolvedPlan(config, ())
     sizes = sizes_for(config, num_tokens) if training.plan == FIT else [config]
     limit = None if training.minutes is None else min(TRIAL_SECONDS, TRIAL_SHARE * 60 * training.minutes)
     trials = _Trials(sizes[0], build, limit, [])
     threads = training.threads or given_threads(training) or _faster_threads(trials)
     changes: dict[str, Any] = {"threads": threads}
-    if is_written and not is_judged:
+    if is_written:
         return _resolved(config, changes, trials.notes)
     with using_threads(threads):
-        if is_judged:
-            _judge(trials)
-            return _resolved(config, changes, trials.notes)
         allowed = 60 * (training.minutes or 0) if seconds_left is None else seconds_left
         plan, seconds = _fitting_size(trials, sizes, allowed) if training.plan == FIT else _chosen_precision(trials)
         config = trials.config
@@ -136,23 +122,11 @@ def _resolved(config: RunConfig, changes: dict[str, Any], notes: Sequence[str]) 
 
 
 def given_threads(training: TrainingConfig) -> int | None:
-    """The number of threads that is not measured: of an accelerator's run, or that the environment asks for.
-
-    Raises:
-        UsageError: it is larger than a configuration allows.
-    """
-    named = next((name for name in THREAD_VARIABLES if os.environ.get(name, "").strip()), None)
-    if named is None and resolve_device(training.device).type == "cpu":
+    """The number of threads that is not measured: of an accelerator's run, or that the environment asks for."""
+    is_named = any(os.environ.get(name, "").strip() for name in THREAD_VARIABLES)
+    if not is_named and resolve_device(training.device).type == "cpu":
         return None
-    threads = torch.get_num_threads()
-    if threads > MOST_THREADS:
-        raise UsageError(
-            "{name}: {threads} threads; at most {most} are possible",
-            name=named or "PyTorch",
-            threads=threads,
-            most=MOST_THREADS,
-        )
-    return threads
+    return min(torch.get_num_threads(), MOST_THREADS)
 
 
 def _faster_threads(trials: _Trials) -> int:
@@ -161,25 +135,17 @@ def _faster_threads(trials: _Trials) -> int:
     if most == 1:
         return 1
     plan = ExecutionPlan("float64" if trials.config.training.dtype == "float64" else "float32", compile=False)
-    with using_threads(1):
-        one = trials.time(plan, THREAD_SHARE)
-    told = {"one": 1000 * one.steady, "threads": most}
-    with using_threads(most):
-        try:
-            several = _given_up_early(trials, plan, THREAD_SHARE, one)
-        except TooSlow:
-            sentence = N_(
-                "plan: 1 thread (a step: 1 thread {one:.1f} ms, {threads} threads more than {times:g} times as long)"
-            )
-            trials.notes.append(sentence.format(**told, times=SLOW))
-            return 1
-    is_faster = several.steady < one.steady
+    seconds: dict[int, float] = {}
+    for threads in (1, most):
+        with using_threads(threads):
+            seconds[threads] = trials.time(plan, THREAD_SHARE)
+    is_faster = seconds[most] < seconds[1]
     sentence = (
         N_("plan: {threads} threads (a step: 1 thread {one:.1f} ms, {threads} threads {several:.1f} ms)")
         if is_faster
         else N_("plan: 1 thread (a step: 1 thread {one:.1f} ms, {threads} threads {several:.1f} ms)")
     )
-    trials.notes.append(sentence.format(**told, several=1000 * several.steady))
+    trials.notes.append(sentence.format(threads=most, one=1000 * seconds[1], several=1000 * seconds[most]))
     return most if is_faster else 1
 
 
@@ -188,81 +154,38 @@ def _chosen_precision(trials: _Trials) -> tuple[ExecutionPlan, float]:
     training = trials.config.training
     if training.plan != "as-written":
         return _fastest(trials)
-    if not _is_surely_fast(training):
-        _judge(trials)
     plan = ExecutionPlan(training.dtype, training.compile)
     try:
-        return plan, trials.time(plan, 2 * PRECISION_SHARE).steady
+        return plan, trials.time(plan, 2 * PRECISION_SHARE)
     except Exception as error:  # the compiler and its backends raise many types
         if not plan.compile:
             raise
         trials.notes.append(no_compiler(error))
     plan = replace(plan, compile=False)
-    return plan, trials.time(plan, 2 * PRECISION_SHARE).steady
-
-
-def _is_surely_fast(training: TrainingConfig) -> bool:
-    """Whether no trial is needed: of other types than bfloat16, or where the device has it and its kernels are used."""
-    if training.dtype != "bfloat16" or resolve_device(training.device).type != "cpu":
-        return True
-    return multiplies_bfloat16() and not any(os.environ.get(name) for name in DISPATCH)
-
-
-def _judge(trials: _Trials) -> None:
-    """Say that bfloat16 is written, and slower here than float32."""
-    plain = trials.time(ExecutionPlan("float32", compile=False), 0.0, trials=1)
-    try:
-        other = _given_up_early(trials, ExecutionPlan("bfloat16", compile=False), 0.0, plain)
-        times = other.steady / plain.steady
-    except TooSlow:
-        times = SLOW
-    if times >= SLOW:
-        sentence = N_(
-            "plan: training.dtype = bfloat16 takes at least {times:.1f} times as long as float32 here; use float32"
-        )
-        trials.notes.append(sentence.format(times=times))
-
-
-def _given_up_early(trials: _Trials, plan: ExecutionPlan, share: float, plain: StepTime) -> StepTime:
-    """Time another plan; its first step may fail twice, since it prepares kernels that the next one finds ready.
-
-    Raises:
-        TooSlow: even the third first step took `SLOW` times that of the plain plan.
-    """
-    for _ in range(ATTEMPTS - 1):
-        with suppress(TooSlow):
-            return trials.time(plan, share, trials=1, limit=SLOW * plain.first)
-    return trials.time(plan, share, trials=1, limit=SLOW * plain.first)
+    return plan, trials.time(plan, 2 * PRECISION_SHARE)
 
 
 def _fastest(trials: _Trials) -> tuple[ExecutionPlan, float]:
-    """The fastest plan: float32 first; another precision is given up early where it is slow."""
+    """The fastest plan, and its seconds per step."""
     training, notes = trials.config.training, trials.notes
-    first = ExecutionPlan("float64" if training.dtype == "float64" else "float32", compile=False)
-    found = trials.time(first, PRECISION_SHARE)
-    timed = {first: found.steady}
-    told = N_("{dtype}, not compiled {milliseconds:.1f} ms").format(dtype=first.dtype, milliseconds=1000 * found.steady)
-    if training.dtype != "float64":
-        other = ExecutionPlan("bfloat16", compile=False)
-        try:
-            timed[other] = _given_up_early(trials, other, PRECISION_SHARE, found).steady
-            sentence = N_("{before}, bfloat16, not compiled {milliseconds:.1f} ms")
-            told = sentence.format(before=told, milliseconds=1000 * timed[other])
-        except TooSlow:
-            sentence = N_("{before}, bfloat16, not compiled more than {times:g} times as long")
-            told = sentence.format(before=told, times=SLOW)
+    timed: dict[ExecutionPlan, float] = {}
+    for dtype in ("float64",) if training.dtype == "float64" else ("float32", "bfloat16"):
+        plan = ExecutionPlan(dtype, compile=False)
+        timed[plan] = trials.time(plan, PRECISION_SHARE)
     plan = min(timed, key=lambda each: timed[each])
     expected = timed[plan] * training.steps if training.minutes is None else 60 * training.minutes
     if expected >= WORTH_COMPILING and training.sharding == "replicated":
-        compiled = ExecutionPlan(plan.dtype, compile=True)
+        compiled = replace(plan, compile=True)
         try:
-            timed[compiled] = trials.time(compiled, PRECISION_SHARE).steady
-            sentence = N_("{before}, {dtype}, compiled {milliseconds:.1f} ms")
-            told = sentence.format(before=told, dtype=plan.dtype, milliseconds=1000 * timed[compiled])
+            timed[compiled] = trials.time(compiled, PRECISION_SHARE)
         except Exception as error:  # the compiler and its backends raise many types
             notes.append(no_compiler(error))
         plan = min(timed, key=lambda each: timed[each])
-    notes.append(N_("plan: {plan} (a step: {times})").format(plan=plan, times=told))
+    told = N_("")
+    for each, seconds in timed.items():
+        sentence = N_("{before}, {plan} {milliseconds:.1f} ms") if told else N_("{plan} {milliseconds:.1f} ms")
+        told = sentence.format(before=told, plan=str(each), milliseconds=1000 * seconds)
+    notes.append(N_("plan: {plan} (a step: {times})").format(plan=str(plan), times=told))
     return plan, timed[plan]
 
 
@@ -323,4 +246,4 @@ def _regularised(
     trials.config = chosen
     sentence = N_("plan: dropout {rate:g}: {steps:,.0f} steps in the time would see this text {times:.1f} times")
     trials.notes.append(sentence.format(rate=found.rate, steps=steps, times=times))
-    return chosen, trials.time(plan, PRECISION_SHARE, trials=1).steady
+    return chosen, trials.time(plan, PRECISION_SHARE)

@@ -57,10 +57,6 @@ class RankLost(VitralError):
     exit_code = 4
 
 
-class RankDiffers(UsageError):
-    """A rank has something else than rank 0 that all must have alike."""
-
-
 def rank() -> int:
     """The number of this rank."""
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
@@ -312,7 +308,7 @@ def require_same(what: str, content: str, code: int = UsageError.exit_code) -> N
     """Compare something that all ranks must have alike; all call it at the same place.
 
     Raises:
-        RankDiffers: a rank has something else; the command ends with this code.
+        UsageError: a rank has something else; the command ends with this code.
     """
     if size() == 1:
         return
@@ -320,7 +316,7 @@ def require_same(what: str, content: str, code: int = UsageError.exit_code) -> N
     first, *others = all_gather(mine).view(size(), -1)
     for other, found in enumerate(others, 1):
         if not found.equal(first):
-            error = RankDiffers("rank {rank} differs from rank 0: {what}", rank=other, what=_(what))
+            error = UsageError("rank {rank} differs from rank 0: {what}", rank=other, what=_(what))
             error.exit_code = code
             raise error
 

@@ -29,7 +29,7 @@ from vitral.runs.folder import refuse_existing
 from vitral.runs.identity import document_hash, new_identity
 from vitral.runs.lock import only_writer
 from vitral.training import ranks
-from vitral.training.deadline import Deadline, TimeFrame
+from vitral.training.deadline import Deadline, TimeFrame, TimeLimit
 from vitral.training.events import Callback, Event, silent
 from vitral.training.inherited import inherit_weights, inherited_config, require_inherited
 from vitral.training.loop import run_steps, save
@@ -283,7 +283,7 @@ def resolved_plan(config: RunConfig, dataset: Dataset, frame: TimeFrame | None) 
         build,
         tokens["train"],
         [tokens[name] for name in SPLITS[1:]],
-        seconds_left=None if minutes is None or frame is None else Deadline(minutes, frame).left(),
+        seconds_left=None if minutes is None or frame is None else TimeLimit(minutes, frame).left(),
     )
 
 
@@ -291,11 +291,9 @@ def keep(trainer: Trainer, frame: TimeFrame, minutes: float | None, spent: float
     """Let a trainer keep its minutes, if any, unless another planner decides; its checkpoints record the time."""
     trainer.began = frame.began
     if minutes is not None:
-        deadline = Deadline(minutes, frame, spent)
-        trainer.spent = deadline.used
-        if trainer.planner is None:
-            deadline.begin(trainer)
-            trainer.planner = deadline
+        limit = TimeLimit(minutes, frame, spent)
+        trainer.spent = limit.used
+        trainer.planner = trainer.planner or Deadline(trainer, limit)
 
 
 def initial_state(dataset: Dataset) -> TrainerState:

@@ -280,11 +280,7 @@ class Trainer:
         self.show_baselines()
         self.counting = None
         self.folder.write_document("ngrams", plain)
-        self.seal_document("ngrams", plain)
-
-    def seal_document(self, name: str, document: Mapping[str, Any]) -> None:
-        """Add the hash of a new JSON file to the identity, which the next checkpoint seals."""
-        documents = {**self.identity.documents, f"{name}.json": document_hash(document)}
+        documents = {**self.identity.documents, "ngrams.json": document_hash(plain)}
         self.identity = self.identity.model_copy(update={"documents": documents})
 
 

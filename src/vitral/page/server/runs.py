@@ -30,7 +30,7 @@ from vitral.page.server.names import Name, Reducing, read_off
 from vitral.page.tokens import encoded
 from vitral.runs import LoadedRun, load_run
 from vitral.runs.checkpoint import list_checkpoints, load_checkpoint
-from vitral.runs.loading import load_weights, needed_shapes
+from vitral.runs.loading import load_weights
 
 MOST_ANSWER = 1 << 29
 """Bytes of an answer."""
@@ -362,8 +362,7 @@ class Opened:
                 each for each in list_checkpoints(self.run.folder.steps) if int(each.name.removeprefix("step-")) == step
             )
             own = self.run.model
-            shapes = needed_shapes(own.config, own.vocab_size, str(self.path))
-            checkpoint = load_checkpoint(folder, with_optimizer=False, shapes=shapes)
+            checkpoint = load_checkpoint(folder, with_optimizer=False)
             if checkpoint.state.get("run", self.run.sealed.identity.run) != self.run.sealed.identity.run:
                 raise Gone("{path}: another run is in this folder now; start vitral open again", path=self.path)
             model = Transformer(own.config, own.vocab_size).to(own.token_embedding.weight).eval()
