@@ -7,7 +7,6 @@ before it, done by any executor (`vitral.studies.executors`). A finished run is 
 resumed, and a run that met a number that is not finite is a result like any other. This process measures at the end.
 """
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -50,9 +49,6 @@ from vitral.training.memory import require_training_memory
 from vitral.training.plans import FIT, resolve_plan
 from vitral.training.run import build_model
 
-SPARE_BYTES = 2**26
-"""Beyond the checkpoints: metrics, figures, and space a disk must keep free."""
-
 
 def run_study(
     study: Study,
@@ -84,7 +80,7 @@ def run_study(
             with the `submit` of `concurrent.futures`; see `vitral.studies.executors`. The numbers do not depend on it.
 
     Raises:
-        UsageError: the design does not fit the configuration, the text is too short, the disk has too little room,
+        UsageError: the design does not fit the configuration, the text is too short,
             `out` contains something else, or a run in it is of another configuration; the message says which.
         StorageError: the disk did not take a run.
         JobFailed: a training of an executor crashed every time it was tried.
@@ -103,7 +99,6 @@ def run_study(
     longer = jobs_of(out, [with_more_steps(arm, LONGER_STEPS) for arm in arms], seeds, LONGER)
     require_fit(study, arms, seeds, texts, arms)
     require_fit(study, [arm for arm, _job in trials], [TUNING_SEED], texts, arms)
-    _require_room(out, jobs)
     record = _record(study, base, arms, seeds, texts) | ({} if budget is None else {"budget": budget})
     with opened(executor, out, threads or 1) as engine:
         with storage(out):
@@ -247,25 +242,6 @@ def _take_back(jobs: Sequence[Job], study: Study, note: Callable[[str], object])
         require_config(job.out, job.run_config, note, () if job.seed == TUNING_SEED else free[job.arm])
     for job in there:
         take_back(job.out)
-
-
-def _require_room(out: Path, jobs: Sequence[Job]) -> None:
-    """Refuse, before anything is trained, a study whose checkpoints do not fit on the disk.
-
-    Raises:
-        UsageError: says how much is needed.
-    """
-    needed = SPARE_BYTES + sum(job.disk for job in jobs if not job.is_there)
-    there = next((folder for folder in (out, *out.absolute().parents) if folder.is_dir()), Path.cwd())
-    free = shutil.disk_usage(there).free
-    if free < needed:
-        raise UsageError(
-            "{out}: the study's runs need {needed:,.0f} MB, {free:,.0f} MB are free on this disk; "
-            "make room, choose another --out, or a smaller --budget",
-            out=out,
-            needed=needed / 1e6,
-            free=free / 1e6,
-        )
 
 
 def _with_plan(base: RunConfig, found: Mapping[str, Any] | None, out: Path, dataset: Dataset) -> RunConfig:
