@@ -131,7 +131,8 @@ def _curve_baselines(result: StudyResult) -> NgramBaselines:
     if not result.study.draws_text:
         return result.curve_baselines
     found = [enter(run.path, lambda line: None).ngrams() for run in result.arms[0].runs]
-    return mean_baselines([*map(NgramBaselines.from_plain, found)]) if all(found) else result.curve_baselines
+    known = [NgramBaselines.from_plain(plain) for plain in found if plain]
+    return mean_baselines(known) if len(known) == len(found) else result.curve_baselines
 
 
 def mean_baselines(found: Sequence[NgramBaselines]) -> NgramBaselines:

@@ -5,7 +5,7 @@ from statistics import NormalDist
 from vitral.core.language import N_, _, number
 from vitral.figures.lines import Axis, Line, line_plot
 from vitral.figures.margin import Reference
-from vitral.figures.sections import Heading, Paragraph, Table
+from vitral.figures.sections import Heading, Table
 from vitral.inspection import retrieval_by_distance
 from vitral.inspection.proportions import wilson
 from vitral.inspection.retrieval import BATCH, CHANCE, LAYERS, LENGTH, SYMBOLS, WINDOW
@@ -89,7 +89,7 @@ def view(result: StudyResult, measured: Plain) -> View:
     heads = (_("mask"), *(_("{n} back", n=distance) for distance in distances))
     sections = (
         Heading(heading, 3),
-        Paragraph(about),
+        about,
         Plot(figure, "copying-by-distance", caption, alt),
         Table(_("Share of correct answers by distance, with 95% Wilson intervals"), heads, tuple(rows)),
     )

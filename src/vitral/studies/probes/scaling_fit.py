@@ -8,13 +8,13 @@ import numpy as np
 
 from vitral.core.language import N_, _, listed, number
 from vitral.figures.lines import Axis, Line, line_plot
-from vitral.figures.sections import Heading, Paragraph, Section, Table
+from vitral.figures.sections import Heading, Section, Table
 from vitral.figures.text import NONE, big, capital, nats, p_clause, p_text, signed
 from vitral.inspection.text_units import characters_per_token
 from vitral.runs.config import RunConfig
 from vitral.studies.intervals import mean_interval
 from vitral.studies.law_table import interval, law_columns, law_row, powers, with_interval
-from vitral.studies.probe import LEVEL, Arms, Check, Note, Plain, Plot, StudyResult, Trained, View, with_losses
+from vitral.studies.probe import LEVEL, Arms, Check, Note, Piece, Plain, Plot, StudyResult, Trained, View, with_losses
 from vitral.studies.scaling import Estimate, contrast, cost_law, optimal_exponents, optimum, student
 from vitral.studies.scaling_grid import (
     PREDICTED,
@@ -84,7 +84,7 @@ def view(result: StudyResult, arms: Arms) -> View:
         return View()
     joint = joint_laws(grid)
     laws = [*single_laws(grid), *joint]
-    sections = [Heading(_("Scaling laws")), Paragraph(_method(grid))]
+    sections: list[Piece] = [Heading(_("Scaling laws")), _method(grid)]
     sections += [_law_table(laws), *_seed_table(grid, laws)]
     sections += [*_plots(grid, laws), _residual_table(grid, laws)]
     optimal, notes = _optimum(grid, joint)
@@ -98,7 +98,7 @@ def view(result: StudyResult, arms: Arms) -> View:
         sections += [Heading(_("Outside the grid: larger models and more tokens"), 3), table]
         checks, notes = [*predicted, *checks], [*notes, *wide]
     if others:
-        sections += [Heading(_("Other tokens"), 3), Paragraph(_(TOKENS))]
+        sections += [Heading(_("Other tokens"), 3), _(TOKENS)]
     for name in dict.fromkeys(point.tokens for point in others):
         table, moved = _token_table(grid, [point for point in others if point.tokens == name])
         sections, notes = [*sections, table], [*notes, *moved]

@@ -6,7 +6,7 @@ from statistics import fmean
 
 from vitral.core.language import N_, _
 from vitral.figures.grid import value_grid
-from vitral.figures.sections import Heading, Paragraph, Table
+from vitral.figures.sections import Heading, Table
 from vitral.figures.text import capital
 from vitral.inspection import capabilities, classify_passages, linear_probes, untrained
 from vitral.inspection.probing import SPLITS
@@ -119,7 +119,7 @@ def view(result: StudyResult, arms: Arms) -> View:
         columns = [Quantity(name, f"leak/{place}/{key}", digits=3 * (key != "visible")) for key, name in LEAK.items()]
         about = _("Next token of position {position}, means over seeds", position=leak["position"])
         tables.append(mean_table(about, arms, *columns))
-    heading, method = Heading(_("Capabilities under each mask"), 3), Paragraph(_method(arms[0].first))
+    heading, method = Heading(_("Capabilities under each mask"), 3), _method(arms[0].first)
     unable = [arm for arm in arms if arm.mean(LOSS[0]) is None]
     return View(
         (heading, method, Plot(figure, "uses-by-mask", caption, alt), *tables),
