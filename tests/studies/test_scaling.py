@@ -110,7 +110,6 @@ def test_the_optimum_is_the_least_loss_along_a_line_of_equal_compute():
         ({"N": [1.0, 2.0, 2.0, 1.0]}, [3.0, 2.0, 2.0, 3.0], "N has 2 values; its exponent needs 3"),
         ({"N": [1.0, 2.0, 3.0, 0.0]}, [3.0, 2.0, 1.5, 1.0], "one positive number"),
         ({"N": [1.0, 2.0, 3.0, 4.0]}, [3.0, 2.0, 1.5, -1.0], "losses above zero"),
-        ({"N": [1.0, 2.0, 3.0, 4.0]}, [3.0, 2.0, 1.5], "one positive number of each quantity for each run"),
     ],
 )
 def test_what_cannot_be_fitted_is_said(quantities, losses, message):

@@ -226,16 +226,17 @@ def test_a_run_of_another_design_is_refused_before_a_trial_is_made(
     other = {"seed": 5, "model": {"norm": "post"}, "training": {"batch_size": 4, "steps": 2, "evaluate_every": 2}}
     there = train(RunConfig.parse(merge(tiny.plain(), other)), tmp_path / "other").path
     for name in ("arms/post/seed-5", "longer/post/seed-5"):
-        out = tmp_path / name.partition("/")[0]
+        out = Path(shutil.copytree(studied.folder, tmp_path / name.partition("/")[0]))
+        shutil.rmtree(out / name, ignore_errors=True)
+        shutil.rmtree(out / "tuning")
         shutil.copytree(there, out / name)
-        (out / "arms").mkdir(exist_ok=True)
         log = Log()
         with pytest.raises(UsageError, match=r"is not the run of this arm: training\.batch_size"):
             run_study(STUDY, tiny, out, seeds=[5], callback=log)
         assert not log.runs
     # A run of this design, with values that are not known before its trials, is accepted.
-    out = tmp_path / "own"
-    shutil.copytree(studied.folder / "arms", out / "arms")
+    out = Path(shutil.copytree(studied.folder, tmp_path / "own"))
+    shutil.rmtree(out / "tuning")
     assert run_study(STUDY, tiny, out, seeds=[5]).arm("post").losses == studied.arm("post").losses
 
 

@@ -6,10 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from vitral.core import parts
 from vitral.core.errors import UsageError
 from vitral.model import ModelConfig, Transformer
-from vitral.runs.config import AdamWConfig, MuonConfig, OptimizerConfig, RunConfig, SGDConfig
+from vitral.runs.config import AdamWConfig, MuonConfig, OptimizerConfig, SGDConfig
 from vitral.training.optimizers import (
     build_optimizer,
     load_optimizer_tensors,

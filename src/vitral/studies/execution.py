@@ -23,7 +23,7 @@ from vitral.runs import enter
 from vitral.runs.lock import only_writer
 from vitral.studies.design import LONGER_SEEDS, LONGER_STEPS, TUNING_SEED, BudgetName, Study, check_seeds
 from vitral.studies.executors import opened
-from vitral.studies.jobs import Job, jobs_of, left_of, take_back
+from vitral.studies.jobs import Job, jobs_of, take_back
 from vitral.studies.losses import baseline_arm, failed_seeds
 from vitral.studies.measures import Datasets, beside_ngrams, final_losses, final_split, measure
 from vitral.studies.outside import tokenizers_of
@@ -87,12 +87,12 @@ def run_study(
         KeyboardInterrupt: the user asked to stop; the same call resumes from there.
     """
     note = noting(callback)
-    found = read_record(out, note)
+    found = read_record(out)
     seeds = seeds_of(study, seeds, found)
     _check_design(study, seeds)
     texts = Texts(dataset, tokenizers_of(study))
     require_training_memory(base, texts.vocab_size(base.corpus), _("study {study}", study=study.name))
-    base = _with_plan(base, found or _lost_record(out, study), out, texts.of(base.corpus))
+    base = _with_plan(base, found, out, texts.of(base.corpus))
     arms, threads = resolve(study, base, texts.vocab_size), base.training.threads
     trials, runs = trials_of(study, arms, out), jobs_of(out, arms, seeds)
     jobs = [*(job for _arm, job in trials), *runs]
@@ -104,27 +104,32 @@ def run_study(
         with storage(out):
             out.mkdir(parents=True, exist_ok=True)
         with only_writer(out):
-            record = _begun(out, runs, record, found)
+            record = _begun(out, record, found)
             _take_back([*jobs, *longer], study, note)
             work = Work(study, out, texts, callback, engine, jobs)
             arms, tuning = tune_arms(arms, work)
             results = work.train(jobs_of(out, arms, seeds))
             with using_threads(threads):
-                result = _with_losses(record, arms, results, work)
+                datasets = {(arm.arm.name, seed): texts.of(arm.seeded(seed).corpus) for arm in arms for seed in seeds}
+                result = _with_losses(record, arms, results, datasets, work)
             longer = _wanted_longer(result, arms, out)
             ended = list(zip(longer, work.train(longer), strict=True))
             by_arm = {job.arm: tuple(run for other, run in ended if other.arm == job.arm) for job in longer}
             with using_threads(threads):
                 result = replace(result, tuning=tuning, longer=by_arm)
-                return measure(result, base, _datasets(arms, seeds, texts), callback)
+                return measure(result, base, datasets, callback)
 
 
 def _with_losses(
-    record: Mapping[str, Any], arms: Sequence[ResolvedArm], runs: Sequence[RunResult], work: Work
+    record: Mapping[str, Any],
+    arms: Sequence[ResolvedArm],
+    runs: Sequence[RunResult],
+    datasets: Datasets,
+    work: Work,
 ) -> StudyResult:
     """The results of all runs, by seed and arm, with the first one's record of text and machine, and final losses."""
     first, seeds = enter(runs[0].path, noting(work.callback)), record["seeds"]
-    datasets, number = _datasets(arms, seeds, work.texts), len(arms)
+    number = len(arms)
     result = StudyResult(
         study=work.study,
         base=record["base"],
@@ -139,10 +144,6 @@ def _with_losses(
         budget=record.get("budget"),
     )
     return beside_ngrams(final_losses(result, datasets, work.callback), datasets, work.callback)
-
-
-def _datasets(arms: Sequence[ResolvedArm], seeds: Sequence[int], texts: Texts) -> Datasets:
-    return {(arm.arm.name, seed): texts.of(arm.seeded(seed).corpus) for arm in arms for seed in seeds}
 
 
 def _record(
@@ -201,29 +202,18 @@ def _arm_result(resolved: ResolvedArm, runs: Sequence[RunResult], work: Work) ->
     )
 
 
-def _lost_record(out: Path, study: Study) -> Mapping[str, Any] | None:
-    """What the first run of the base arm tells of a record that is lost: its plan; None if nothing has begun."""
-    runs = sorted((out / ARMS / study.arms[0].name).glob("[!.]*/config.toml"))
-    return {"base": enter(runs[0].parent, lambda line: None).config.plain()} if runs else None
-
-
-def _begun(
-    out: Path, runs: Sequence[Job], record: Mapping[str, Any], found: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def _begun(out: Path, record: Mapping[str, Any], found: Mapping[str, Any] | None) -> dict[str, Any]:
     """Sweep the folder and write the record; returns it with the seeds that the study began with.
 
     Raises:
         UsageError: the folder is another study's, or a link or a device stands where a folder is expected.
     """
-    begun = {job.seed for job in runs if job.is_there or left_of(job.out)}
     inside = [out / MEASURES / name for name in names(out / MEASURES)]
     for path in filter(Path.is_dir, (out, out / ARMS, out / MEASURES, out / REPORT, out / REPORT / "figures", *inside)):
         sweep(path)
-    there = [seed for seed in record["seeds"] if seed in begun]
-    first_seeds = there or record["seeds"]
-    if found is not None and there:
-        first_seeds = [seed for seed in found["first_seeds"] if seed in record["seeds"]] or there
-    record = {**record, "first_seeds": list(first_seeds)}
+    before = record if found is None else {"seeds": found["first_seeds"]}
+    first_seeds = [seed for seed in before["seeds"] if seed in record["seeds"]] or record["seeds"]
+    record = {**record, "first_seeds": first_seeds}
     write_record(out, record, found)
     return record
 

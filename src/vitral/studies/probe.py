@@ -20,7 +20,7 @@ from vitral.data.batches import Split
 from vitral.figures.sections import Paragraph, Section, Table
 from vitral.model import Transformer
 from vitral.runs import LoadedRun
-from vitral.studies.claims import ENOUGH_SEEDS, LEVEL, Check, Comparison, Note, Plain, Quantity, Sample, series
+from vitral.studies.claims import ENOUGH_SEEDS, LEVEL, Check, Comparison, Note, Plain, Quantity, Sample
 from vitral.studies.design import BUDGETS, BudgetName
 from vitral.studies.intervals import mean_interval
 from vitral.studies.resolution import tokens_trained
@@ -179,7 +179,8 @@ class ArmMeasures:
 
     def values(self, quantity: Quantity) -> dict[int, float]:
         """The quantity by seed, of the runs that have it."""
-        return series(self.runs, quantity)
+        found = {seed: quantity.read(run) for seed, run in self.runs.items()}
+        return {seed: value for seed, value in found.items() if value is not None}
 
     def mean(self, quantity: Quantity) -> float | None:
         """The quantity's mean over seeds; None where no run has it."""

@@ -98,12 +98,9 @@ def _arms(arm: Table, base: Table, where: str) -> Iterator[Table]:
         budgets = [table["budget"] for table in (template, *rows) if "budget" in table]
         filled = _filled(template, values, where)
         if filled.get("name") != base.get("name"):
-            yield Arm.parse(filled | ({"budget": max(budgets, key=_rank)} if budgets else {}), where).plain()
-
-
-def _rank(budget: Any) -> int:
-    """The place among the budgets; a value that is none of them comes last, for `Arm` to refuse."""
-    return BUDGETS.index(budget) if budget in BUDGETS else len(BUDGETS)
+            yield Arm.parse(
+                filled | ({"budget": max(budgets, key=(*BUDGETS, *budgets).index)} if budgets else {}), where
+            ).plain()
 
 
 def _axes(given: Any, where: str) -> list[list[Table]]:

@@ -65,7 +65,7 @@ def scaled(arm: ResolvedArm, row: Row) -> ResolvedArm:
         for part in reversed(key.split(".")):
             nested = {part: nested}
         plain = merge(plain, nested)
-    return arm.with_config(RunConfig.parse(plain, _("arm {arm}, tuned", arm=arm.arm.name)))
+    return replace(arm, config=RunConfig.parse(plain, _("arm {arm}, tuned", arm=arm.arm.name)))
 
 
 def trial_name(arm: str, row: Row) -> str:

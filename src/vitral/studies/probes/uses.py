@@ -41,18 +41,12 @@ PATHS = {
     N_("probe on activations"): "classifying/activations",
     N_("probe on token counts"): "classifying/frequencies",
 }
-_ACCURACIES = (
-    N_("accuracy (infilling, both sides)"),
-    N_("accuracy (infilling, left side)"),
-    N_("accuracy (continuation)"),
-    N_("accuracy (probe on activations)"),
-    N_("accuracy (probe on token counts)"),
-)
-_LOSSES = (N_("loss (infilling, both sides)"), N_("loss (infilling, left side)"), N_("loss (continuation)"))
 ACCURACY = [
-    Quantity(name, f"{path}/accuracy", better="higher") for name, path in zip(_ACCURACIES, PATHS.values(), strict=True)
+    Quantity(N_("accuracy ({use})").format(use=use), f"{path}/accuracy", better="higher") for use, path in PATHS.items()
 ]
-LOSS = [Quantity(name, f"{path}/nats", "nats", "lower") for name, path in zip(_LOSSES, PATHS.values(), strict=False)]
+LOSS = [Quantity(N_("loss ({use})").format(use=use), f"{path}/nats", "nats", "lower") for use, path in PATHS.items()][
+    :3
+]
 PROBES = ((600, 200, 600), (1_600, 400, 1_200), (6_000, 1_000, 4_000))
 """Windows on which a linear probe is fitted, validated and tested."""
 TASKS = {
