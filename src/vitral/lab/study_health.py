@@ -101,11 +101,10 @@ def _agreement(folder: Path, record: Found) -> Iterator[HealthCheck]:
         for seed in record["seeds"]:
             name = run_name(arm.arm.name, seed)
             if name in runs:
-                path, parent = runs[name].folder.path, arm.arm.init_from
-                require_config(path, arm.seeded(seed), lambda line: None, study.tuned(arm.arm))
+                parent = arm.arm.init_from
+                require_config(runs[name], arm.seeded(seed), study.tuned(arm.arm))
                 outside = None if arm.arm.run is None else Path(arm.arm.run)
-                before = outside if parent is None else folder / run_name(parent, seed)
-                require_parent(path, before, lambda line: None)
+                require_parent(runs[name], outside if parent is None else folder / run_name(parent, seed))
     yield HealthCheck("ok", ARMS, N_("{n} runs are those of {file}").format(n=len(runs), file=RECORD))
 
 

@@ -229,7 +229,7 @@ def _take_back(jobs: Sequence[Job], study: Study, note: Callable[[str], object])
     free = {arm.name: study.tuned(arm) for arm in study.arms}
     there = [job for job in jobs if job.is_there]
     for job in there:
-        require_config(job.out, job.run_config, note, () if job.seed == TUNING_SEED else free[job.arm])
+        require_config(enter(job.out, note), job.run_config, () if job.seed == TUNING_SEED else free[job.arm])
     for job in there:
         take_back(job.out)
 
