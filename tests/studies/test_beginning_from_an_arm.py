@@ -59,26 +59,6 @@ def test_operations_contain_those_of_every_training_before(base, result) -> None
     assert {arm.arm.name: arm.flops for arm in result.arms} == {name: arm.all_flops for name, arm in arms.items()}
 
 
-def test_operations_before_a_tuned_arm_are_those_of_its_tuned_parent(base, tmp_path) -> None:
-    arms = [ARMS[0], ARMS[1] | {"tune": {"training.steps": [2.0, 3.0]}}, ARMS[3]]
-    found = run_study(Study.parse(PLAIN | {"arms": arms}), base, tmp_path / "s", seeds=[1])
-    first, then = found.arm("first"), found.arm("only")
-    assert first.config["training"]["steps"] > base.training.steps
-    assert then.flops == first.flops + then.num_tokens * then.flops_per_token + 6 * then.optimizer_flops
-
-
-def test_what_is_interrupted_goes_on_to_the_same_numbers(base, result, tmp_path) -> None:
-    def stop(event) -> None:
-        if event.get("arm") == "then" and event["event"] == "step" and event["step"] == 5:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_study(STUDY, base, tmp_path / "again", seeds=[1], callback=stop)
-    again = run_study(STUDY, base, tmp_path / "again", seeds=[1])
-    for arm in result.arms:
-        assert again.arm(arm.arm.name).losses == {1: arm.losses[1]}
-
-
 def test_a_run_that_began_from_other_weights_is_refused(base, result, tmp_path) -> None:
     out = tmp_path / "wrong"
     shutil.copytree(result.folder, out)

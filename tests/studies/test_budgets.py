@@ -1,6 +1,5 @@
 """Budgets: which arms and seeds they allow, what a named study becomes, what is refused before anything is trained."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -143,12 +142,4 @@ def test_a_text_that_cannot_feed_an_arm_is_refused_before_anything_is_trained(
     with pytest.raises(UsageError, match=r"arm long: .*context_length = 211") as no:
         run_study(study, config, tmp_path / "out")
     assert "\n" not in str(no.value)
-    assert not (tmp_path / "out").exists()
-
-
-def test_too_little_disk_is_said_before_anything_is_trained(tiny: RunConfig, tmp_path: Path, monkeypatch) -> None:
-    full = shutil._ntuple_diskusage(100, 99, 1)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
-    with pytest.raises(UsageError, match=r"runs need \d+ MB, 0 MB are free"):
-        run_study(Study.parse(tiers()).at("quick"), tiny, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -108,11 +108,6 @@ def test_differences_that_rounding_alone_sets_apart_are_the_same() -> None:
     assert judge([shares])[0].p is None
 
 
-def test_only_seeds_that_both_have_are_paired() -> None:
-    one = Comparison("a", "b", LOSS, {1: 2.0, 5: 4.0, 7: 9.0}, {5: 1.0, 1: 1.0, 11: 3.0})
-    assert one.differences == [1.0, 3.0]
-
-
 @pytest.mark.parametrize(
     ("value", "interval", "expected"),
     [
@@ -125,9 +120,3 @@ def test_only_seeds_that_both_have_are_paired() -> None:
 )
 def test_a_check_is_decided_by_its_interval(value: float, interval: tuple | None, expected: bool | None) -> None:
     assert Check("theory", "a number", value, 0.0, 2.0, "0 to 2", interval=interval).shown is expected
-
-
-def test_a_reader_of_a_number_stops_where_there_is_none() -> None:
-    assert at("a/1/b")({"a": [{}, {"b": 3}]}) == 3.0
-    assert at("a/b")({"a": None}) is None
-    assert at("a")({}) is None

@@ -66,17 +66,6 @@ def test_every_run_has_the_text_of_its_seed_and_the_n_grams_of_that_text(base, r
     assert len({fingerprint for arm, fingerprint in texts if arm == "one"}) > 1
 
 
-def test_a_study_that_draws_goes_on_and_takes_more_seeds(base, result) -> None:
-    again = run_study(DRAWN, base, result.folder, seeds=[0, 1, 2, 3])
-    for arm in ("all", "one"):
-        losses = again.arm(arm).losses
-        assert {seed: losses[seed] for seed in (0, 1, 2)} == result.arm(arm).losses
-        assert 3 in losses
-    fixed = DRAWN.model_copy(update={"draws_text": False})
-    with pytest.raises(UsageError, match="draws_text"):
-        run_study(fixed, base, result.folder, seeds=[0, 1, 2, 3])
-
-
 def test_tokens_that_depend_on_the_draw_are_refused(base) -> None:
     pairs = RunConfig.parse(merge(base.plain(), {"corpus": {"tokenizer": {"name": "bpe", "vocab_size": 300}}}))
     with pytest.raises(UsageError, match=r"draws_text gives each seed its own training text"):

@@ -1,7 +1,6 @@
 """Scaling laws: known constants recovered, coverage of intervals, predictions, and the view of a study."""
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -111,7 +110,6 @@ def test_the_optimum_is_the_least_loss_along_a_line_of_equal_compute():
         ({"N": [1.0, 2.0, 2.0, 1.0]}, [3.0, 2.0, 2.0, 3.0], "N has 2 values; its exponent needs 3"),
         ({"N": [1.0, 2.0, 3.0, 0.0]}, [3.0, 2.0, 1.5, 1.0], "one positive number"),
         ({"N": [1.0, 2.0, 3.0, 4.0]}, [3.0, 2.0, 1.5, -1.0], "losses above zero"),
-        ({"N": [1.0, 2.0, 3.0, 4.0]}, [3.0, 2.0, 1.5], "one positive number of each quantity for each run"),
     ],
 )
 def test_what_cannot_be_fitted_is_said(quantities, losses, message):
@@ -193,18 +191,6 @@ def obeying() -> tuple[StudyResult, dict]:
     return made(added, "full", 0.002, seeds=(1, 2))
 
 
-def with_losses(result: StudyResult, factor) -> StudyResult:
-    """The result with losses multiplied by the factor of each arm's name and seed."""
-    arms = [
-        replace(
-            arm,
-            runs=tuple(replace(run, test_loss=run.test_loss * factor(arm.arm.name, run.seed)) for run in arm.runs),
-        )
-        for arm in result.arms
-    ]
-    return replace(result, arms=tuple(arms))
-
-
 def test_a_study_that_obeys_the_sum(obeying):
     result, measured = obeying
     view = shown(result, measured)
@@ -258,29 +244,3 @@ def test_the_lack_of_fit_by_hand():
     assert found.scatter == pytest.approx(math.sqrt(0.02))
     assert found.p == pytest.approx(stats.f.sf(6.0, 1, 3))
     assert found.critical == pytest.approx(stats.f.isf(0.05, 1, 3))
-
-
-def test_tokens_that_move_an_exponent_are_seen_to(obeying):
-    """Byte pairs are the base's tokens too: a larger vocabulary of them, whose loss falls more slowly with the size."""
-    result, measured = obeying
-    slower = with_losses(
-        result, lambda arm, _: (measured[arm][1]["size"] / 1e4) ** 0.05 if arm.startswith("bpe") else 1.0
-    )
-
-    def tokens(arm):
-        size = 1024 if arm.arm.name.startswith("bpe") else 512
-        corpus = arm.config["corpus"] | {"tokenizer": {"name": "bpe", "vocab_size": size}}
-        return replace(arm, config=dict(arm.config) | {"corpus": corpus})
-
-    arms = tuple(map(tokens, slower.arms))
-    view = shown(replace(result, arms=arms, base=arms[0].config), measured)
-    last = tables(view)[-1]
-    assert last.columns[1:3] == ("byte pairs (512)", "byte pairs (1,024)")
-    assert any("α of the product without a floor" in text for text in changed(view))
-    assert not any("β of the product without a floor" in text for text in changed(view))
-    # The p value of a constant is below 0.05 exactly where its interval excludes zero, or one as a factor.
-    for row in last.rows[12:]:
-        if "not bounded" not in row[3]:
-            inside = row[3].split("(")[1].rstrip(")").replace("10^", "").replace("\N{MINUS SIGN}", "-").split(" to ")
-            excluded = float(inside[0]) > 0 or float(inside[1]) < 0
-            assert excluded == (row[4].startswith("<") or float(row[4]) < 0.05), row

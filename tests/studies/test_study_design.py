@@ -1,14 +1,12 @@
 """Designs: what can be compared, what an arm's configuration becomes, how wide a matched arm is."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
 from vitral.model import ModelConfig, count_parameters
-from vitral.studies import Study, read_study
+from vitral.studies import Study
 from vitral.studies.resolution import matched_width, resolve
 from vitral.training import RunConfig
 
@@ -61,33 +59,6 @@ def test_designs_that_compare_nothing_are_refused_in_one_line(plain: dict, compl
 def test_arms_that_make_no_other_configuration_are_refused(arms: list[dict], complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         resolve(Study.parse(study(*arms)), BASE, VOCAB)
-
-
-def test_a_study_of_ones_own_is_read_from_toml(tmp_path: Path) -> None:
-    path = tmp_path / "mine.toml"
-    path.write_text(
-        """
-        name = "mine"
-        title = "Mine"
-        question = "Does depth help?"
-        seeds = [2, 3, 5]
-        [[arms]]
-        name = "two"
-        title = "two blocks"
-        [[arms]]
-        name = "one"
-        title = "one block, as many parameters"
-        match = "parameters"
-        changes.model.num_layers = 1
-        """,
-        encoding="utf-8",
-    )
-    _, one = resolve(read_study(path), BASE, VOCAB)
-    assert one.config.model.num_layers == 1
-    assert one.config.model.hidden_width > BASE.model.hidden_width
-    path.write_text("name = 3", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"mine\.toml: "):
-        read_study(path)
 
 
 @settings(max_examples=25, deadline=None)

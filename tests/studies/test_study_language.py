@@ -9,7 +9,6 @@ from vitral.core.language import in_language
 from vitral.reports.study import StudyPage, write_report
 from vitral.studies import StudyResult, run_study, study_named, study_names
 from vitral.studies.catalogue import TEXTS, told
-from vitral.studies.claims import Check, Claim
 from vitral.training import RunConfig
 
 ENGLISH = set(
@@ -75,24 +74,6 @@ def test_figures_and_their_texts_have_no_english_word_in_portuguese(pages: dict[
     drawn = {code: " ".join(re.findall(r"<text[^>]*>(.*?)</text>", pages[code].html)) for code in pages}
     assert english_words(drawn["en"])
     assert english_words(drawn["pt"]) == set()
-
-
-def test_claims_have_the_same_numbers_in_both_languages(pages: dict[str, Written]) -> None:
-    one, other = pages["en"], pages["pt"]
-    assert len(one.claims) == len(other.claims) > 10
-    assert list(map(digits, one.claims)) == list(map(digits, other.claims))
-    for english, portuguese in zip(one.page.claims, other.page.claims, strict=True):
-        if isinstance(english, Claim) and isinstance(portuguese, Claim):
-            for key in ("seeds", "difference", "low", "high", "p", "family", "verdict", "shown"):
-                assert repr(getattr(english, key)) == repr(getattr(portuguese, key))
-        if isinstance(english, Check) and isinstance(portuguese, Check):
-            assert (english.value, english.low, english.high) == (portuguese.value, portuguese.low, portuguese.high)
-            assert english.verdict == portuguese.verdict
-
-
-def digits(text: str) -> list[str]:
-    """The numbers of a sentence in order of size of their text, without their separators."""
-    return sorted(re.sub(r"[.,]", "", number).strip() for number in re.findall(r"\d[\d.,]*", text))
 
 
 def test_what_programs_read_has_no_language(pages: dict[str, Written]) -> None:

@@ -1,14 +1,11 @@
 """A study trains every arm from every seed once, on the same batches, and survives whatever stops it."""
 
 import hashlib
-import itertools
-import math
 import pickle
 import shutil
 import signal
 from collections import defaultdict
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +14,6 @@ from vitral.core.config import merge
 from vitral.core.errors import UsageError
 from vitral.core.process import using_threads
 from vitral.data.batches import Batches
-from vitral.lab.run_health import examine_run
 from vitral.runs import RunFolder
 from vitral.runs.lock import only_writer
 from vitral.studies import Study, StudyResult, run_study
@@ -123,14 +119,6 @@ def test_an_arm_that_diverges_is_a_result(tiny: RunConfig, tmp_path: Path) -> No
     assert log.states == {"found"}
 
 
-def test_a_loss_that_is_not_a_number_is_no_result_and_says_so(tiny: RunConfig, tmp_path: Path, monkeypatch) -> None:
-    losses = itertools.cycle([1.0, math.nan])  # validation, test
-    monkeypatch.setattr("vitral.training.loop.evaluate_split", lambda *_, **__: SimpleNamespace(loss=next(losses)))
-    result = run_study(PAIR, tiny, tmp_path / "s", seeds=[2])
-    assert result.arms[0].losses == {}
-    assert "the test loss is nan" in (result.arms[0].runs[0].stopped or "")
-
-
 def test_a_folder_of_another_study_is_refused_saying_what_differs(tiny: RunConfig, trained: StudyResult) -> None:
     longer = RunConfig.parse(merge(tiny.plain(), {"training": {"steps": 7}}))
     with pytest.raises(UsageError, match=r"base\.training\.steps is 6 there and 7 here") as refused:
@@ -204,15 +192,3 @@ def test_an_arm_that_does_not_fit_into_memory_is_refused_before_anything_is_trai
         run_study(study, tiny, tmp_path / "study")
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "study").exists()
-
-
-def test_a_run_killed_after_its_last_checkpoint_is_tidied_and_published(
-    tiny: RunConfig, trained: StudyResult, tmp_path: Path
-) -> None:
-    out = Path(shutil.copytree(trained.folder, tmp_path / "s"))
-    place = run_path(out, trained.arms[0].arm.name, trained.seeds[0])
-    run = place.rename(place.with_name(f".{place.name}.{'0' * 32}"))
-    (run / "last").write_text("step-00000001\n", encoding="utf-8")
-    (run / "best").unlink()
-    run_study(trained.study, tiny, out, seeds=trained.seeds)
-    assert examine_run(place, replay=False).healthy

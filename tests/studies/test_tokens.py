@@ -78,19 +78,6 @@ def test_longer_tokens_are_better_where_they_are(tmp_path):
     assert [check.shown for check in view.checks] == [True] * 5
 
 
-def test_unequal_compute_is_noticed(tmp_path):
-    result = made(tmp_path, TOKENS, "standard", LONGER_IS_BETTER)
-    arms = tuple(
-        replace(arm, flops_per_token=arm.flops_per_token * (1 + (arm.arm.name == "bpe-1024"))) for arm in result.arms
-    )
-    checks = {
-        check.arm: check for check in shown(probe_named("text-units"), replace(result, arms=arms), units(result)).checks
-    }
-    assert checks["bpe-1024"].shown is False
-    assert checks["bpe-1024"].value == pytest.approx(100, abs=4)
-    assert checks["bpe-512"].shown is True
-
-
 def test_losses_per_token_of_different_tokens_are_not_compared(tmp_path):
     result = made(tmp_path, TOKENS, "standard", LONGER_IS_BETTER)
     nats = replace(result, study=result.study.model_copy(update={"unit": "nats per token"}))

@@ -2,7 +2,7 @@
 
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -18,9 +18,9 @@ from vitral.studies.execution import _wanted_longer
 from vitral.studies.jobs import Job
 from vitral.studies.losses import loss_claims
 from vitral.studies.resolution import ResolvedArm, resolve
-from vitral.studies.results import RunResult
+from vitral.studies.results import RunResult, Tuned
 from vitral.studies.texts import Texts
-from vitral.studies.tuning import Trial, can_be_tried, rows, scaled, tuned
+from vitral.studies.tuning import Row, Trial, can_be_tried, chosen, edge, rows, scaled
 from vitral.training import RunConfig, train
 
 RATE = "training.optimizer.learning_rate"
@@ -46,15 +46,13 @@ def an_arm(**training: object) -> ResolvedArm:
     return resolve(STUDY, RunConfig.parse({"training": training}), 31)[0]
 
 
-def read_with_losses(losses: Mapping[float, float | None], seen: list[float]):
-    """A function that makes a trial with one of these losses, and notes its factor."""
-
-    def run(row) -> Trial:
-        factor = next(iter(row.values()))
-        seen.append(factor)
-        return Trial(factor, {}, losses[factor])
-
-    return run
+def tuned(arm: ResolvedArm, planned: Sequence[Row], losses: Mapping[float, float | None]) -> tuple[list[Row], Tuned]:
+    """The rows that are tried when the trials have these losses, and what they choose."""
+    tried = [*planned]
+    trials = lambda: [Trial(factor, {}, losses[factor]) for row in tried for factor in row.values()]  # noqa: E731
+    beyond = edge(arm, tried, trials())
+    tried += [] if beyond is None else [beyond]
+    return tried, chosen(arm, trials())
 
 
 def test_values_that_move_together_are_one_row() -> None:
@@ -78,34 +76,20 @@ def test_whole_numbers_that_come_out_equal_are_tried_once() -> None:
     key = "training.batch_size"
     assert rows({key: (0.4, 0.5, 1.0, 1.2, 2.0)}, an_arm(batch_size=2).config) == ({key: 0.4}, {key: 1.0}, {key: 2.0})
     assert rows({key: (0.5, 1.0, 1.2, 2.0)}, an_arm(batch_size=2).config) == ({key: 0.5}, {key: 1.0}, {key: 2.0})
-    seen: list[float] = []
-    losses = {0.5: 1.0, 1.0: 1.1, 2.0: 1.2}
     arm = an_arm(batch_size=2)
-    found = tuned(arm, rows({key: (0.5, 1.0, 2.0)}, arm.config), read_with_losses(losses, seen))
-    assert seen == [0.5, 1.0, 2.0]  # 0.25 times 2 would be 1 again
-    assert found is not None
-    assert (found[1].chosen, found[1].at_edge) == (0.5, True)
+    planned = rows({key: (0.5, 1.0, 2.0)}, arm.config)
+    tried, found = tuned(arm, planned, {0.5: 1.0, 1.0: 1.1, 2.0: 1.2})
+    assert tried == [*planned]  # 0.25 times 2 would be 1 again
+    assert (found.chosen, found.at_edge) == (0.5, True)
 
 
-def test_no_trial_beyond_the_edge_where_it_makes_no_configuration_or_may_not_be_made(tiny: RunConfig) -> None:
-    """Twice a momentum of 0.4 is one, four times is none; the edge stays, and its flag."""
-    key, losses = "training.optimizer.momentum", {1.0: 1.1, 2.0: 1.0, 4.0: 0.9}
-    arm = an_arm(optimizer={"name": "sgd", "momentum": 0.4})
-    with pytest.raises(UsageError, match="momentum"):
-        scaled(arm, {key: 4.0})
-    prepared, asked = Texts(), list[float]()
-
-    def may(row) -> bool:
-        asked.append(row[key])
-        config = RunConfig.parse(merge(arm.config.plain(), {"corpus": tiny.corpus.plain()}))
-        return can_be_tried(STUDY, arm.with_config(config), row, [arm.with_config(config)], prepared)
-
-    seen: list[float] = []
-    found = tuned(arm, rows({key: (1.0, 2.0)}, arm.config), read_with_losses(losses, seen), may)
-    assert (seen, asked) == ([1.0, 2.0], [4.0])
-    assert found is not None
-    assert (found[1].chosen, found[1].at_edge) == (2.0, True)
-    assert found[0].config.plain()["training"]["optimizer"]["momentum"] == pytest.approx(0.8)
+def test_a_trial_that_makes_no_configuration_is_not_made(tiny: RunConfig) -> None:
+    """Twice a momentum of 0.4 is one, four times is none."""
+    key = "training.optimizer.momentum"
+    given = {"corpus": tiny.corpus.plain(), "training": {"optimizer": {"name": "sgd", "momentum": 0.4}}}
+    arm = resolve(STUDY, RunConfig.parse(given), 31)[0]
+    assert scaled(arm, {key: 2.0}).config.plain()["training"]["optimizer"]["momentum"] == pytest.approx(0.8)
+    assert not can_be_tried(STUDY, arm, {key: 4.0}, [arm], Texts())
 
 
 @pytest.mark.parametrize("match", ["parameters", "flops"])
@@ -145,13 +129,10 @@ def test_only_knobs_of_the_training_are_tuned(key: str) -> None:
 def test_the_lowest_finite_loss_is_chosen_and_an_edge_extended_once_at_the_same_ratio(
     losses: dict, best: float, at_edge: bool
 ) -> None:
-    seen: list[float] = []
     arm = an_arm(optimizer={"name": "adamw", "learning_rate": 0.01})
-    found = tuned(arm, rows({RATE: (0.5, 1.0, 3.0)}, arm.config), read_with_losses(losses, seen))
-    assert found is not None
-    assert sorted(seen) == sorted(losses)
-    assert (found[1].chosen, found[1].at_edge) == (best, at_edge)
-    assert found[0].config.plain()["training"]["optimizer"]["learning_rate"] == pytest.approx(0.01 * best)
+    tried, found = tuned(arm, rows({RATE: (0.5, 1.0, 3.0)}, arm.config), losses)
+    assert sorted(row[RATE] for row in tried) == sorted(losses)
+    assert (found.chosen, found.at_edge) == (best, at_edge)
 
 
 @pytest.mark.parametrize(
@@ -245,16 +226,17 @@ def test_a_run_of_another_design_is_refused_before_a_trial_is_made(
     other = {"seed": 5, "model": {"norm": "post"}, "training": {"batch_size": 4, "steps": 2, "evaluate_every": 2}}
     there = train(RunConfig.parse(merge(tiny.plain(), other)), tmp_path / "other").path
     for name in ("arms/post/seed-5", "longer/post/seed-5"):
-        out = tmp_path / name.partition("/")[0]
+        out = Path(shutil.copytree(studied.folder, tmp_path / name.partition("/")[0]))
+        shutil.rmtree(out / name, ignore_errors=True)
+        shutil.rmtree(out / "tuning")
         shutil.copytree(there, out / name)
-        (out / "arms").mkdir(exist_ok=True)
         log = Log()
         with pytest.raises(UsageError, match=r"is not the run of this arm: training\.batch_size"):
             run_study(STUDY, tiny, out, seeds=[5], callback=log)
         assert not log.runs
     # A run of this design, with values that are not known before its trials, is accepted.
-    out = tmp_path / "own"
-    shutil.copytree(studied.folder / "arms", out / "arms")
+    out = Path(shutil.copytree(studied.folder, tmp_path / "own"))
+    shutil.rmtree(out / "tuning")
     assert run_study(STUDY, tiny, out, seeds=[5]).arm("post").losses == studied.arm("post").losses
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.studies.conftest import fresh, tables
+from tests.studies.conftest import fresh
 from vitral.studies.claims import Claim
 from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures, View
@@ -93,14 +93,6 @@ def test_a_change_along_the_window_is_found_and_a_constant_gap_is_none() -> None
     claims = along(by_position.view(RESULT, [arm("base", base), arm("steep", steep), arm("level", level)]))
     assert [(claim.comparison.arm, claim.verdict) for claim in claims] == [("steep", "higher"), ("level", "undecided")]
     assert claims[0].difference == pytest.approx(0.102 * (6.5 - 0.5))  # last two positions less the first two
-
-
-def test_tables_have_means_by_groups_of_positions_and_of_lengths() -> None:
-    view = by_position.view(RESULT, [arm("base", flat(2.5, 2.6, 2.7))])
-    inside, beyond = tables(view)
-    # positions 1, 2-4, 5-8, then the first and the last quarter
-    assert [cell for row in inside.rows for cell in row[1:]] == ["3.000", "2.000", "2.000", "2.500", "2.000"]
-    assert [cell for row in beyond.rows for cell in row[1:]] == ["2.000", "2.600"]
 
 
 def test_the_measure_is_plain_and_can_be_viewed(tiny: RunConfig) -> None:

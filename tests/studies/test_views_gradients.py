@@ -11,7 +11,7 @@ from vitral.data import Batches, prepare
 from vitral.inspection import gradients_by_block
 from vitral.model import Transformer
 from vitral.runs import load_run
-from vitral.studies.probe import ArmMeasures, Plot, Trained, View
+from vitral.studies.probe import ArmMeasures, Trained, View
 from vitral.studies.probes import probe_named
 from vitral.training import RunConfig, train
 
@@ -48,11 +48,6 @@ def viewed(measured: Mapping[str, Mapping[int, tuple[dict[str, Any], dict[str, A
         for name, runs in measured.items()
     ]
     return probe_named("gradients").view(None, arms)  # type: ignore[arg-type]
-
-
-def figures(view: View) -> dict[str, Plot]:
-    """The figures by name."""
-    return {section.name: section for section in view.sections if isinstance(section, Plot)}
 
 
 @pytest.mark.parametrize(

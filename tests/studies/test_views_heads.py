@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.studies.conftest import fresh, plots, tables
+from tests.studies.conftest import fresh
 from vitral.inspection import KINDS
 from vitral.inspection.attention import BROAD
 from vitral.inspection.head_overlap import STEPS
 from vitral.studies.claims import Claim
 from vitral.studies.judging import judge
-from vitral.studies.probe import ArmMeasures, Plot, View
+from vitral.studies.probe import ArmMeasures, View
 from vitral.studies.probes import probe_named
 from vitral.training import RunConfig
 
@@ -60,14 +60,6 @@ def two_arms(names: list[str], *, few: float, many: float, together: float) -> V
 def claims(view: View) -> dict[str, Claim]:
     """By the first words of the quantity."""
     return {claim.comparison.quantity.name: claim for claim in judge(view.comparisons)}
-
-
-def cells(view: View) -> dict[str, dict[str, dict[str, str]]]:
-    """By first words of the caption and by arm, the cells by column."""
-    return {
-        section.caption.split()[0]: {row[0]: dict(zip(section.columns, row, strict=True)) for row in section.rows}
-        for section in tables(view)
-    }
 
 
 WITHOUT_HEAD, WITHOUT_LAYER = "loss increase without one head (zeros)", "loss increase without a layer's heads"
@@ -118,16 +110,3 @@ def test_an_overlap_like_that_of_other_seeds_is_said_and_one_beyond_is_not() -> 
     (note,) = view.notes
     assert note.arm == "many"
     assert claim.span in note.text
-
-
-def test_the_map_shows_every_head_and_as_many_as_can_be_read() -> None:
-    assert plots(two_arms(["near", BROAD], few=0.1, many=0.4, together=0.5)) == [
-        "heads-attend-to",
-        "heads-overlap",
-        "heads-knock-out",
-    ]
-    run = a_run(["near"] * 24, 0.1, 2.4, 0.5)
-    run["layers"] = run["layers"] * 4
-    run["rows"]["layers"] = run["rows"]["layers"] * 4
-    plot = next(section for section in viewed({"base": {1: run}}).sections if isinstance(section, Plot))
-    assert "first 48 of 96" in plot.caption

@@ -116,22 +116,3 @@ def test_claims_follow_the_numbers() -> None:
     cancelled = claims(runs(0.4, -0.003, 18))[GAIN.name]
     assert cancelled.difference != 0
     assert cancelled.p is not None
-
-
-def test_arms_are_compared_seed_by_seed() -> None:
-    def arm(apart: float, right: int, seeds: int = 3, every: int = 2) -> dict[int, Any]:
-        return {
-            seed: reading(
-                0.4, apart * (1 + seed / 1000), [1.0] * (right - seed % every) + [-1.0] * (20 - right + seed % every)
-            )
-            for seed in range(1, 1 + seeds)
-        }
-
-    def against(measured: Mapping[str, Mapping[int, Any]]) -> list[Claim]:
-        judged = judge(shown(measured).comparisons)
-        return [one for one in judged if one.comparison.against.startswith("the arm")]
-
-    less = against({"with": arm(0.1, 18), "without": arm(0.0, 10, every=3)})
-    assert [(one.comparison.arm, one.comparison.quantity) for one in less] == [("without", RIGHT), ("without", GAIN)]
-    assert less[0].difference == pytest.approx(-0.4167, abs=1e-4)
-    assert less[1].verdict == "lower"

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 from text_studies import made, shown
 
-from tests.studies.conftest import fresh, plots, tables
+from tests.studies.conftest import fresh, tables
 from vitral.data import prepare
 from vitral.evaluation import evaluate_split
 from vitral.figures.sections import Table
 from vitral.studies import study_named
-from vitral.studies.judging import judge
 from vitral.studies.probe import Trained, View
 from vitral.studies.probes import probe_named
 from vitral.training import RunConfig
@@ -36,25 +35,6 @@ def test_the_lowest_loss_is_chosen_by_validation_and_passes_are_counted(tiny: Ru
     assert (found["lowest"], found["last"]) == (1.7, 1.4)
     assert found["after"] == pytest.approx(found["passes"] * 4 / 6)
     assert [loss for _, loss in found["curve"]] == [2.0, 1.7, 1.4]
-
-
-def test_the_lowest_losses_are_compared_with_the_baseline_arm(tmp_path) -> None:
-    losses = {"once": 1.7, "four": 1.71, "sixteen": 1.9, "sixty-four": 2.6, "sixty-four-dropout": 2.2}
-    result = made(tmp_path, REPETITION, "standard", losses)
-    measured = {
-        arm.arm.name: {
-            seed: {"tokens": 9, "passes": 2, "curve": [[1, 3.0], [2, loss]], "lowest": loss, "after": 2, "last": loss}
-            for seed, loss in arm.losses.items()
-        }
-        for arm in result.arms
-    }
-    view = shown(probe_named("passes"), result, measured)
-    assert plots(view) == ["passes"]
-    assert [row[0] for row in table(view).rows] == [arm.arm.title for arm in result.arms]
-    claims = {claim.comparison.arm: claim for claim in judge(view.comparisons)}
-    assert claims["sixty-four"].verdict == "worse"
-    assert claims["sixty-four-dropout"].verdict == "better"
-    assert claims["sixty-four-dropout"].difference == pytest.approx(-0.4, abs=0.01)
 
 
 def test_forgetting_is_measured_on_the_text_of_the_arm_before(tiny: RunConfig) -> None:

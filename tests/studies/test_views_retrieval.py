@@ -44,8 +44,3 @@ def test_masks_are_compared_with_a_guess_and_with_the_causal_one() -> None:
     all_distances = {one.comparison.arm: one for one in found if one.comparison.quantity.name == "accuracy"}
     assert set(all_distances) == {"bidirectional", "prefix"}
     assert all_distances["bidirectional"].difference < -0.6
-
-
-def test_with_one_pair_a_guess_is_chance() -> None:
-    found = judge(shown(1, 0.5, 0.9).comparisons)
-    assert {one.comparison.others[1] for one in found if one.comparison.quantity.name != "accuracy"} == {0.125}

@@ -15,7 +15,7 @@ from vitral.inspection.windows import scored_windows
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import load_run
 from vitral.studies import study_named
-from vitral.studies.claims import Claim, Note
+from vitral.studies.claims import Claim
 from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures, Trained, View
 from vitral.studies.probes import probe_named
@@ -156,21 +156,3 @@ def test_checks_of_scores_follow_the_numbers(few: Plain) -> None:
     assert [check.shown for check in changed.checks] == [True, True, False, False, True]
     assert changed.checks[2].value == pytest.approx(1.03)
     assert [note.shown for note in changed.notes] == [False]
-
-
-@pytest.mark.parametrize(
-    ("sqrt", "error", "shown"),
-    [(2.0, 0.001, True), (16.0, 0.001, False), (4.0, 0.1, None), (4.0, 0.01, True), (5.5, 0.1, None)],
-)
-def test_the_usual_scale_changes_least_only_where_it_is_distinguishable(
-    few: Plain, sqrt: float, error: float, shown: bool | None
-) -> None:
-    other = deepcopy(few)
-    for scale, ratio in (("none", 1e6), ("sqrt", sqrt), ("linear", 5.0)):
-        other["scales"][scale] |= {
-            "sensitivity_median": [1.0, 1.0, 1.0, ratio],
-            "sensitivity_median_error": [0.0, 0.0, 0.0, ratio * error],
-        }
-    (note,) = scores_view(other).notes
-    assert isinstance(note, Note)
-    assert note.shown is shown

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from tests.studies.conftest import measures, tables
+from tests.studies.conftest import measures
 from vitral.inspection.texts import TRUTH
 from vitral.studies import probe
 from vitral.studies.claims import Claim
@@ -62,12 +62,6 @@ def claims(data: Mapping[str, Any], quantity: str, against: str = TRUTH) -> dict
         for one in judged
         if one.comparison.quantity.name == quantity and one.comparison.against == against
     }
-
-
-def table(found: View, column: str) -> dict[str, str]:
-    """By strategy, the cells of the column of that name, whatever the table."""
-    section = next(one for one in tables(found) if column in one.columns)
-    return {row[0]: row[section.columns.index(column)] for row in section.rows}
 
 
 REPEATED = COMPARED["repeated"].name

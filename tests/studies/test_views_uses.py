@@ -101,19 +101,6 @@ def test_a_prediction_moves_with_the_next_token_exactly_where_the_mask_shows_it(
     assert [check.shown for check in leaks] == [shown, shown]
 
 
-def test_classification_is_checked_against_the_largest_class() -> None:
-    made = arms(3)
-    for run in made[1].runs.values():
-        run["classifying"]["activations"] |= {"low": 0.2}
-    checks = {check.arm: check for check in uses.view(RESULT, made).checks if check.interval}
-    assert (checks["causal"].low, checks["causal"].interval) == (0.25, (pytest.approx(0.35), pytest.approx(0.45)))
-    assert {arm: check.shown for arm, check in checks.items()} == {
-        "causal": True,
-        "bidirectional": None,
-        "prefix": True,
-    }
-
-
 @pytest.mark.parametrize("name", ["causal", "bidirectional", "prefix", "leak"])
 def test_every_arm_is_measured_and_the_measure_is_plain(
     name: str, tiny: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -61,26 +61,21 @@ def count(
     """Count the parameters, operations and bytes of a model."""
     from vitral.cli.screen import print_form, print_json
     from vitral.core.config import assignment, merge
-    from vitral.core.errors import UsageError
     from vitral.lab import count
 
     source = {} if text is None else {"corpus": {"source": text}}
     overrides = merge(source, reading(encoding, field, glob), *(assignment(setting) for setting in settings or []))
-    chosen = {"minutes": minutes, "tokenizer": tokenizer, "context": context}
-    if doubled := next((name for name in chosen if name in overrides), None):
-        raise UsageError(
-            "--set {doubled}: give --{doubled}, or a key of a table, as in training.minutes", doubled=doubled
-        )
-    counted = count(start, vocabulary=vocabulary, **chosen, **overrides)
+    chosen = {"minutes": minutes, "vocabulary": vocabulary, "tokenizer": tokenizer, "context": context}
+    counted = count(start, **{**chosen, **overrides})
     if format is TableFormat.json:
         print_json(counted.plain())
     elif format is TableFormat.text:
-        print_count(counted)
+        _print(counted)
     else:
         print_form(counted.table(), format.value)
 
 
-def print_count(counted: "ModelCount") -> None:
+def _print(counted: "ModelCount") -> None:
     """Print every tensor with its formula, the total, operations and bytes."""
     from vitral.cli.screen import console, say, table
     from vitral.reports.model import cost_rows
@@ -89,12 +84,9 @@ def print_count(counted: "ModelCount") -> None:
         (row.name, _(row.part), "×".join(str(size) for size in row.shape), row.formula, number(row.count, ","))
         for row in counted.rows
     ]
-    parameters = counted.cost.parameters
-    of = {"name": counted.name, "tokens": counted.vocab_size, "parameters": parameters}
-    title = _("Parameters of {name} with {tokens} tokens: {parameters:,}", **of)
-    screen = console()
     columns = (_("name"), _("part"), _("shape"), _("formula"), _("parameters"))
-    screen.print(table(title, columns, [*rows, (_("total"), "", "", "", number(parameters, ","))], words=4))
-    screen.print(table(_("Operations and bytes (float32)"), ("", "", _("how counted")), cost_rows(counted), words=3))
+    total = (_("total"), "", "", "", number(counted.cost.parameters, ","))
+    console().print(table(counted.title, columns, [*rows, total], words=4))
+    console().print(table(_("Operations and bytes (float32)"), ("", "", _("how counted")), cost_rows(counted), words=3))
     for line in counted.advice:
         say(_(line))

@@ -32,7 +32,7 @@ def forecast(
     source = {} if text is None else {"corpus": {"source": text}}
     overrides = merge(source, *(assignment(setting) for setting in settings or []))
     asked = {"gpus": gpus, "kind": kind, "measure": measure, "vocabulary": vocabulary, "tokenizer": tokenizer}
-    told = forecast(start, **asked, **overrides)
+    told = forecast(start, **{**asked, **overrides})
     if format is TableFormat.json:
         print_json(told.plain())
     elif format is TableFormat.text:

@@ -1,16 +1,14 @@
 """Forecasts: what a training needs on machines that are not here."""
 
 import math
-import tomllib
 from dataclasses import asdict, dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from vitral.core.checked import Count, checked
-from vitral.core.config import nearest
+from vitral.core.config import merge, nearest, read_toml
 from vitral.core.devices import resolve_device
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _, number
@@ -61,8 +59,8 @@ class Accelerator:
 
 def accelerators() -> dict[str, Accelerator]:
     """The kinds that `forecast` knows, by their short names."""
-    told = tomllib.loads(resources.files("vitral.lab").joinpath("accelerators.toml").read_text(encoding="utf-8"))
-    return {kind: Accelerator(kind, **given) for kind, given in told.items()}
+    known = read_toml(Path(__file__).with_name("accelerators.toml"))
+    return {kind: Accelerator(kind, **given) for kind, given in known.items()}
 
 
 @checked(first=True)
@@ -116,10 +114,7 @@ class Forecast(Shown, Tabular):
         """The heading."""
         return _(
             "Forecast for {name}: {parameters:,} parameters on {ranks} × {accelerator}",
-            name=self.name,
-            parameters=self.parameters,
-            ranks=self.ranks,
-            accelerator=self.accelerator.name,
+            **{**vars(self), "accelerator": self.accelerator.name},
         )
 
     def rows(self) -> list[tuple[str, str, str]]:
@@ -136,8 +131,8 @@ class Forecast(Shown, Tabular):
 
     def sections(self) -> list[Section]:
         """The whole forecast as sections of a page."""
-        rows = Table(_("Forecast"), ("", "", _("how counted")), tuple(self.rows()), prose=(1, 2))
-        return [rows, Listing(self.notes)]
+        columns = ("", "", _("how counted"))
+        return [Table(_("Forecast"), columns, tuple(self.rows()), prose=(1, 2)), Listing(self.notes)]
 
     def table(self) -> DataTable:
         """The quantities, in a form to be written."""
@@ -198,21 +193,20 @@ def forecast(
     name, config, vocab_size, _advice = configured(start, **chosen)
     known, batches, notes = accelerators(), config.training.accumulation, list[str]()
     if batches % gpus:
-        multiple = gpus * -(-batches // gpus)
+        more = gpus * -(-batches // gpus)
+        given = {"accumulation": batches, "gpus": gpus, "multiple": more}
         raise UsageError(
             "forecast: training.accumulation = {accumulation} batches cannot be shared out evenly among {gpus}; "
             "set training.accumulation = {multiple} (then a step has {tokens:,} tokens)",
-            accumulation=batches,
-            gpus=gpus,
-            multiple=multiple,
-            tokens=multiple * config.tokens_per_step // batches,
+            **given,
+            tokens=more * config.tokens_per_step // batches,
         )
     if measure:
         accelerator, speeds, sentence = _measured(config, vocab_size, gpus)
     elif kind in known:
         accelerator = known[kind]
         if config.training.dtype != "bfloat16":
-            config = config.model_copy(update={"training": config.training.model_copy(update={"dtype": "bfloat16"})})
+            config = _with(config, dtype="bfloat16")
             notes.append(_('Counted in bfloat16, which accelerators are made for: set training.dtype = "bfloat16".'))
         speeds, sentence = _published(config, vocab_size, gpus, accelerator)
     else:
@@ -239,46 +233,42 @@ def forecast(
     )
 
 
+def _with(config: RunConfig, **training: Any) -> RunConfig:
+    return RunConfig.parse(merge(config.plain(), {"training": training}))
+
+
 def _published(config: RunConfig, vocab_size: int, gpus: int, kind: Accelerator) -> tuple[Range | None, str]:
     """Tokens per second by published shares of the peak, and the sentence that says what they rest on."""
     if config.model.d_model < WIDE:
-        sentence = _(
+        return None, _(
             "Speed: unknown. Published speeds are of matrices of at least 1,600 columns, and say nothing of a model "
             "with d_model = {columns}: run this with --measure on one of the accelerators.",
             columns=config.model.d_model,
         )
-        return None, sentence
     shares = {one.kind: one.utilisation for one in accelerators().values() if one.utilisation is not None}
     low, high = kind.utilisation or (min(one[0] for one in shares.values()), max(one[1] for one in shares.values()))
-    if kind.utilisation is not None:
-        sentence = _(
-            "Speed: {low:.0%} to {high:.0%} of the peak, as published trainings reach on this kind of accelerator; "
-            "--measure times this machine's device instead.",
-            low=low,
-            high=high,
-        )
-    else:
-        sentence = _(
+    said = N_(
+        "Speed: {low:.0%} to {high:.0%} of the peak, as published trainings reach on this kind of accelerator; "
+        "--measure times this machine's device instead."
+    )
+    if kind.utilisation is None:
+        said = N_(
             "Speed: {low:.0%} to {high:.0%} of the peak. No published training on this kind of accelerator is known "
-            "here: the range is that of others ({kinds}), and --measure on such an accelerator finds its own.",
-            low=low,
-            high=high,
-            kinds=", ".join(shares),
+            "here: the range is that of others ({kinds}), and --measure on such an accelerator finds its own."
         )
     peak = gpus * kind.flops * config.tokens_per_step / step_flops(config, vocab_size)
-    return (low * peak, high * peak), sentence
+    return (low * peak, high * peak), _(said, low=low, high=high, kinds=", ".join(shares))
 
 
 def _measured(config: RunConfig, vocab_size: int, gpus: int) -> tuple[Accelerator, Range, str]:
     """This machine's device as a kind, tokens per second of several, and the sentence that says what they rest on."""
     training, device = config.training, resolve_device(config.training.device)
     plan = ExecutionPlan(training.dtype, training.compile)
-    one = config.model_copy(update={"training": training.model_copy(update={"accumulation": 1})})
+    one = _with(config, accumulation=1)
     speed = one.tokens_per_step / time_steps(one, lambda each: build_model(each, vocab_size), plan).steady
     flops = speed * step_flops(config, vocab_size) / config.tokens_per_step
-    memory = memory_limit() or math.inf
-    if device.type == "cuda":
-        memory = torch.cuda.get_device_properties(device).total_memory
+    on_gpu = device.type == "cuda"
+    memory = torch.cuda.get_device_properties(device).total_memory if on_gpu else memory_limit() or math.inf
     sentence = _(
         "Speed: {speed:,.0f} tokens/s of one, in a few steps timed here; each of several reaches {low:.0%} "
         "to 100% of it.",

@@ -14,7 +14,7 @@ from vitral.reports.folder import MANIFEST, check_report
 from vitral.runs import RunConfig, SealedRun, enter
 from vitral.studies.design import Study
 from vitral.studies.measures import check_measures
-from vitral.studies.record import ARMS, LONGER, MEASURES, RECORD, REPORT, TUNING, read_record
+from vitral.studies.record import ARMS, LONGER, MEASURES, RECORD, REPORT, TUNING, Found, read_record
 from vitral.studies.resolution import resolve
 from vitral.studies.results import require_config, require_parent, run_name
 
@@ -29,28 +29,22 @@ def examine_study(path: Path) -> Diagnosis:
 
     The first run has one logged step computed again; the others only have their files verified.
     """
-    findings: list[HealthCheck] = []
-    for examine in (_record, _runs, _agreement, _measures, _report, _leftovers):
+    findings, record = list[HealthCheck](), Found()
+    try:
+        record = read_record(path) or {}
+        study = N_("{study}: agrees with its hash").format(study=record["study"]["name"])
+        findings.append(HealthCheck("ok", RECORD, study))
+    except VitralError as error:
+        findings.append(HealthCheck("wrong", RECORD, reason(error)))
+    for examine in (_runs, _agreement, _measures, _report, _leftovers):
         try:
-            findings += examine(path)
+            findings += examine(path, record)
         except (VitralError, OSError) as error:
             findings.append(HealthCheck("wrong", N_("folder"), reason(error)))
     return Diagnosis(tuple(findings))
 
 
-def _record(folder: Path) -> Iterator[HealthCheck]:
-    try:
-        found = read_record(folder, lambda line: None)
-    except VitralError as error:
-        yield HealthCheck("wrong", RECORD, reason(error))
-        return
-    if found is None:
-        yield HealthCheck("wrong", RECORD, N_("missing; the same vitral study command writes it again"))
-    else:
-        yield HealthCheck("ok", RECORD, N_("{study}: agrees with its hash").format(study=found["study"]["name"]))
-
-
-def _runs(folder: Path) -> Iterator[HealthCheck]:
+def _runs(folder: Path, record: Found) -> Iterator[HealthCheck]:
     there = [
         f"{kind}/{arm}/{run}"
         for kind in (ARMS, TUNING, LONGER)
@@ -73,7 +67,7 @@ def _runs(folder: Path) -> Iterator[HealthCheck]:
                 if one.what == "recomputed step":
                     said = N_("{first}; {second}").format(first=said, second=_beside(one))
             yield HealthCheck("ok", name, said)
-    missing = sorted(_designed(folder) - set(there))
+    missing = sorted(_designed(record) - set(there))
     if missing:
         found = N_("{n} not begun, the first {run}; the same vitral study command trains them")
         yield HealthCheck("unknown", N_("runs"), found.format(n=len(missing), run=missing[0]))
@@ -83,27 +77,19 @@ def _beside(check: HealthCheck) -> Message:
     return N_("{what}: {found}").format(what=check.what, found=check.found)
 
 
-def _designed(folder: Path) -> set[str]:
+def _designed(record: Found) -> set[str]:
     """The runs the record asks for; none if it is damaged."""
-    try:
-        found = read_record(folder, lambda line: None)
-    except VitralError:
+    if not record:
         return set()
-    if found is None:
-        return set()
-    return {run_name(arm["name"], seed) for arm in found["study"]["arms"] for seed in found["seeds"]}
+    return {run_name(arm["name"], seed) for arm in record["study"]["arms"] for seed in record["seeds"]}
 
 
-def _agreement(folder: Path) -> Iterator[HealthCheck]:
+def _agreement(folder: Path, record: Found) -> Iterator[HealthCheck]:
     """Whether every run is one of the record: the record of another study has a hash of its own too."""
-    try:
-        found = read_record(folder, lambda line: None)
-    except VitralError:
-        found = None  # told already
-    if found is None:
+    if not record:
         return
-    study, runs = Study.parse(found["study"]), dict[str, SealedRun]()
-    for name in sorted(_designed(folder)):
+    study, runs = Study.parse(record["study"]), dict[str, SealedRun]()
+    for name in sorted(_designed(record)):
         with suppress(VitralError):  # told already
             if (folder / name).is_dir():
                 runs[name] = enter(folder / name, lambda line: None)
@@ -111,19 +97,18 @@ def _agreement(folder: Path) -> Iterator[HealthCheck]:
     gone = any(arm.run is not None and not Path(arm.run).is_dir() for arm in study.arms)
     if len(sizes) != 1 or gone:
         return  # no run, texts with different tokenizers, which only the command prepares, or no run to begin from
-    for arm in resolve(study, RunConfig.parse(found["base"], RECORD), sizes.pop()):
-        for seed in found["seeds"]:
+    for arm in resolve(study, RunConfig.parse(record["base"], RECORD), sizes.pop()):
+        for seed in record["seeds"]:
             name = run_name(arm.arm.name, seed)
             if name in runs:
-                path, parent = runs[name].folder.path, arm.arm.init_from
-                require_config(path, arm.seeded(seed), lambda line: None, study.tuned(arm.arm))
+                parent = arm.arm.init_from
+                require_config(runs[name], arm.seeded(seed), study.tuned(arm.arm))
                 outside = None if arm.arm.run is None else Path(arm.arm.run)
-                before = outside if parent is None else folder / run_name(parent, seed)
-                require_parent(path, before, lambda line: None)
+                require_parent(runs[name], outside if parent is None else folder / run_name(parent, seed))
     yield HealthCheck("ok", ARMS, N_("{n} runs are those of {file}").format(n=len(runs), file=RECORD))
 
 
-def _measures(folder: Path) -> Iterator[HealthCheck]:
+def _measures(folder: Path, record: Found) -> Iterator[HealthCheck]:
     intact, complaints = check_measures(folder)
     for complaint in complaints:
         said = N_("{complaint}; the same vitral study command measures it again")
@@ -132,7 +117,7 @@ def _measures(folder: Path) -> Iterator[HealthCheck]:
         yield HealthCheck("ok", MEASURES, N_("{n} agree with their hashes").format(n=intact))
 
 
-def _report(folder: Path) -> Iterator[HealthCheck]:
+def _report(folder: Path, record: Found) -> Iterator[HealthCheck]:
     complaints = check_report(folder / REPORT)
     mark = "wrong" if (folder / REPORT / MANIFEST).exists() else "unknown"
     for complaint in complaints:
@@ -144,7 +129,7 @@ def _report(folder: Path) -> Iterator[HealthCheck]:
         yield HealthCheck("unknown", REPORT, N_("not written yet"))
 
 
-def _leftovers(folder: Path) -> Iterator[HealthCheck]:
+def _leftovers(folder: Path, record: Found) -> Iterator[HealthCheck]:
     left = [name for name in sorted(os.listdir(folder)) if is_left_behind(name)]
     if left:
         found = N_("{n} of an ended process; the same vitral study command removes them").format(n=len(left))

@@ -87,7 +87,7 @@ def plan_study(
     options += [("--parts", path) for path in imported_files().values()]
     words = ["vitral", "study", name, *(word for pair in options if pair[1] is not None for word in pair)]
     folder = out or Path("studies") / (study.name if chosen is None else f"{study.name}-{chosen}")
-    recorded = read_record(folder, lambda line: None) if seeds is None else None
+    recorded = read_record(folder) if seeds is None else None
     numbers = seeds_of(study, seeds, recorded)
     return StudyPlan(study, base, numbers, folder, shlex.join(map(str, words)), chosen)
 

@@ -69,9 +69,11 @@ class ModelCount(Shown, Tabular):
 
     def __str__(self) -> str:
         """The parameters, operations and bytes as the command prints them."""
-        return plain_text(self._title(), count_sections(self))
+        return plain_text(self.title, count_sections(self))
 
-    def _title(self) -> str:
+    @property
+    def title(self) -> str:
+        """The heading."""
         return _(
             "Parameters of {name} with {tokens} tokens: {parameters:,}",
             name=self.name,
@@ -88,7 +90,7 @@ class ModelCount(Shown, Tabular):
             Column("formula", N_("formula"), is_prose=True),
             Column("count", N_("parameters"), whole),
         )
-        return DataTable(self._title(), columns, self.records())
+        return DataTable(self.title, columns, self.records())
 
     def records(self) -> list[dict[str, Any]]:
         """One row for each learned tensor."""
@@ -97,7 +99,7 @@ class ModelCount(Shown, Tabular):
 
 @page_of.register
 def _count_page(counted: ModelCount) -> str:
-    return page(counted._title(), count_sections(counted))
+    return page(counted.title, count_sections(counted))
 
 
 _OPTIMIZERS = {

@@ -141,7 +141,7 @@ def _paired_forest(name: str, quantity: Quantity, claims: Sequence[Claim]) -> Pl
 
 def probe_sections(judged: JudgedView, report: ReportFolder) -> list[Section]:
     """A view as sections of a page, its figures added to the report."""
-    sections = [added(one, report) if isinstance(one, Plot) else one for one in judged.view.sections]
+    sections = [added(one, report) if isinstance(one, Plot) else one for one in judged.view.pieces]
     sections += [added(plot, report) for plot in paired_forests(judged)]
     if judged.claims:
         table = claims_table(judged.claims)

@@ -120,12 +120,6 @@ class Quantity:
         return minus(number(value, f",.{self.digits}f"))
 
 
-def series(runs: Mapping[int, Mapping[str, Any]], quantity: Quantity) -> dict[int, float]:
-    """The quantity by seed, of the runs that have it."""
-    found = {seed: quantity.read(run) for seed, run in runs.items()}
-    return {seed: value for seed, value in found.items() if value is not None}
-
-
 @dataclass(frozen=True)
 class Comparison:
     """Two series of one number per seed.

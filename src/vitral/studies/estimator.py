@@ -24,6 +24,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import NormalDist
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -173,7 +174,7 @@ def differences(
     limit = np.sort(extremes)[-math.ceil(share * LEVEL * (draws + 1)) + 1]
     critical = _statistic(limit, freedom)
     p = np.minimum(1.0, (1 + (extremes[:, None] >= scores[None, :]).sum(axis=0)) / (draws + 1) / share)
-    detectable = (critical + _statistic(np.full(len(one), _normal(POWER)), freedom)) * errors
+    detectable = (critical + _statistic(np.full(len(one), NormalDist().inv_cdf(POWER)), freedom)) * errors
     columns = (found, critical * errors, p, freedom, detectable)
     return tuple(Difference(*map(float, row)) for row in zip(*columns, strict=True))
 
@@ -228,9 +229,3 @@ def _statistic(score: np.ndarray | float, freedom: np.ndarray) -> np.ndarray:
     """The inverse of `_score`, for positive statistics."""
     normal = np.asarray(score) * (8 * freedom + 3) / (8 * freedom + 1)
     return np.sqrt(freedom * np.expm1(normal**2 / freedom))
-
-
-def _normal(share: float) -> float:
-    from statistics import NormalDist
-
-    return NormalDist().inv_cdf(share)

@@ -7,7 +7,6 @@ before it, done by any executor (`vitral.studies.executors`). A finished run is 
 resumed, and a run that met a number that is not finite is a result like any other. This process measures at the end.
 """
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from vitral.runs import enter
 from vitral.runs.lock import only_writer
 from vitral.studies.design import LONGER_SEEDS, LONGER_STEPS, TUNING_SEED, BudgetName, Study, check_seeds
 from vitral.studies.executors import opened
-from vitral.studies.jobs import Job, jobs_of, left_of, take_back
+from vitral.studies.jobs import Job, jobs_of, take_back
 from vitral.studies.losses import baseline_arm, failed_seeds
 from vitral.studies.measures import Datasets, beside_ngrams, final_losses, final_split, measure
 from vitral.studies.outside import tokenizers_of
@@ -49,9 +48,6 @@ from vitral.training import Callback, RunConfig, silent
 from vitral.training.memory import require_training_memory
 from vitral.training.plans import FIT, resolve_plan
 from vitral.training.run import build_model
-
-SPARE_BYTES = 2**26
-"""Beyond the checkpoints: metrics, figures, and space a disk must keep free."""
 
 
 def run_study(
@@ -84,52 +80,56 @@ def run_study(
             with the `submit` of `concurrent.futures`; see `vitral.studies.executors`. The numbers do not depend on it.
 
     Raises:
-        UsageError: the design does not fit the configuration, the text is too short, the disk has too little room,
+        UsageError: the design does not fit the configuration, the text is too short,
             `out` contains something else, or a run in it is of another configuration; the message says which.
         StorageError: the disk did not take a run.
         JobFailed: a training of an executor crashed every time it was tried.
         KeyboardInterrupt: the user asked to stop; the same call resumes from there.
     """
     note = noting(callback)
-    found = read_record(out, note)
+    found = read_record(out)
     seeds = seeds_of(study, seeds, found)
     _check_design(study, seeds)
     texts = Texts(dataset, tokenizers_of(study))
     require_training_memory(base, texts.vocab_size(base.corpus), _("study {study}", study=study.name))
-    base = _with_plan(base, found or _lost_record(out, study), out, texts.of(base.corpus))
+    base = _with_plan(base, found, out, texts.of(base.corpus))
     arms, threads = resolve(study, base, texts.vocab_size), base.training.threads
     trials, runs = trials_of(study, arms, out), jobs_of(out, arms, seeds)
     jobs = [*(job for _arm, job in trials), *runs]
     longer = jobs_of(out, [with_more_steps(arm, LONGER_STEPS) for arm in arms], seeds, LONGER)
     require_fit(study, arms, seeds, texts, arms)
     require_fit(study, [arm for arm, _job in trials], [TUNING_SEED], texts, arms)
-    _require_room(out, jobs)
     record = _record(study, base, arms, seeds, texts) | ({} if budget is None else {"budget": budget})
     with opened(executor, out, threads or 1) as engine:
         with storage(out):
             out.mkdir(parents=True, exist_ok=True)
         with only_writer(out):
-            record = _begun(out, runs, record, found)
+            record = _begun(out, record, found)
             _take_back([*jobs, *longer], study, note)
             work = Work(study, out, texts, callback, engine, jobs)
             arms, tuning = tune_arms(arms, work)
             results = work.train(jobs_of(out, arms, seeds))
             with using_threads(threads):
-                result = _with_losses(record, arms, results, work)
+                datasets = {(arm.arm.name, seed): texts.of(arm.seeded(seed).corpus) for arm in arms for seed in seeds}
+                result = _with_losses(record, arms, results, datasets, work)
             longer = _wanted_longer(result, arms, out)
             ended = list(zip(longer, work.train(longer), strict=True))
             by_arm = {job.arm: tuple(run for other, run in ended if other.arm == job.arm) for job in longer}
             with using_threads(threads):
                 result = replace(result, tuning=tuning, longer=by_arm)
-                return measure(result, base, _datasets(arms, seeds, texts), callback)
+                return measure(result, base, datasets, callback)
 
 
 def _with_losses(
-    record: Mapping[str, Any], arms: Sequence[ResolvedArm], runs: Sequence[RunResult], work: Work
+    record: Mapping[str, Any],
+    arms: Sequence[ResolvedArm],
+    runs: Sequence[RunResult],
+    datasets: Datasets,
+    work: Work,
 ) -> StudyResult:
     """The results of all runs, by seed and arm, with the first one's record of text and machine, and final losses."""
     first, seeds = enter(runs[0].path, noting(work.callback)), record["seeds"]
-    datasets, number = _datasets(arms, seeds, work.texts), len(arms)
+    number = len(arms)
     result = StudyResult(
         study=work.study,
         base=record["base"],
@@ -144,10 +144,6 @@ def _with_losses(
         budget=record.get("budget"),
     )
     return beside_ngrams(final_losses(result, datasets, work.callback), datasets, work.callback)
-
-
-def _datasets(arms: Sequence[ResolvedArm], seeds: Sequence[int], texts: Texts) -> Datasets:
-    return {(arm.arm.name, seed): texts.of(arm.seeded(seed).corpus) for arm in arms for seed in seeds}
 
 
 def _record(
@@ -206,29 +202,18 @@ def _arm_result(resolved: ResolvedArm, runs: Sequence[RunResult], work: Work) ->
     )
 
 
-def _lost_record(out: Path, study: Study) -> Mapping[str, Any] | None:
-    """What the first run of the base arm tells of a record that is lost: its plan; None if nothing has begun."""
-    runs = sorted((out / ARMS / study.arms[0].name).glob("[!.]*/config.toml"))
-    return {"base": enter(runs[0].parent, lambda line: None).config.plain()} if runs else None
-
-
-def _begun(
-    out: Path, runs: Sequence[Job], record: Mapping[str, Any], found: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def _begun(out: Path, record: Mapping[str, Any], found: Mapping[str, Any] | None) -> dict[str, Any]:
     """Sweep the folder and write the record; returns it with the seeds that the study began with.
 
     Raises:
         UsageError: the folder is another study's, or a link or a device stands where a folder is expected.
     """
-    begun = {job.seed for job in runs if job.is_there or left_of(job.out)}
     inside = [out / MEASURES / name for name in names(out / MEASURES)]
     for path in filter(Path.is_dir, (out, out / ARMS, out / MEASURES, out / REPORT, out / REPORT / "figures", *inside)):
         sweep(path)
-    there = [seed for seed in record["seeds"] if seed in begun]
-    first_seeds = there or record["seeds"]
-    if found is not None and there:
-        first_seeds = [seed for seed in found["first_seeds"] if seed in record["seeds"]] or there
-    record = {**record, "first_seeds": list(first_seeds)}
+    before = record if found is None else {"seeds": found["first_seeds"]}
+    first_seeds = [seed for seed in before["seeds"] if seed in record["seeds"]] or record["seeds"]
+    record = {**record, "first_seeds": first_seeds}
     write_record(out, record, found)
     return record
 
@@ -244,28 +229,9 @@ def _take_back(jobs: Sequence[Job], study: Study, note: Callable[[str], object])
     free = {arm.name: study.tuned(arm) for arm in study.arms}
     there = [job for job in jobs if job.is_there]
     for job in there:
-        require_config(job.out, job.run_config, note, () if job.seed == TUNING_SEED else free[job.arm])
+        require_config(enter(job.out, note), job.run_config, () if job.seed == TUNING_SEED else free[job.arm])
     for job in there:
         take_back(job.out)
-
-
-def _require_room(out: Path, jobs: Sequence[Job]) -> None:
-    """Refuse, before anything is trained, a study whose checkpoints do not fit on the disk.
-
-    Raises:
-        UsageError: says how much is needed.
-    """
-    needed = SPARE_BYTES + sum(job.disk for job in jobs if not job.is_there)
-    there = next((folder for folder in (out, *out.absolute().parents) if folder.is_dir()), Path.cwd())
-    free = shutil.disk_usage(there).free
-    if free < needed:
-        raise UsageError(
-            "{out}: the study's runs need {needed:,.0f} MB, {free:,.0f} MB are free on this disk; "
-            "make room, choose another --out, or a smaller --budget",
-            out=out,
-            needed=needed / 1e6,
-            free=free / 1e6,
-        )
 
 
 def _with_plan(base: RunConfig, found: Mapping[str, Any] | None, out: Path, dataset: Dataset) -> RunConfig:

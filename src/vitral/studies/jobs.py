@@ -29,9 +29,6 @@ from vitral.studies.results import run_name
 from vitral.studies.texts import Texts
 from vitral.training import Callback, resume, train
 
-BYTES_PER_PARAMETER = 12
-"""In a float32 checkpoint: the weight and the optimizer's two averages."""
-MOST_CHECKPOINTS = 3
 PATIENCE = 2.0
 """Seconds between two looks of a worker at whether the process that leads the study still lives."""
 
@@ -54,7 +51,6 @@ class Job:
         config: the run's whole configuration.
         parent: the finished run whose last weights it begins from; None for random weights.
         flops: floating-point operations.
-        disk: bytes of its checkpoints.
     """
 
     study: Path
@@ -64,19 +60,16 @@ class Job:
     config: Mapping[str, Any]
     parent: Path | None
     flops: int
-    disk: int
 
     @classmethod
     def of(cls, arm: ResolvedArm, seed: int, study: Path, name: str, parent: Path | None = None) -> "Job":
         """The job of an arm and a seed; its parent is the finished run of the arm's parent, if none is given."""
-        begins, training = arm.arm.init_from, arm.config.training
+        begins = arm.arm.init_from
         if parent is None and begins is not None:
             parent = study / run_name(begins, seed)
         elif arm.arm.run is not None:
             parent = Path(arm.arm.run)
-        kept = min(MOST_CHECKPOINTS, -(-training.steps // training.evaluate_every))
-        disk = kept * BYTES_PER_PARAMETER * arm.num_parameters
-        return cls(study, name, arm.arm.name, seed, arm.seeded(seed).plain(), parent, arm.flops, disk)
+        return cls(study, name, arm.arm.name, seed, arm.seeded(seed).plain(), parent, arm.flops)
 
     @property
     def out(self) -> Path:

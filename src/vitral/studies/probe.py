@@ -17,10 +17,10 @@ from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.data import Dataset
 from vitral.data.batches import Split
-from vitral.figures.sections import Section, Table
+from vitral.figures.sections import Paragraph, Section, Table
 from vitral.model import Transformer
 from vitral.runs import LoadedRun
-from vitral.studies.claims import ENOUGH_SEEDS, LEVEL, Check, Comparison, Note, Plain, Quantity, Sample, series
+from vitral.studies.claims import ENOUGH_SEEDS, LEVEL, Check, Comparison, Note, Plain, Quantity, Sample
 from vitral.studies.design import BUDGETS, BudgetName
 from vitral.studies.intervals import mean_interval
 from vitral.studies.resolution import tokens_trained
@@ -139,16 +139,21 @@ class View:
     """A probe's pieces of the report and everything in it that is to be judged.
 
     Attributes:
-        sections: in order, figures among them.
+        sections: in order, figures among them; a text is a paragraph.
         comparisons: one exploratory family, judged by `vitral.studies.judging.judge`.
         checks: numbers beside the ranges that theory states.
         notes: facts that need no test.
     """
 
-    sections: Sequence[Section | Plot] = ()
+    sections: Sequence[Section | Plot | str] = ()
     comparisons: Sequence[Comparison] = ()
     checks: Sequence[Check] = ()
     notes: Sequence[Note] = ()
+
+    @property
+    def pieces(self) -> list[Section | Plot]:
+        """The sections, with their texts as paragraphs."""
+        return [Paragraph(one) if isinstance(one, str) else one for one in self.sections]
 
 
 @dataclass(frozen=True)
@@ -174,7 +179,8 @@ class ArmMeasures:
 
     def values(self, quantity: Quantity) -> dict[int, float]:
         """The quantity by seed, of the runs that have it."""
-        return series(self.runs, quantity)
+        found = {seed: quantity.read(run) for seed, run in self.runs.items()}
+        return {seed: value for seed, value in found.items() if value is not None}
 
     def mean(self, quantity: Quantity) -> float | None:
         """The quantity's mean over seeds; None where no run has it."""
@@ -182,6 +188,7 @@ class ArmMeasures:
         return fmean(values.values()) if values else None
 
 
+Piece = Section | Plot | str
 Arms = Sequence[ArmMeasures]
 """The arms of which at least one run was measured, in the study's order; the base is first where it was measured."""
 
@@ -222,12 +229,16 @@ def with_losses(result: StudyResult, arms: Arms) -> tuple[ArmMeasures, ...]:
 
 def line_over(label: str, arms: Arms, x: Quantity, y: Quantity) -> "Line":
     """The mean of one quantity against that of another, a point for each arm that has both; band: range over seeds."""
-    from vitral.figures.lines import Line
-
     points = sorted(
         (place, list(arm.values(y).values())) for arm in arms if (place := arm.mean(x)) is not None and arm.values(y)
     )
-    places, values = [point[0] for point in points], [point[1] for point in points]
+    return mean_line(label, [point[0] for point in points], [point[1] for point in points])
+
+
+def mean_line(label: str, places: Sequence[float], values: Sequence[Sequence[float]]) -> "Line":
+    """The mean of several values at each place; band: their range."""
+    from vitral.figures.lines import Line
+
     return Line(label, places, [*map(fmean, values)], low=[*map(min, values)], high=[*map(max, values)])
 
 

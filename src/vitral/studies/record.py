@@ -1,7 +1,7 @@
 """study.json: the design, configuration, texts and seeds of a study's folder, sealed with their own hash."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,41 +24,35 @@ FOLDERS = (ARMS, MEASURES, REPORT, TUNING, LONGER)
 LOGS = "slurm"
 """Folder of what the jobs of a batch system print."""
 
-Note = Callable[[str], object]
 Found = dict[str, Any]
 
 
-def read_record(folder: Path, note: Note) -> Found | None:
-    """The record of a study; None in a folder without one: new, or with nothing but what a study writes.
+def read_record(folder: Path) -> Found | None:
+    """The record of a study; None in a new folder.
 
     Args:
         folder: the study's folder.
-        note: receives one line if it is lost.
 
     Raises:
-        UsageError: the folder contains something else, or the record is damaged; the line says how to go on.
+        UsageError: the folder has something and no record, or the record is damaged; the line says how to go on.
     """
-    path = folder / RECORD
     if folder.is_file():
         raise UsageError("{where}: is a file; choose another --out", where=folder)
     for inside in FOLDERS:
         names(folder / inside)  # refuses a link
     there = set(os.listdir(folder)) if folder.exists() else set[str]()
     if RECORD in there:
-        return _read(path)
-    begun = bool({ARMS, TUNING} & there)
-    known = {LOCK, *FOLDERS, LOGS} if begun else {LOCK}
-    others = sorted(name for name in there - known if not name.startswith(f".{RECORD}."))  # one that was being written
+        return _read(folder / RECORD)
+    # What a kill may leave before the record is written: its beginning, and the folder of a batch system.
+    others = sorted(name for name in there - {LOCK, LOGS} if not name.startswith(f".{RECORD}."))
     if others:
         raise UsageError(
             "{where}: exists and is not a study's folder ({record} is missing, and {others!a:.60} is "
-            "not of a study); choose another --out",
+            "there); take {record} from a copy, or choose another --out",
             where=folder,
             record=RECORD,
             others=others[0],
         )
-    if begun:
-        note(_("{path} is missing; it is written again, and every run there is compared with this study", path=path))
     return None
 
 
@@ -73,8 +67,7 @@ def _read(path: Path) -> Found:
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(
-            "{path} is damaged ({reason}); take it from a copy, or remove it: the same "
-            "command writes it again and compares every run with this study; or choose another --out",
+            "{path} is damaged ({reason}); take it from a copy, or choose another --out",
             path=path,
             reason=reason[:120],
         ) from None

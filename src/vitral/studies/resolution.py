@@ -5,7 +5,8 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from functools import cached_property
+from typing import Any, Literal
 
 from vitral.core.config import differences, merge
 from vitral.core.errors import UsageError
@@ -31,9 +32,6 @@ class ResolvedArm:
     Attributes:
         arm: as designed.
         config: its whole configuration; each run replaces the seed (`seeded`).
-        num_parameters: learned numbers.
-        flops_per_token: floating-point operations of one training step, per token, forward and backward.
-        optimizer_flops: floating-point operations of the optimizer in one training step.
         vocab_size: of its tokenizer.
         draws_text: whether the seed draws the text too.
         inherited_flops: floating-point operations of the trainings whose weights a run begins from.
@@ -41,24 +39,25 @@ class ResolvedArm:
 
     arm: Arm
     config: RunConfig
-    num_parameters: int
-    flops_per_token: int
-    optimizer_flops: int
     vocab_size: int
     draws_text: bool = False
     inherited_flops: int = 0
 
-    @classmethod
-    def of(cls, arm: Arm, config: RunConfig, vocab_size: int, *, draws_text: bool, inherited_flops: int) -> Self:
-        """The arm with its configuration, counted."""
-        size = count_parameters(config.model, vocab_size), _flops(config, vocab_size)
-        steps = optimizer_flops(config, vocab_size)
-        return cls(arm, config, *size, steps, vocab_size, draws_text, inherited_flops)
+    @cached_property
+    def num_parameters(self) -> int:
+        """Learned numbers."""
+        return count_parameters(self.config.model, self.vocab_size)
 
-    def with_config(self, config: RunConfig) -> "ResolvedArm":
-        """The same arm with another configuration, counted again."""
-        kept = {"draws_text": self.draws_text, "inherited_flops": self.inherited_flops}
-        return ResolvedArm.of(self.arm, config, self.vocab_size, **kept)
+    @cached_property
+    def flops_per_token(self) -> int:
+        """Floating-point operations of one training step, per token, forward and backward."""
+        costs = cost(self.config.model, self.vocab_size)
+        return costs.forward_flops + costs.backward_flops
+
+    @cached_property
+    def optimizer_flops(self) -> int:
+        """Floating-point operations of the optimizer in one training step."""
+        return optimizer_flops(self.config, self.vocab_size)
 
     def seeded(self, seed: int) -> RunConfig:
         """The whole configuration of its run from a seed."""
@@ -146,8 +145,7 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
                     one=other.arm.name,
                     other=arm.name,
                 )
-        drawn = study.draws_text
-        resolved.append(ResolvedArm.of(arm, config, vocab, draws_text=drawn, inherited_flops=inherited))
+        resolved.append(ResolvedArm(arm, config, vocab, study.draws_text, inherited))
     return tuple(resolved)
 
 
@@ -190,11 +188,6 @@ def _require_same_model(study: Study, arm: Arm, config: RunConfig, parent: str, 
             parent=parent,
             difference=difference,
         )
-
-
-def _flops(config: RunConfig, vocab_size: int) -> int:
-    costs = cost(config.model, vocab_size)
-    return costs.forward_flops + costs.backward_flops
 
 
 def with_more_steps(arm: ResolvedArm, times: int) -> ResolvedArm:

@@ -1,7 +1,7 @@
 """The results of a study, as plain data read back from its run folders."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from vitral.core.config import differences
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.evaluation import NgramBaselines
-from vitral.runs import LoadedRun, enter, load_run
+from vitral.runs import LoadedRun, SealedRun, load_run
 from vitral.runs.config import RunConfig, comparable
 from vitral.studies.catalogue import told
 from vitral.studies.design import Arm, BudgetName, Study
@@ -208,55 +208,48 @@ def run_path(out: Path, arm: str, seed: int) -> Path:
     return out / run_name(arm, seed)
 
 
-def require_config(path: Path, wanted: RunConfig, warn: Callable[[str], object], free: Collection[str] = ()) -> None:
+def require_config(run: SealedRun, wanted: RunConfig, free: Collection[str] = ()) -> None:
     """Refuse a run of another configuration than its arm's.
 
     Keys that the study leaves open (not set, or "auto") may have any value: the run has filled them in.
 
     Args:
-        path: the run's folder.
+        run: the run.
         wanted: the arm's configuration with the run's seed.
-        warn: receives a line for each damage of the run that does not enter its results.
         free: keys that may differ.
 
     Raises:
         UsageError: the configurations differ; names the first key.
     """
-    run = enter(path, warn).config
-    for key, one, other in differences(comparable(wanted), comparable(run)):
+    for key, one, other in differences(comparable(wanted), comparable(run.config)):
         if one not in (None, "auto") and key not in ("corpus.source", *free):
             raise UsageError(
                 "{path}: is not the run of this arm: {key} is {other!r:.60} there and {one!r:.60} in the "
                 "study; put the right run there, or move this one away",
-                path=path,
+                path=run.folder.path,
                 key=key,
                 other=other,
                 one=one,
             )
 
 
-def require_parent(path: Path, parent: Path | None, warn: Callable[[str], object]) -> None:
+def require_parent(run: SealedRun, parent: Path | None) -> None:
     """Refuse a run that began from other weights than the last ones of its arm's parent.
 
     Args:
-        path: the run's folder.
+        run: the run.
         parent: folder of the finished run whose weights it should begin from; None for random weights.
-        warn: receives a line for each damage that does not enter the results.
 
     Raises:
         UsageError: it began from other weights.
     """
-    found, wanted = enter(path, warn).identity.parent, None
-    if parent is not None:
-        source = load_run(parent, "last", warn)
-        wanted = source.sealed.as_parent(source.checkpoint)
-    if found != wanted:
-        begins = _("random weights") if parent is None else str(parent)
+    source = None if parent is None else load_run(parent, "last", lambda line: None)
+    if run.identity.parent != (source and source.sealed.as_parent(source.checkpoint)):
         raise UsageError(
             "{path}: is not the run of this arm: it began from other weights than {begins}; put the right run there, "
             "or move this one away",
-            path=path,
-            begins=begins,
+            path=run.folder.path,
+            begins=_("random weights") if parent is None else parent,
         )
 
 
@@ -278,14 +271,13 @@ def load_last(run: RunResult, arm: ArmResult) -> LoadedRun:
     return loaded
 
 
-def read_run(path: Path) -> RunResult:
+def read_run(run: SealedRun) -> RunResult:
     """The result of a run, from the metrics in its folder.
 
     Raises:
         UsageError: it is damaged; names the file.
     """
-    sealed = enter(path, lambda line: None)
-    metrics = sealed.folder.metrics()
+    metrics = run.folder.metrics()
     evaluations = [event for event in metrics if event["event"] == "evaluation"]
     curve = tuple((event["step"], event["test_loss"]) for event in evaluations if event.get("test_loss") is not None)
     last = evaluations[-1] if evaluations else {}
@@ -296,16 +288,16 @@ def read_run(path: Path) -> RunResult:
     if test_loss is not None and not math.isfinite(test_loss):
         test_loss, stopped = None, N_("the test loss at the last step is {loss}").format(loss=test_loss)
     return RunResult(
-        seed=sealed.config.seed,
-        path=path,
+        seed=run.config.seed,
+        path=run.folder.path,
         curve=curve,
         train_loss=last.get("train_loss"),
         validation_loss=last.get("validation_loss"),
         test_loss=test_loss,
-        seconds=_seconds(metrics, sealed.config),
+        seconds=_seconds(metrics, run.config),
         stopped=stopped,
-        training_curve=_training_curve(metrics, sealed.config.training.steps),
-        identity=sealed.identity.run,
+        training_curve=_training_curve(metrics, run.config.training.steps),
+        identity=run.identity.run,
     )
 
 

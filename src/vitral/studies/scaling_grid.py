@@ -47,6 +47,11 @@ class Point:
     loss: float
     seed: int = 0
 
+    @property
+    def node(self) -> tuple[float, float]:
+        """N and D: its place in the grid."""
+        return self.place["N"], self.place["D"]
+
 
 @dataclass(frozen=True)
 class Law:
@@ -215,8 +220,8 @@ def lack_of_fit(law: Law) -> LackOfFit | None:
 
 def same_places(grid: Sequence[Point], others: Sequence[Point]) -> tuple[list[Point], list[Point]]:
     """The points of both kinds of tokens at the N and D that both have."""
-    one, two = ({(point.place["N"], point.place["D"]) for point in points} for points in (grid, others))
-    own, other = ([p for p in points if (p.place["N"], p.place["D"]) in one & two] for points in (grid, others))
+    one, two = ({point.node for point in points} for points in (grid, others))
+    own, other = ([point for point in points if point.node in one & two] for points in (grid, others))
     return own, other
 
 

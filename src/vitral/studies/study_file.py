@@ -12,16 +12,19 @@ import itertools
 import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from vitral.core.config import merge, read_toml, shown
+from pydantic import Field
+
+from vitral.core.config import Config, merge, read_toml, shown
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, Message
-from vitral.studies.design import BUDGETS, Arm, Study
+from vitral.studies.design import BUDGETS, Arm, Budget, BudgetName, Study
 
 MOST_ARMS = 1000
+Table = dict[str, Any]
 _PLACE = re.compile(r"\{(\w*)\}")
 
 
@@ -57,38 +60,34 @@ def titles_of(text: str) -> dict[str, Message]:
     return found
 
 
+class _Shorthands(Config):
+    changes: Table = Field(default_factory=dict)
+    budgets: dict[BudgetName, Budget] = Field(default_factory=dict)
+    arms: list[Table]
+
+
+class _Grid(Config):
+    grid: Annotated[list[Annotated[list[Table], Field(min_length=1)]], Field(min_length=1)]
+
+
 def _study(data: Mapping[str, Any], where: str) -> Study:
-    data = dict(data)
-    changes = data.pop("changes", None)
-    if changes is not None:
-        data["budgets"] = _with_changes(changes, data.get("budgets"), where)
-    arms = data.get("arms")
-    if isinstance(arms, list) and _are_tables(arms):
-        data["arms"] = [
-            plain for index, arm in enumerate(arms) for plain in _arms(arm, arms[0], f"{where}: arms.{index}")
-        ]
-    return Study.parse(data, where)
-
-
-def _with_changes(changes: Any, budgets: Any, where: str) -> Any:
-    if not isinstance(changes, dict):
-        raise UsageError("{where}: changes: expected a table, not {changes}", where=where, changes=shown(changes))
-    if not budgets:
+    found = _Shorthands.parse({key: data[key] for key in data.keys() & _Shorthands.model_fields}, where)
+    if found.changes and not found.budgets:
         raise UsageError(
             "{where}: changes: only a study with budgets has them; write them into the file that base names",
             where=where,
         )
-    if not _are_tables(budgets) or not _are_tables([budget.get("changes", {}) for budget in budgets.values()]):
-        return budgets  # which `Study` refuses
-    return {name: {**one, "changes": merge(changes, one.get("changes", {}))} for name, one in budgets.items()}
+    budgets = {
+        name: one.plain() | {"changes": merge(found.changes, one.changes)} for name, one in found.budgets.items()
+    }
+    arms = [
+        plain for index, arm in enumerate(found.arms) for plain in _arms(arm, found.arms[0], f"{where}: arms.{index}")
+    ]
+    rest = {key: value for key, value in data.items() if key != "changes"}
+    return Study.parse({**rest, "budgets": budgets, "arms": arms}, where)
 
 
-def _are_tables(found: Any) -> bool:
-    each = found.values() if isinstance(found, dict) else found
-    return isinstance(found, dict | list) and all(isinstance(one, dict) for one in each)
-
-
-def _arms(arm: dict[str, Any], base: Mapping[str, Any], where: str) -> Iterator[dict[str, Any]]:
+def _arms(arm: Table, base: Table, where: str) -> Iterator[Table]:
     """The arms that one table of `[[arms]]` stands for, each checked, so that errors name the table as written."""
     if "grid" not in arm:
         yield Arm.parse(arm, where).plain()
@@ -99,22 +98,13 @@ def _arms(arm: dict[str, Any], base: Mapping[str, Any], where: str) -> Iterator[
         budgets = [table["budget"] for table in (template, *rows) if "budget" in table]
         filled = _filled(template, values, where)
         if filled.get("name") != base.get("name"):
-            yield Arm.parse(filled | ({"budget": max(budgets, key=_rank)} if budgets else {}), where).plain()
+            yield Arm.parse(
+                filled | ({"budget": max(budgets, key=(*BUDGETS, *budgets).index)} if budgets else {}), where
+            ).plain()
 
 
-def _rank(budget: Any) -> int:
-    """The place among the budgets; a value that is none of them comes last, for `Arm` to refuse."""
-    return BUDGETS.index(budget) if budget in BUDGETS else len(BUDGETS)
-
-
-def _axes(grid: Any, where: str) -> Sequence[Sequence[Mapping[str, Any]]]:
-    if not (
-        isinstance(grid, list) and grid and all(axis and isinstance(axis, list) and _are_tables(axis) for axis in grid)
-    ):
-        raise UsageError(
-            "{where}.grid: expected axes, each a list of tables, as in [[{{ width = 16 }}, {{ width = 32 }}]]",
-            where=where,
-        )
+def _axes(given: Any, where: str) -> list[list[Table]]:
+    grid = _Grid.parse({"grid": given}, where).grid
     if math.prod(map(len, grid)) > MOST_ARMS:
         raise UsageError("{where}.grid: more than {most_arms} combinations", where=where, most_arms=MOST_ARMS)
     keys = [{key for row in axis for key in row} - {"budget"} for axis in grid]

@@ -9,9 +9,8 @@ fit into memory, is left out, and the flag stays. The test part plays no role.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +53,6 @@ def rows(tune: Tune, config: RunConfig) -> tuple[Row, ...]:
     return tuple(made.values())
 
 
-def further(tried: Sequence[Row], best: int) -> Row | None:
-    """The row beyond the best one at the same ratio, where the best is the first or the last; None elsewhere."""
-    if len(tried) < 2 or 0 < best < len(tried) - 1:
-        return None
-    edge, neighbour = (tried[0], tried[1]) if best == 0 else (tried[-1], tried[-2])
-    return {key: edge[key] ** 2 / neighbour[key] for key in edge}
-
-
 def scaled(arm: ResolvedArm, row: Row) -> ResolvedArm:
     """The arm with its values times the factors, its operations counted again.
 
@@ -74,12 +65,17 @@ def scaled(arm: ResolvedArm, row: Row) -> ResolvedArm:
         for part in reversed(key.split(".")):
             nested = {part: nested}
         plain = merge(plain, nested)
-    return arm.with_config(RunConfig.parse(plain, _("arm {arm}, tuned", arm=arm.arm.name)))
+    return replace(arm, config=RunConfig.parse(plain, _("arm {arm}, tuned", arm=arm.arm.name)))
 
 
 def trial_name(arm: str, row: Row) -> str:
     """The run folder of a trial, relative to the study's folder."""
-    return f"{TUNING}/{arm}/x{factor_name(next(iter(row.values())))}"
+    return f"{TUNING}/{arm}/x{factor_name(_factor(row))}"
+
+
+def _factor(row: Row) -> float:
+    """That of the first key, which names the trial."""
+    return next(iter(row.values()))
 
 
 def chosen(arm: ResolvedArm, tried: Sequence[Trial]) -> Tuned:
@@ -120,34 +116,28 @@ def tune_arms(arms: Sequence[ResolvedArm], work: Work) -> tuple[tuple[ResolvedAr
         work: trains what is not there.
     """
     study, out = work.study, work.out
-    made, found, best = {arm.arm.name: arm for arm in arms}, dict[str, Tuned](), dict[str | None, Path]()
-    jobs = dict[str, Job]()
+    made, best = {arm.arm.name: arm for arm in arms}, dict[str | None, Path]()
+    found, tried = dict[str, Tuned](), dict[str, list[Row]]()
 
-    def trial(arm: ResolvedArm, row: Row) -> Trial | None:
-        """A trial with its result; one that has none yet becomes a job."""
-        name = trial_name(arm.arm.name, row)
-        if name not in jobs:
-            jobs[name] = _trial(arm, row, out, best.get(arm.arm.init_from))[1]
-        result = work.results.get(out / name)
-        if result is None:
-            return None
-        loss = result.validation_loss if result.stopped is None and math.isfinite(result.validation_loss or 0) else None
-        return Trial(next(iter(row.values())), _values(arm.config, row), loss)
-
-    def may(arm: ResolvedArm, row: Row) -> bool:
-        return is_run(out / trial_name(arm.arm.name, row)) or can_be_tried(study, arm, row, arms, work.texts)
+    def trials(names: Sequence[str]) -> dict[str, list[Trial]]:
+        """The trials of these arms with their results."""
+        rows = [(made[name], row) for name in names for row in tried[name]]
+        work.train([_trial(arm, row, out, best.get(arm.arm.init_from))[1] for arm, row in rows])
+        return {name: [_read(made[name], row, work) for row in tried[name]] for name in names}
 
     for wave in work.waves({arm.arm.name: arm.arm.init_from for arm in arms}):
         made |= {name: _after(made[name], made) for name in wave}
-        done = dict[str, tuple[ResolvedArm, Tuned] | None]()
-        for _again in ("the planned rows", "those beyond an edge", "the choice"):
-            for arm in [made[name] for name in wave if done.get(name) is None]:
-                done[arm.arm.name] = tuned(arm, _planned(study, arms, arm), partial(trial, arm), partial(may, arm))
-            work.train([*jobs.values()])
-        for name, one in done.items():
-            if one is not None:
-                made[name], found[name] = one
-                best[name] = out / trial_name(name, {"": found[name].chosen})
+        tried |= {name: [*_planned(study, arms, made[name])] for name in wave}
+        for name, results in trials(wave).items():
+            beyond = edge(made[name], tried[name], results)
+            there = beyond is not None and is_run(out / trial_name(name, beyond))
+            if beyond is not None and (there or can_be_tried(study, made[name], beyond, arms, work.texts)):
+                tried[name].append(beyond)
+        for name, results in trials(wave).items():
+            if results:
+                found[name] = chosen(made[name], results)
+                row = next(row for row in tried[name] if _factor(row) == found[name].chosen)
+                made[name], best[name] = scaled(made[name], row), out / trial_name(name, row)
     tuned_arms = [arm.arm.name for arm in arms if study.tuned(arm.arm)]
     return tuple(made.values()), tuple(found[name] for name in tuned_arms)
 
@@ -175,37 +165,28 @@ def can_be_tried(study: Study, arm: ResolvedArm, row: Row, arms: Sequence[Resolv
     return True
 
 
-def tuned(
-    arm: ResolvedArm,
-    planned: Sequence[Row],
-    run: Callable[[Row], Trial | None],
-    may: Callable[[Row], bool] = lambda row: True,
-) -> tuple[ResolvedArm, Tuned] | None:
-    """Try every row, and one beyond the best if it is at an edge; None where there is no row or a trial is missing.
+def edge(arm: ResolvedArm, tried: Sequence[Row], trials: Sequence[Trial]) -> Row | None:
+    """The row beyond the best one at the same ratio, where that is the first or the last; None where there is none.
 
-    Args:
-        arm: untuned.
-        planned: the factors of each trial.
-        run: makes the trial of a row, or reads it.
-        may: whether the trial beyond the edge can be made; asked only where its row makes other values than the others.
-
-    Raises:
-        UsageError: a planned row makes no configuration.
+    There is none either where it makes the same values as another row, as those of whole numbers may. Where no trial is
+    finite, it is the one below the first.
     """
-    tried, trials = [*planned], [trial for trial in map(run, planned) if trial is not None]
-    if not planned or len(trials) < len(planned):
+    if len(tried) < 2:
         return None
-    best = chosen(arm, trials).chosen if any(trial.loss is not None for trial in trials) else trials[0].factor
-    beyond = further(planned, [trial.factor for trial in trials].index(best))
-    known = [_values(arm.config, row) for row in planned]
-    if beyond is not None and _values(arm.config, beyond) not in known and may(beyond):
-        trial = run(beyond)
-        if trial is None:
-            return None
-        tried, trials = [*tried, beyond], [*trials, trial]
-    found = chosen(arm, trials)
-    row = next(row for row, trial in zip(tried, trials, strict=True) if trial.factor == found.chosen)
-    return scaled(arm, row), found
+    losses = [math.inf if trial.loss is None else trial.loss for trial in trials]
+    best = losses.index(min(losses))
+    if 0 < best < len(tried) - 1:
+        return None
+    last, before = (tried[0], tried[1]) if best == 0 else (tried[-1], tried[-2])
+    row = {key: last[key] ** 2 / before[key] for key in last}
+    return None if _values(arm.config, row) in [_values(arm.config, one) for one in tried] else row
+
+
+def _read(arm: ResolvedArm, row: Row, work: Work) -> Trial:
+    """A trial that is there."""
+    run = work.results[work.out / trial_name(arm.arm.name, row)]
+    loss = run.validation_loss if run.stopped is None and math.isfinite(run.validation_loss or 0) else None
+    return Trial(_factor(row), _values(arm.config, row), loss)
 
 
 def _values(config: RunConfig, row: Row) -> dict[str, float]:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from vitral.core.language import N_, language
 from vitral.core.parts import imported_files
+from vitral.runs import enter
 from vitral.runs.lock import is_held
 from vitral.studies.design import Study
 from vitral.studies.executors import run_all
@@ -92,9 +93,10 @@ class Work:
             self._elsewhere(elsewhere, self.executor)
         for job in wave:
             if job.out not in self.results:
-                require_config(job.out, job.run_config, lambda line: None)
-                require_parent(job.out, job.parent, lambda line: None)
-                self.results[job.out] = read_run(job.out)
+                run = enter(job.out, lambda line: None)
+                require_config(run, job.run_config)
+                require_parent(run, job.parent)
+                self.results[job.out] = read_run(run)
 
     def _elsewhere(self, jobs: Sequence[Job], executor: Any) -> None:
         """Have jobs done whose folders another process finds by their absolute paths."""

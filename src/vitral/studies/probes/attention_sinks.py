@@ -2,7 +2,7 @@
 
 from vitral.core.language import N_, _
 from vitral.figures.grid import MOST_COLUMNS, MOST_ROWS, value_grid
-from vitral.figures.sections import Details, Heading, Paragraph
+from vitral.figures.sections import Details, Heading
 from vitral.inspection import attention_sinks, window_targets
 from vitral.studies import probe
 from vitral.studies.claims import every, to_fixed
@@ -40,7 +40,7 @@ def view(result: StudyResult, arms: Arms) -> View:
     layers = probe.mean_table(caption, probe.by_layer(arms), WEIGHT, MOST, ONE, LAYER)
     sections = (
         Heading(_("Attention sinks")),
-        Paragraph(how),
+        how,
         *_map(arms),
         probe.mean_table(caption, arms, WEIGHT, MOST, UNIFORM, ONE, LAYER, ALL),
         *probe.interval_plot("sink-weights", title, arms, WEIGHT, _("Mean over heads.")),

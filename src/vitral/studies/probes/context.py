@@ -5,7 +5,7 @@ from typing import Any
 
 from vitral.core.language import N_, _
 from vitral.figures.lines import Axis
-from vitral.figures.sections import Heading, Paragraph
+from vitral.figures.sections import Heading
 from vitral.inspection import loss_by_context
 from vitral.studies import probe
 from vitral.studies.probe import Arms, Plain, Quantity, StudyResult, Trained, View
@@ -39,7 +39,7 @@ def view(result: StudyResult, arms: Arms) -> View:
     return View(
         (
             Heading(_("Loss by the amount of context")),
-            Paragraph(how),
+            how,
             *probe.mean_lines(
                 "loss-by-context", _("Loss by context"), arms, losses, x, _("Means over seeds on the same targets.")
             ),

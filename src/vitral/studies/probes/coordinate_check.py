@@ -10,7 +10,7 @@ from vitral.core.devices import ordered_sums
 from vitral.core.language import N_, _, number
 from vitral.core.streams import numpy_stream
 from vitral.figures.lines import Axis, Line
-from vitral.figures.sections import Heading, Paragraph, Table
+from vitral.figures.sections import Heading, Table
 from vitral.inspection import activation_movements
 from vitral.inspection.windows import read_windows, window_starts
 from vitral.model import Transformer, next_token_loss
@@ -103,7 +103,7 @@ def view(result: StudyResult, measured: Plain) -> View:
     caption, title = _("Root mean square after a few steps."), _("Movement of the logits by width")
     plot = lined("coordinate-check", title, lines, axes, caption, f"{alt}.")
     table = Table(_("Movement by width, and its exponent"), (*columns, _("exponent")), tuple(rows), prose=(1,))
-    return View((Heading(_("Coordinate check")), Paragraph(how), plot, table), checks=checks)
+    return View((Heading(_("Coordinate check")), how, plot, table), checks=checks)
 
 
 def exponent(widths: list[int], values: list[float]) -> float:

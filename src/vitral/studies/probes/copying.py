@@ -3,13 +3,13 @@
 from statistics import NormalDist
 
 from vitral.core.language import N_, _, number
-from vitral.figures.lines import Axis, Line, line_plot
+from vitral.figures.lines import Axis, Line
 from vitral.figures.margin import Reference
-from vitral.figures.sections import Heading, Paragraph, Table
+from vitral.figures.sections import Heading, Table
 from vitral.inspection import retrieval_by_distance
 from vitral.inspection.proportions import wilson
 from vitral.inspection.retrieval import BATCH, CHANCE, LAYERS, LENGTH, SYMBOLS, WINDOW
-from vitral.studies.probe import LEVEL, Check, Plain, Plot, Setting, StudyResult, View
+from vitral.studies.probe import LEVEL, Check, Plain, Setting, StudyResult, View, lined
 
 BUDGETS = (
     ((8, 16, 32, 96), 150),
@@ -57,14 +57,8 @@ def view(result: StudyResult, measured: Plain) -> View:
             expected = _("chance, so at most {most:.3f}", most=most)
             checks.append(Check(title, what, far[at], high=most, expected=expected))
     heading = _("Copying by distance")
-    axis = Axis(_("distance of the answer (tokens back)"), log=True, ticks=distances)
-    figure = line_plot(
-        lines,
-        axis,
-        Axis(_("correct answers (share)")),
-        references=[Reference(_("chance"), CHANCE)],
-        title=heading,
-    )
+    x, y = _("distance of the answer (tokens back)"), _("correct answers (share)")
+    axes = Axis(x, log=True, ticks=distances), Axis(y)
     about = _(
         "A random string of {length} of {symbols} symbols, random filler, and the same string to be predicted. For "
         "each mask and distance one model of {layers} layers (d_model 32, rotary positions) is trained once, from "
@@ -89,8 +83,8 @@ def view(result: StudyResult, measured: Plain) -> View:
     heads = (_("mask"), *(_("{n} back", n=distance) for distance in distances))
     sections = (
         Heading(heading, 3),
-        Paragraph(about),
-        Plot(figure, "copying-by-distance", caption, alt),
+        about,
+        lined("copying-by-distance", heading, lines, axes, caption, alt, [Reference(_("chance"), CHANCE)]),
         Table(_("Share of correct answers by distance, with 95% Wilson intervals"), heads, tuple(rows)),
     )
     return View(sections, checks=checks)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from vitral.core.language import N_, _, number
 from vitral.figures.lines import Axis, Line
-from vitral.figures.sections import Heading, Paragraph, Table
+from vitral.figures.sections import Heading, Table
 from vitral.figures.text import minus
 from vitral.inspection.cost import BYTES, WAYS, cost_by_length, rates
 from vitral.studies.probe import Check, Plain, Plot, Setting, StudyResult, View, lined
@@ -49,7 +49,7 @@ def view(result: StudyResult, measured: Plain) -> View:
     times = tuple((_(title), *map(_micro, measured["processor"][way])) for way, title in WAYS.items())
     sections = (
         Heading(_("Cost of a token by the length of the text"), 3),
-        Paragraph(about),
+        about,
         _plot(measured),
         _exponents(measured),
         Table(_("Processor time of one token, µs"), (_("way"), *lengths), times),

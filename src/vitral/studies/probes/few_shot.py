@@ -2,7 +2,7 @@
 
 from vitral.core.language import N_, _
 from vitral.figures.lines import Axis
-from vitral.figures.sections import Heading, Paragraph
+from vitral.figures.sections import Heading
 from vitral.inspection import few_shot_losses
 from vitral.studies import probe
 from vitral.studies.claims import to_fixed
@@ -52,7 +52,7 @@ def view(result: StudyResult, arms: Arms) -> View:
     title, means = _("Change of the loss by examples of the passage"), _("Means over seeds.")
     sections = (
         Heading(_("Examples in a prompt")),
-        Paragraph(how),
+        how,
         *probe.mean_lines("few-shot", title, arms, dict(zip(COUNTS, CHANGES["same"], strict=True)), axis, means),
         probe.mean_table(means, arms, *SAME),
         probe.mean_table(means, arms, *SHUFFLED[1:]),

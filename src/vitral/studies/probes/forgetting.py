@@ -5,7 +5,7 @@ from dataclasses import replace
 from vitral.core.language import N_, _
 from vitral.data.batches import thinned
 from vitral.evaluation import evaluate_split
-from vitral.figures.sections import Heading, Paragraph, Table
+from vitral.figures.sections import Heading, Table
 from vitral.studies import probe
 from vitral.studies.losses import loss_quantity
 from vitral.studies.probe import Arms, Plain, Quantity, StudyResult, Trained, View
@@ -50,4 +50,4 @@ def view(result: StudyResult, arms: Arms) -> View:
     columns = (_("arm"), _("begins from"), _("loss on the first text before"), _("after"), _("increase"), loss.label)
     table = Table(_("Loss on the first text, in nats per token. Means over seeds."), columns, tuple(rows))
     increases = [one for arm, parent in pairs for one in probe.against_base((parent, arm), FIRST)]
-    return View((Heading(_("Forgetting")), Paragraph(how), table), increases)
+    return View((Heading(_("Forgetting")), how, table), increases)

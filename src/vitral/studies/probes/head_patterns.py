@@ -11,7 +11,7 @@ from statistics import fmean
 from vitral.core.language import N_, _, number
 from vitral.data import Batches
 from vitral.figures.grid import head_grid
-from vitral.figures.sections import Heading, Listing, Paragraph
+from vitral.figures.sections import Heading, Listing
 from vitral.figures.text import capital
 from vitral.inspection import KINDS, NAMED_FROM, head_ablations, head_patterns
 from vitral.inspection.attention import BROAD, LEAST_KEYS
@@ -116,7 +116,7 @@ def view(result: StudyResult, arms: Arms) -> View:
         probe.mean_table(_("Attention of a head, means over heads and seeds."), arms, *seen),
         *probe.interval_plot("heads-overlap", _("Overlap beyond that of matched heads"), matched, BEYOND, alike),
         Heading(_("Ablation of heads"), 3),
-        Paragraph(rise),
+        rise,
         *probe.interval_plot("heads-knock-out", knocked, arms, ZERO, _("Zeros for z.")),
         probe.mean_table(_("Ablation, means over seeds."), arms, ZERO, MEAN, MOST, ADDED, TOGETHER),
     )

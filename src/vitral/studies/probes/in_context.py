@@ -11,7 +11,7 @@ import torch
 from vitral.core.language import N_, _
 from vitral.data.tasks import MarkovChains
 from vitral.figures.lines import Axis
-from vitral.figures.sections import Heading, Paragraph
+from vitral.figures.sections import Heading
 from vitral.inspection import chain_distances
 from vitral.inspection.in_context import PREDICTORS
 from vitral.studies import probe
@@ -83,7 +83,7 @@ def view(result: StudyResult, arms: Arms) -> View:
     position = Axis(_("position in the window"), log=True, ticks=(1, 2, 4, 8, 16, 32, 64))
     sections = (
         Heading(_("Learning a chain in its window")),
-        Paragraph(how),
+        how,
         probe.mean_table(means, arms, LOSS, BAYES, COUNTING, EVEN, FAR, FAR_COUNTING, PLATEAU),
         *_by_position(arms, position),
         probe.mean_table(means, arms, EARLY, LATE, LATE_BAYES),

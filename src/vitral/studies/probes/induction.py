@@ -7,7 +7,7 @@ import torch
 
 from vitral.core.language import N_, _
 from vitral.data.tasks import RepeatedStrings
-from vitral.figures.sections import Heading, Paragraph
+from vitral.figures.sections import Heading
 from vitral.inspection import count_nats, induction_ablation, induction_scores, periods_of, repetition_nats
 from vitral.inspection.induction import OCCURRENCES, occurrences
 from vitral.model import Transformer
@@ -141,16 +141,16 @@ def view(result: StudyResult, arms: Arms) -> View:
     parts = (WITHOUT_PREVIOUS, WITHOUT_OTHERS, WITHOUT_INDUCTION, KEPT, LEFT, LEFT_BY_OTHERS)
     sections = (
         Heading(_("Completing a repeated string")),
-        Paragraph(how),
+        how,
         *along_plot("induction-loss", title, [curve(arm, arm.title, REPEATED) for arm in arms], repeated, means),
         probe.mean_table(means, arms, LOSSES["first"], repeated, LOSSES["later"], EXACT, COUNTED),
         Heading(_("Heads"), 3),
-        Paragraph(scores),
+        scores,
         *along_plot("induction-scores", _("Scores along training"), both, score, caption),
         probe.mean_table(means, arms, BEST_PREVIOUS, EVEN_PREVIOUS, BEST_PREFIX, EVEN_PREFIX),
         probe.mean_table(means, arms, STEP_OF_LOSS, STEP_OF_PREFIX, STEP_OF_PREVIOUS, ABRUPTNESS),
         Heading(_("Without a head"), 3),
-        Paragraph(replaced),
+        replaced,
         *([probe.mean_table(means, ablated, *parts)] if ablated else ()),
     )
     pairs = (

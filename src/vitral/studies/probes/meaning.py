@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from vitral.core.language import N_, _, listed, number
 from vitral.figures.lines import Axis, Line
-from vitral.figures.sections import Heading, Paragraph, Section, Table
+from vitral.figures.sections import Heading, Table
 from vitral.figures.text import NONE, minus, signed
 from vitral.inspection import untrained, word_measures
 from vitral.inspection.proportions import wilson
@@ -26,8 +26,8 @@ from vitral.studies.probe import (
     ArmMeasures,
     Arms,
     Comparison,
+    Piece,
     Plain,
-    Plot,
     Quantity,
     StudyResult,
     Trained,
@@ -149,10 +149,10 @@ def _over_seeds(arm: ArmMeasures, read: Callable[[Mapping[str, Any]], Mapping[in
     return {item: fmean(one[item] for one in each) for item in each[0] if all(item in one for one in each)}
 
 
-def _neighbours(arms: Arms, which: str, suffix: str) -> list[Section | Plot]:
+def _neighbours(arms: Arms, which: str, suffix: str) -> list[Piece]:
     heading, arms = Heading(_("Neighbours of words") + which), [arm for arm in arms if arm.values(CORRELATION)]
     if not arms:
-        return [heading, Paragraph(_("Too few whole words are tokens, so there are no neighbours."))]
+        return [heading, _("Too few whole words are tokens, so there are no neighbours.")]
     found = next(run["neighbours"] for run in arms[0].runs.values() if run["neighbours"])
     about = _(
         "For the {words} most frequent whole words that are one token: the nearest by cosine in the token embedding, "
@@ -168,7 +168,7 @@ def _neighbours(arms: Arms, which: str, suffix: str) -> list[Section | Plot]:
     words = tuple((one["word"], _listed(one["embedded"]), _listed(one["counted"])) for one in found["of"])
     return [
         heading,
-        Paragraph(about),
+        about,
         Table(nearest, tuple(map(_, NEAREST)), words, prose=(1, 2)),
         *probe.interval_plot(
             f"neighbours{suffix}", _("Embedding and counted contexts"), arms, CORRELATION, _("Rank correlation.")
@@ -177,10 +177,10 @@ def _neighbours(arms: Arms, which: str, suffix: str) -> list[Section | Plot]:
     ]
 
 
-def _senses(arms: Arms, which: str, suffix: str) -> list[Section | Plot]:
+def _senses(arms: Arms, which: str, suffix: str) -> list[Piece]:
     heading, arms = Heading(_("The same word in two contexts") + which), [arm for arm in arms if arm.values(GAIN)]
     if not arms:
-        return [heading, Paragraph(_("Too few of the words with two senses fit the tokenizer and the model."))]
+        return [heading, _("Too few of the words with two senses fit the tokenizer and the model.")]
     blocks = range(len(arms[0].first["places"]))
     lines, means = [], []
     for arm in arms:
@@ -212,7 +212,7 @@ def _senses(arms: Arms, which: str, suffix: str) -> list[Section | Plot]:
     )
     return [
         heading,
-        Paragraph(about),
+        about,
         probe.lined(f"senses-apart{suffix}", _("Separation of two senses"), lines, axes, caption, alt),
         Table(
             _("Mean cosine over {n} words and all seeds.", n=len(words)), (_("arm"), *map(str, blocks)), tuple(means)
@@ -226,14 +226,14 @@ def _senses(arms: Arms, which: str, suffix: str) -> list[Section | Plot]:
     ]
 
 
-def _pairs(arms: Arms, which: str) -> list[Section]:
+def _pairs(arms: Arms, which: str) -> list[Piece]:
     pairs = arms[0].first["pairs"]
     examples: dict[str, str] = {}
     for pair in pairs:
         examples.setdefault(pair["kind"], f"{pair['good']} / {pair['bad']}")
     kinds = [kind for kind in examples if pair_scores(pairs, kind)]
     if not kinds:
-        return [Heading(_("Minimal pairs") + which), Paragraph(_("No sentence fits the tokenizer and the model."))]
+        return [Heading(_("Minimal pairs") + which), _("No sentence fits the tokenizer and the model.")]
     read = {kind: partial(pair_scores, kind=kind) for kind in kinds}
     read |= {N_("all kinds"): pair_scores, N_("the subject matters"): subject_scores}
     rows = []
@@ -251,7 +251,7 @@ def _pairs(arms: Arms, which: str) -> list[Section]:
     )
     columns = (_("kind"), _("example (right / wrong)"), _("pairs"), *(arm.title for arm in arms))
     caption = _("Share of pairs in which the right sentence is more probable, mean over seeds.")
-    return [Heading(_("Minimal pairs") + which), Paragraph(about), Table(caption, columns, tuple(rows), (1,))]
+    return [Heading(_("Minimal pairs") + which), about, Table(caption, columns, tuple(rows), (1,))]
 
 
 def _cosines(arm: ArmMeasures, key: str) -> Float[np.ndarray, "words places"]:

@@ -7,7 +7,7 @@ loss of any such function on a text is at least the text's own entropy of the ne
 from vitral.core.language import N_, _
 from vitral.data.batches import thinned
 from vitral.evaluation import bigram_entropy, entropy_by_place
-from vitral.figures.sections import Heading, Paragraph, Table
+from vitral.figures.sections import Heading, Table
 from vitral.figures.text import nats
 from vitral.studies.probe import Plain, Setting, StudyResult, View
 
@@ -37,4 +37,4 @@ def view(result: StudyResult, measured: Plain) -> View:
     )
     rows = tuple((_(name), nats(measured[key])) for key, name in ROWS.items())
     table = Table(_("In nats per token."), (_("entropy of the next token"), _("nats per token")), rows)
-    return View((Heading(_("Floors of a position that sees one token")), Paragraph(about), table))
+    return View((Heading(_("Floors of a position that sees one token")), about, table))

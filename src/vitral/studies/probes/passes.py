@@ -1,8 +1,10 @@
 """The probe `passes`: test loss over the passes over a text, and the lowest on the way."""
 
+from statistics import fmean
+
 from vitral.core.language import N_, _
 from vitral.figures.lines import MOST_LINES, Axis, Line, left_out
-from vitral.figures.sections import Heading, Paragraph
+from vitral.figures.sections import Heading
 from vitral.studies import probe
 from vitral.studies.losses import baseline_arm
 from vitral.studies.probe import ArmMeasures, Arms, Plain, Plot, Quantity, StudyResult, Trained, View
@@ -49,7 +51,7 @@ def view(result: StudyResult, arms: Arms) -> View:
     pairs = [(by_name.get(baseline_arm(result, result.arm(arm.name)).arm.name, arm), arm) for arm in arms]
     table = probe.mean_table(_("Means over seeds."), arms, TOKENS, SEEN, LOWEST, AFTER, LAST)
     compared = [one for other, arm in pairs if other is not arm for one in probe.against_base((other, arm), LOWEST)]
-    return View((Heading(_("How often a text is read")), Paragraph(how), table, _plot(arms)), compared)
+    return View((Heading(_("How often a text is read")), how, table, _plot(arms)), compared)
 
 
 def _plot(arms: Arms) -> Plot:
@@ -65,7 +67,5 @@ def _plot(arms: Arms) -> Plot:
 
 def _line(arm: ArmMeasures) -> Line:
     points = list(zip(*(run["curve"] for run in arm.runs.values()), strict=False))
-    places = [sum(passes for passes, _loss in point) / len(point) for point in points]
-    losses = [[loss for _passes, loss in point] for point in points]
-    means = [sum(point) / len(point) for point in losses]
-    return Line(arm.title, places, means, low=[*map(min, losses)], high=[*map(max, losses)])
+    places = [fmean(passes for passes, _loss in point) for point in points]
+    return probe.mean_line(arm.title, places, [[loss for _passes, loss in point] for point in points])

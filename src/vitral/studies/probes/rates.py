@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from vitral.core.language import N_, _, number
-from vitral.figures.lines import Axis, Line
-from vitral.figures.sections import Heading, Paragraph, Table
+from vitral.figures.lines import Axis
+from vitral.figures.sections import Heading, Table
 from vitral.figures.text import NONE, capital
 from vitral.studies.intervals import mean_interval
 from vitral.studies.probe import (
@@ -21,6 +21,7 @@ from vitral.studies.probe import (
     Trained,
     View,
     lined,
+    mean_line,
     with_losses,
 )
 
@@ -110,7 +111,7 @@ def view(result: StudyResult, arms: Arms) -> View:
         "neighbours, over the logarithm of the rate. A rate tuned at the smallest width is then used at the others."
     )
     plots = [plot for kind in NAMES for plot in _plot(kind, [width for width in widths if width.kind == kind])]
-    sections = (Heading(_("Learning rate and width")), Paragraph(how), *plots, _table(widths, base))
+    sections = (Heading(_("Learning rate and width")), how, *plots, _table(widths, base))
     return View(sections, _comparisons(widths, base), notes=_edges(widths))
 
 
@@ -134,9 +135,7 @@ def _plot(kind: str, widths: Sequence[Width]) -> list[Plot]:
     lines = []
     for one in widths:
         values = [list(losses.values()) for losses in one.losses.values()]
-        low, high = [*map(min, values)], [*map(max, values)]
-        label = _("width {width}", width=one.width)
-        lines.append(Line(label, list(one.losses), [*map(fmean, values)], low=low, high=high))
+        lines.append(mean_line(_("width {width}", width=one.width), list(one.losses), values))
     title = _("Loss against learning rate, {kind}", kind=_(NAMES[kind]))
     ticks = sorted({rate for one in widths for rate in one.losses})
     axes = Axis(_("learning rate"), log=True, ticks=ticks), Axis(_("test loss"))

@@ -7,7 +7,7 @@ from typing import Any
 from vitral.core.language import N_, _
 from vitral.data.tasks import KeyValueRecall
 from vitral.figures.lines import Axis
-from vitral.figures.sections import Heading, Paragraph
+from vitral.figures.sections import Heading
 from vitral.inspection import recall_by_distance
 from vitral.studies import probe
 from vitral.studies.claims import to_fixed
@@ -47,7 +47,7 @@ def view(result: StudyResult, arms: Arms) -> View:
         to_fixed(arm.title, arm.first["chance"], _("chance"), ACCURACY, arm.values(ACCURACY)) for arm in arms
     ]
     table = probe.mean_table(_("Means over seeds."), arms, ACCURACY, NATS, CHANCE, near, far)
-    return View((Heading(_("Recall by distance")), Paragraph(how), table, *plots), comparisons)
+    return View((Heading(_("Recall by distance")), how, table, *plots), comparisons)
 
 
 def _by_task(arms: Arms) -> list[list[ArmMeasures]]:

@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import Any
 
 from vitral.core.language import N_, _
-from vitral.figures.sections import Heading, Paragraph, Section, Table
+from vitral.figures.sections import Heading, Table
 from vitral.figures.text import capital, signed
 from vitral.inspection import agreeing_weights, similar_word_scores, untrained
 from vitral.inspection.word_lists import language_of, word_lists
@@ -83,7 +83,7 @@ def view(result: StudyResult, arms: Arms) -> View:
     return View((*_scores(every), *agreement), tuple(comparisons))
 
 
-def _scores(arms: Arms) -> tuple[Section, ...]:
+def _scores(arms: Arms) -> tuple[probe.Piece, ...]:
     how = _(
         "The score of a query and a key depends on their distance, on the query alone and on the key alone. What "
         "remains without these is correlated with the similarity of the two words, the cosine of their contexts "
@@ -97,7 +97,7 @@ def _scores(arms: Arms) -> tuple[Section, ...]:
     caption = _("Partial correlation of scores and similarity of words, first seed.")
     if not rows:
         return ()
-    return Heading(_("Scores of similar words")), Paragraph(how), Table(caption, columns, tuple(rows), (0, 1))
+    return Heading(_("Scores of similar words")), how, Table(caption, columns, tuple(rows), (0, 1))
 
 
 def _score_rows(arm: ArmMeasures) -> list[tuple[str, ...]]:
@@ -121,7 +121,7 @@ def _head(place: tuple[int, int]) -> str:
     return _("block {block}, head {head}", block=place[0], head=place[1])
 
 
-def _agreement(arms: Arms) -> tuple[tuple[Section, ...], list[Comparison]]:
+def _agreement(arms: Arms) -> tuple[tuple[probe.Piece, ...], list[Comparison]]:
     how = _(
         "The two sentences of a minimal pair differ in one form, a verb or a pronoun. Its weight on the subject is "
         "compared between the form that agrees with the subject and the other one, at the same place; each form is "
@@ -143,7 +143,7 @@ def _agreement(arms: Arms) -> tuple[tuple[Section, ...], list[Comparison]]:
     if not rows:
         return (), []
     table = Table(capital(_(AGREEMENT)) + ".", columns, tuple(rows), (0, 1))
-    return (Heading(_("Weight on what a form agrees with")), Paragraph(how), table), comparisons
+    return (Heading(_("Weight on what a form agrees with")), how, table), comparisons
 
 
 def _over_seeds(arm: ArmMeasures) -> Items:

@@ -6,14 +6,14 @@ Seeds are the sample: each mask is compared with the causal one, and with a gues
 from statistics import fmean
 
 from vitral.core.language import N_, _, number
-from vitral.figures.lines import Axis, Line
+from vitral.figures.lines import Axis
 from vitral.figures.margin import Reference
-from vitral.figures.sections import Heading, Paragraph, Table
+from vitral.figures.sections import Heading, Table
 from vitral.inspection import recall_under_masks
 from vitral.inspection.mask_recall import BATCH, BINS, KEYS, VALUES
 from vitral.inspection.retrieval import LAYERS, WINDOW
 from vitral.studies.claims import to_fixed
-from vitral.studies.probe import Comparison, Note, Plain, Plot, Quantity, Setting, StudyResult, View, lined
+from vitral.studies.probe import Comparison, Note, Plain, Plot, Quantity, Setting, StudyResult, View, lined, mean_line
 from vitral.studies.probes.copying import TITLES
 
 BUDGETS = (
@@ -57,7 +57,7 @@ def view(result: StudyResult, measured: Plain) -> View:
     sections = [section for task in tasks for section in _sections(task)]
     heading = Heading(_("Retrieval at variable distance, and key-value recall"))
     comparisons = [one for task in tasks for one in _comparisons(task)]
-    return View((heading, Paragraph(about), *sections), comparisons, notes=[*map(_losses, tasks)])
+    return View((heading, about, *sections), comparisons, notes=[*map(_losses, tasks)])
 
 
 def _name(task: Plain) -> str:
@@ -76,7 +76,7 @@ def _sections(task: Plain) -> list[Table | Plot]:
         known = [(middle, found) for middle, found in zip(middles, values, strict=True) if found]
         places, found = [place for place, _ in known], [shares for _, shares in known]
         title = _(TITLES[mask])
-        lines.append(Line(title, places, [*map(fmean, found)], [*map(min, found)], [*map(max, found)]))
+        lines.append(mean_line(title, places, found))
         cells.append((title, *(_cell(shares) for shares in values)))
     if task["pairs"] > 1:
         for name, mask in ((_("guess"), "causal"), (_("guess without earlier answers"), "bidirectional")):

@@ -7,7 +7,7 @@ from typing import Any
 from vitral.core.language import N_, _, listed, number
 from vitral.figures.lines import Axis
 from vitral.figures.margin import Reference
-from vitral.figures.sections import Details, Heading, Paragraph, Section, Table
+from vitral.figures.sections import Details, Heading, Section, Table
 from vitral.inspection import attention_saturation, logged_gradient_norms, saturation, softmax, untrained
 from vitral.inspection.windows import scored_windows
 from vitral.studies import probe
@@ -117,7 +117,7 @@ def view(result: StudyResult, arms: Arms) -> View:
     by_head = Table(_("Learned scales by head."), (_("arm"), _("seed"), LEARNED.told), factors, prose=(2,))
     sections = (
         Heading(_("Attention in the models, fresh and trained")),
-        Paragraph(meaning),
+        meaning,
         *(_table(state, arms) for state in STATES),
         *_alignment(arms),
         *probe.interval_plot("trained-entropy", _("Entropy after training"), arms, ENTROPY, _("1: uniform weights.")),

@@ -7,14 +7,27 @@ from statistics import fmean
 import numpy as np
 
 from vitral.core.language import N_, _, listed, number
-from vitral.figures.lines import Axis, Line, line_plot
-from vitral.figures.sections import Heading, Paragraph, Section, Table
+from vitral.figures.lines import Axis, Line
+from vitral.figures.sections import Heading, Section, Table
 from vitral.figures.text import NONE, big, capital, nats, p_clause, p_text, signed
 from vitral.inspection.text_units import characters_per_token
 from vitral.runs.config import RunConfig
 from vitral.studies.intervals import mean_interval
 from vitral.studies.law_table import interval, law_columns, law_row, powers, with_interval
-from vitral.studies.probe import LEVEL, Arms, Check, Note, Plain, Plot, StudyResult, Trained, View, with_losses
+from vitral.studies.probe import (
+    LEVEL,
+    Arms,
+    Check,
+    Note,
+    Piece,
+    Plain,
+    Plot,
+    StudyResult,
+    Trained,
+    View,
+    lined,
+    with_losses,
+)
 from vitral.studies.scaling import Estimate, contrast, cost_law, optimal_exponents, optimum, student
 from vitral.studies.scaling_grid import (
     PREDICTED,
@@ -84,7 +97,7 @@ def view(result: StudyResult, arms: Arms) -> View:
         return View()
     joint = joint_laws(grid)
     laws = [*single_laws(grid), *joint]
-    sections = [Heading(_("Scaling laws")), Paragraph(_method(grid))]
+    sections: list[Piece] = [Heading(_("Scaling laws")), _method(grid)]
     sections += [_law_table(laws), *_seed_table(grid, laws)]
     sections += [*_plots(grid, laws), _residual_table(grid, laws)]
     optimal, notes = _optimum(grid, joint)
@@ -98,7 +111,7 @@ def view(result: StudyResult, arms: Arms) -> View:
         sections += [Heading(_("Outside the grid: larger models and more tokens"), 3), table]
         checks, notes = [*predicted, *checks], [*notes, *wide]
     if others:
-        sections += [Heading(_("Other tokens"), 3), Paragraph(_(TOKENS))]
+        sections += [Heading(_("Other tokens"), 3), _(TOKENS)]
     for name in dict.fromkeys(point.tokens for point in others):
         table, moved = _token_table(grid, [point for point in others if point.tokens == name])
         sections, notes = [*sections, table], [*notes, *moved]
@@ -189,7 +202,7 @@ def _plots(grid: Sequence[Point], laws: Sequence[Law]) -> list[Plot]:
         caption = _("Marks: means over seeds.")
         if law is not None:
             caption = _("Marks: means over seeds. Thin lines: {law}.", law=law.formula)
-        plots.append(Plot(line_plot(lines, Axis(x, log=True), Axis(_(LOSS)), title=title), file, caption, alt))
+        plots.append(lined(file, title, lines, (Axis(x, log=True), Axis(_(LOSS))), caption, alt))
     return plots
 
 
@@ -262,9 +275,16 @@ def _predictions(later: Sequence[Point], joint: Sequence[Law]) -> tuple[Rows, li
         for law in joint:
             predicted = law.fit.predict(point.place)
             width, name = (predicted.high - predicted.low) / predicted.value, f"{point.title}, {law.formula}"
-            sizes = big(point.place["N"]), big(point.place["D"]), with_interval(predicted)
-            sizes += (_("{percent:.0f}% wide", percent=100 * width),)
-            rows.append((name, *sizes, nats(point.loss), f"{signed(100 * (point.loss / predicted.value - 1), 1)}%"))
+            told = with_interval(predicted), _("{percent:.0f}% wide", percent=100 * width)
+            rows.append(
+                (
+                    name,
+                    *map(big, point.node),
+                    *told,
+                    nats(point.loss),
+                    f"{signed(100 * (point.loss / predicted.value - 1), 1)}%",
+                )
+            )
             if width > TOO_WIDE:
                 text = _(
                     "{name}: the predicted interval {interval} is too wide for a test.",
@@ -293,12 +313,10 @@ def _predictions(later: Sequence[Point], joint: Sequence[Law]) -> tuple[Rows, li
 def _token_table(grid: Sequence[Point], others: Sequence[Point]) -> tuple[Table, list[Note]]:
     """Losses and constants with both kinds of tokens at the same places, and the constants that differ."""
     (own, other), rows, notes = same_places(grid, others), [], []
-    for size, amount in sorted({(point.place["N"], point.place["D"]) for point in own}):
-        here = [
-            [p.loss for p in means(each) if (p.place["N"], p.place["D"]) == (size, amount)] for each in (own, other)
-        ]
-        one, two = map(fmean, here)
-        name = _("loss at N = {size}, D = {amount}", size=big(size), amount=big(amount))
+    for node in sorted({point.node for point in own}):
+        one, two = (fmean(point.loss for point in means(each) if point.node == node) for each in (own, other))
+        size, amount = map(big, node)
+        name = _("loss at N = {size}, D = {amount}", size=size, amount=amount)
         gap = f"{signed(100 * (two / one - 1), 1)}%"
         rows.append((name, nats(one), nats(two), gap, ""))
     found = constants(own, other)

@@ -4,7 +4,7 @@ import math
 
 from vitral.core.language import N_, _, listed, number
 from vitral.figures.lines import Axis, Line
-from vitral.figures.sections import Heading, Paragraph, Table
+from vitral.figures.sections import Heading, Table
 from vitral.inspection import head_costs, score_statistics
 from vitral.inspection.random_scores import BY_ROW, FIXED, SURE, change, expected_variance, least_changed
 from vitral.inspection.softmax import SATURATED
@@ -65,7 +65,7 @@ def view(result: StudyResult, measured: Plain) -> View:
     about = {key: measured[key] for key in ("pairs", "rows", "keys")}
     sections = (
         Heading(_("Scores of independent queries and keys")),
-        Paragraph(_(MEANING, **about, saturated=SATURATED)),
+        _(MEANING, **about, saturated=SATURATED),
         _plot(measured, "variance", "score-variance"),
         _plot(measured, "sensitivity_median", "score-sensitivity"),
         Table(_("Scores and rows."), columns, tuple(cells)),

@@ -10,7 +10,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from vitral.core.language import N_, _
-from vitral.figures.sections import Columns, Details, Heading, Paragraph, Preformatted, Table
+from vitral.figures.sections import Columns, Details, Heading, Preformatted, Table
 from vitral.figures.text import capital
 from vitral.inspection.texts import BEAM, GRAMS, NOVEL, ORDER, REPEATED, mean_measures, mean_row, strategy_measures
 from vitral.studies import probe
@@ -103,7 +103,7 @@ def _of_arm(arm: ArmMeasures, *, several: bool) -> View:
     )
     sections = (
         Heading(_("The strategies beside the text itself") + which),
-        Paragraph(about),
+        about,
         *figures,
         probe.mean_table(means, strategies, *SHOWN, rows=rows, counted=num),
         loops(arm),

@@ -6,7 +6,7 @@ from statistics import fmean
 
 from vitral.core.language import N_, _
 from vitral.figures.grid import value_grid
-from vitral.figures.sections import Heading, Paragraph, Table
+from vitral.figures.sections import Heading, Table
 from vitral.figures.text import capital
 from vitral.inspection import capabilities, classify_passages, linear_probes, untrained
 from vitral.inspection.probing import SPLITS
@@ -41,18 +41,12 @@ PATHS = {
     N_("probe on activations"): "classifying/activations",
     N_("probe on token counts"): "classifying/frequencies",
 }
-_ACCURACIES = (
-    N_("accuracy (infilling, both sides)"),
-    N_("accuracy (infilling, left side)"),
-    N_("accuracy (continuation)"),
-    N_("accuracy (probe on activations)"),
-    N_("accuracy (probe on token counts)"),
-)
-_LOSSES = (N_("loss (infilling, both sides)"), N_("loss (infilling, left side)"), N_("loss (continuation)"))
 ACCURACY = [
-    Quantity(name, f"{path}/accuracy", better="higher") for name, path in zip(_ACCURACIES, PATHS.values(), strict=True)
+    Quantity(N_("accuracy ({use})").format(use=use), f"{path}/accuracy", better="higher") for use, path in PATHS.items()
 ]
-LOSS = [Quantity(name, f"{path}/nats", "nats", "lower") for name, path in zip(_LOSSES, PATHS.values(), strict=False)]
+LOSS = [Quantity(N_("loss ({use})").format(use=use), f"{path}/nats", "nats", "lower") for use, path in PATHS.items()][
+    :3
+]
 PROBES = ((600, 200, 600), (1_600, 400, 1_200), (6_000, 1_000, 4_000))
 """Windows on which a linear probe is fitted, validated and tested."""
 TASKS = {
@@ -119,7 +113,7 @@ def view(result: StudyResult, arms: Arms) -> View:
         columns = [Quantity(name, f"leak/{place}/{key}", digits=3 * (key != "visible")) for key, name in LEAK.items()]
         about = _("Next token of position {position}, means over seeds", position=leak["position"])
         tables.append(mean_table(about, arms, *columns))
-    heading, method = Heading(_("Capabilities under each mask"), 3), Paragraph(_method(arms[0].first))
+    heading, method = Heading(_("Capabilities under each mask"), 3), _method(arms[0].first)
     unable = [arm for arm in arms if arm.mean(LOSS[0]) is None]
     return View(
         (heading, method, Plot(figure, "uses-by-mask", caption, alt), *tables),

@@ -1,7 +1,7 @@
 """The probe `written-words`: real and distinct words in what each model writes, beside those of the test text."""
 
 from vitral.core.language import N_, _
-from vitral.figures.sections import Details, Heading, Paragraph, Preformatted
+from vitral.figures.sections import Details, Heading, Preformatted
 from vitral.inspection.written_words import written_words
 from vitral.studies import probe
 from vitral.studies.probe import Arms, Plain, Quantity, StudyResult, Trained, View
@@ -35,7 +35,7 @@ def view(result: StudyResult, arms: Arms) -> View:
     samples = tuple(Preformatted(arm.first["text"], arm.title) for arm in arms)
     sections = (
         Heading(_("Words that the models write")),
-        Paragraph(how),
+        how,
         probe.mean_table(_("Means over seeds."), arms, COUNT, REAL, TEST[0], DISTINCT, TEST[1]),
         *probe.interval_plot("real-words", title, arms, REAL, caption),
         Details(_("The beginning of a sample of each arm"), samples),
