@@ -71,7 +71,7 @@ class Batches:
     """
 
     def __init__(self, split: Split, *, context_length: int, batch_size: int, seed: int) -> None:
-        """Int the windows of a split.
+        """Count the windows of a split.
 
         Args:
             split: the tokens.
@@ -123,7 +123,7 @@ class ShuffledBatches:
     """
 
     def __init__(self, split: Split, *, context_length: int, batch_size: int, accumulation: int, seed: int) -> None:
-        """Int the windows of a pass.
+        """Count the windows of a pass.
 
         Args:
             split: the tokens.
