@@ -271,7 +271,11 @@ def _notes(result: StudyResult, contrasts: Sequence[Claim]) -> list[Note]:
     seen = [claim.detectable for claim in contrasts if claim.detectable is not None]
     if seen:
         notes.append(Note(_seen(seen)))
-    notes += [Note(_closing(result, claim), claim.comparison.arm) for claim in contrasts if _has_longer(result, claim)]
+    notes += [
+        Note(_closing(result, claim), claim.comparison.arm)
+        for claim in contrasts
+        if claim.failures is not None and {claim.comparison.arm, claim.comparison.rival} <= result.longer.keys()
+    ]
     for arm in result.arms:
         stopped = [run for run in arm.runs if run.stopped]
         if stopped:
@@ -290,11 +294,6 @@ def _notes(result: StudyResult, contrasts: Sequence[Claim]) -> list[Note]:
         )
         notes.append(Note(text))
     return notes
-
-
-def _has_longer(result: StudyResult, claim: Claim) -> bool:
-    named = (claim.comparison.arm, claim.comparison.rival)
-    return claim.failures is not None and all(result.longer.get(name) for name in named)
 
 
 def last_losses(runs: Sequence[RunResult]) -> dict[int, float]:

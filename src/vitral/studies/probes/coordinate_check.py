@@ -27,7 +27,10 @@ FLAT, STEEP = 0.1, 0.3
 
 
 def measure(setting: Setting) -> Plain:
-    """Movements of the last block's outputs and of the logits, in the mean over models, by kind and width."""
+    """Movements of the last block's outputs and of the logits, in the mean over models, by kind and width.
+
+    The steps are made without dropout, so that they depend on nothing but the seed.
+    """
     config = setting.base
     widths = [config.model.d_model * times for times in setting.size(*WIDER)]
     return {
@@ -56,14 +59,14 @@ def _moved(setting: Setting, kind: str, width: int) -> dict[str, float]:
     for seed in range(SEEDS):
         drawn = numpy_stream(setting.seed, "coordinates", seed).choice(starts, min(ROWS, len(starts)), replace=False)
         tokens = read_windows(split, drawn, time + 1)
-        before, model = (Transformer(config.model, data.tokenizer.vocab_size, seed=seed) for _ in range(2))
+        before, model = (Transformer(config.model, data.tokenizer.vocab_size, seed=seed).eval() for _ in range(2))
         optimizer = build_optimizer(model, config.training.optimizer)
         for _step in range(STEPS):
             optimizer.zero_grad()
             with ordered_sums(tokens.device):
                 next_token_loss(model(tokens[:, :-1]), tokens[:, 1:], model.mask).backward()
             optimizer.step()
-        moved = activation_movements(before.eval(), model.eval(), tokens[:, :-1])
+        moved = activation_movements(before, model, tokens[:, :-1])
         found = {name: found[name] + moved.get(name, math.inf) / SEEDS for name in names}
     return found
 

@@ -41,7 +41,11 @@ def view(result: StudyResult, measured: Plain) -> View:
         title, shares = _(TITLES[mask]), dict(zip(distances, values, strict=True))
         ends = [wilson(value, answers) for value in values]
         lines.append(Line(title, distances, values, [low for low, _ in ends], [high for _, high in ends]))
-        rows.append((title, *(_in_interval(value, *both) for value, both in zip(values, ends, strict=True))))
+        cells = (
+            _("{value:.3f} ({low:.3f} to {high:.3f})", value=value, low=low, high=high)
+            for value, (low, high) in zip(values, ends, strict=True)
+        )
+        rows.append((title, *cells))
         points.append(f"{title} {', '.join(number(value, '.3f') for value in values)}")
         near = {at: value for at, value in shares.items() if mask != "window" or at <= reach}
         far = {at: value for at, value in shares.items() if at not in near}
@@ -88,7 +92,3 @@ def view(result: StudyResult, measured: Plain) -> View:
         Table(_("Share of correct answers by distance, with 95% Wilson intervals"), heads, tuple(rows)),
     )
     return View(sections, checks=checks)
-
-
-def _in_interval(value: float, low: float, high: float) -> str:
-    return _("{value:.3f} ({low:.3f} to {high:.3f})", value=value, low=low, high=high)

@@ -12,12 +12,11 @@ PASSAGES = (200, 400, 1000)
 MOST_EXAMPLES = 3
 NATS = "nats per token"
 COUNTS = range(MOST_EXAMPLES + 1)
-SAME, SHUFFLED, OTHER = (
+SAME, SHUFFLED = (
     [Quantity(title.format(n=count), f"losses/{kind}/{count}", NATS, "lower") for count in COUNTS]
     for kind, title in (
         ("same", N_("loss after {n} examples of the passage")),
         ("shuffled", N_("loss after {n} examples with their tokens shuffled")),
-        ("other", N_("loss after {n} other passages")),
     )
 )
 CHANGES = {
