@@ -24,7 +24,6 @@ MISTAKES = [
     ("train sample --context 0", "greater than or equal to 1"),
     ("corpus RUN --tokenizer byte", "leave out tokenizer"),
     ("count RUN --set model.d_model=8", "leave out model"),
-    ("count sample --set minutes=3", "--minutes"),
     ("train sample --minutes nan", "training.minutes"),
     ("train sample --init-from RUN --tokenizer byte", "corpus.tokenizer"),
     ("study no-attention --corpus sample --set training.plan=fit --set training.minutes=1", "fit"),
