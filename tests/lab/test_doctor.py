@@ -15,10 +15,11 @@ from vitral.cli import run as command
 from vitral.core.errors import UsageError
 from vitral.core.files import sha256
 from vitral.lab.health import Diagnosis, examine_machine, judge_speed
-from vitral.lab.machine_speed import SLOW, ComparedSpeed, compare
+from vitral.lab.machine_speed import ComparedSpeed, compare
 from vitral.lab.run_health import examine_run, repair_run
 from vitral.runs.checkpoint import list_checkpoints, load_checkpoint, reseal
 from vitral.training import RunConfig, resume, train
+from vitral.training.plans import SLOW
 from vitral.training.trials import StepTime, TooSlow
 
 STEPS = 8

@@ -54,6 +54,14 @@ def test_the_faster_number_of_threads_is_chosen_and_written(one: float, two: flo
 
 
 @pytest.mark.usefixtures("two_cores")
+def test_trials_of_several_threads_are_stopped(bench: Bench) -> None:
+    """On a busy machine a step with two threads may take fifty times as long as with one."""
+    bench.threads({1: 1.0, 2: 50.0})
+    assert bench.plan().config.training.threads == 1
+    assert len(bench.asked) <= 1 + plans.ATTEMPTS
+
+
+@pytest.mark.usefixtures("two_cores")
 @pytest.mark.parametrize("given", [None, 3])
 def test_precision_and_steps_are_timed_with_the_chosen_threads(given: int | None, bench: Bench) -> None:
     bench.threads({1: 0.5, 2: 0.25, 3: 0.125})

@@ -9,12 +9,11 @@ from vitral.core.language import N_
 from vitral.core.machine import cores
 from vitral.core.process import MOST_THREADS, using_threads
 from vitral.lab.configuration import DEFAULT_PRESET, configure, presets
+from vitral.training.plans import SLOW
 from vitral.training.run import build_model
 from vitral.training.trials import ExecutionPlan, StepTime, TooSlow, time_steps
 
 FLOAT32, BFLOAT16 = ExecutionPlan("float32", compile=False), ExecutionPlan("bfloat16", compile=False)
-SLOW = 1.5
-"""A choice whose first step takes this many times that of the other is stopped."""
 ROUNDS, ROUND_SECONDS = 3, 0.25
 """Each choice is timed this often, in turn with the other, for these seconds; the fastest time counts, since other
 programs are busy now and then."""

@@ -4,8 +4,10 @@ A run is a pure function of its configuration. The plan is therefore measured on
 part of the configuration, shared by resumes and by all arms of a study.
 """
 
+import math
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +24,7 @@ from vitral.training.deadline import steps_in
 from vitral.training.objectives import no_compiler
 from vitral.training.regularisation import regularisation
 from vitral.training.sizes import LADDER, MOST_PER_TOKEN, sizes_for
-from vitral.training.trials import ExecutionPlan, time_steps
+from vitral.training.trials import ExecutionPlan, StepTime, TooSlow, time_steps
 
 TRIAL_SHARE, TRIAL_SECONDS = 0.05, 6.0
 """Share of a time limit for timing steps, and its maximum in seconds."""
@@ -32,6 +34,10 @@ UNLIMITED = 0.25
 """Seconds of timing each plan without a time limit."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """Environment variables from which PyTorch takes its number of threads."""
+SLOW = 1.5
+"""Another precision is given up where its first step takes this many times that of float32."""
+ATTEMPTS = 3
+"""First steps with more threads or in another precision before these are given up."""
 WORTH_COMPILING = 1800.0
 """Seconds of training above which compiling is likely to pay off: a fitted size is compiled up to three times."""
 FIT = "fit"
@@ -60,10 +66,12 @@ class _Trials:
     seconds: float | None
     notes: list[str]
 
-    def time(self, plan: ExecutionPlan, share: float) -> float:
-        """Seconds of a step, timed for a share of the time for trials."""
-        given = {"least": UNLIMITED} if self.seconds is None else dict.fromkeys(("least", "most"), share * self.seconds)
-        return time_steps(self.config, self.build, plan, trials=2, **given).steady
+    def time(self, plan: ExecutionPlan, share: float, *, trials: int = 2, limit: float = math.inf) -> StepTime:
+        """Time steps for a share of the time for trials."""
+        if self.seconds is None:
+            return time_steps(self.config, self.build, plan, least=UNLIMITED, trials=trials, limit=limit)
+        given = share * self.seconds
+        return time_steps(self.config, self.build, plan, least=given, most=given, trials=trials, limit=limit)
 
 
 def resolve_plan(
@@ -135,17 +143,25 @@ def _faster_threads(trials: _Trials) -> int:
     if most == 1:
         return 1
     plan = ExecutionPlan("float64" if trials.config.training.dtype == "float64" else "float32", compile=False)
-    seconds: dict[int, float] = {}
-    for threads in (1, most):
-        with using_threads(threads):
-            seconds[threads] = trials.time(plan, THREAD_SHARE)
-    is_faster = seconds[most] < seconds[1]
+    with using_threads(1):
+        one = trials.time(plan, THREAD_SHARE)
+    told = {"one": 1000 * one.steady, "threads": most}
+    with using_threads(most):
+        try:
+            several = _given_up_early(trials, plan, THREAD_SHARE, one)
+        except TooSlow:
+            sentence = N_(
+                "plan: 1 thread (a step: 1 thread {one:.1f} ms, {threads} threads more than {times:g} times as long)"
+            )
+            trials.notes.append(sentence.format(**told, times=SLOW))
+            return 1
+    is_faster = several.steady < one.steady
     sentence = (
         N_("plan: {threads} threads (a step: 1 thread {one:.1f} ms, {threads} threads {several:.1f} ms)")
         if is_faster
         else N_("plan: 1 thread (a step: 1 thread {one:.1f} ms, {threads} threads {several:.1f} ms)")
     )
-    trials.notes.append(sentence.format(threads=most, one=1000 * seconds[1], several=1000 * seconds[most]))
+    trials.notes.append(sentence.format(**told, several=1000 * several.steady))
     return most if is_faster else 1
 
 
@@ -156,36 +172,55 @@ def _chosen_precision(trials: _Trials) -> tuple[ExecutionPlan, float]:
         return _fastest(trials)
     plan = ExecutionPlan(training.dtype, training.compile)
     try:
-        return plan, trials.time(plan, 2 * PRECISION_SHARE)
+        return plan, trials.time(plan, 2 * PRECISION_SHARE).steady
     except Exception as error:  # the compiler and its backends raise many types
         if not plan.compile:
             raise
         trials.notes.append(no_compiler(error))
     plan = replace(plan, compile=False)
-    return plan, trials.time(plan, 2 * PRECISION_SHARE)
+    return plan, trials.time(plan, 2 * PRECISION_SHARE).steady
+
+
+def _given_up_early(trials: _Trials, plan: ExecutionPlan, share: float, plain: StepTime) -> StepTime:
+    """Time another plan; its first step may fail twice, since it prepares kernels that the next one finds ready.
+
+    Raises:
+        TooSlow: even the third first step took `SLOW` times that of the plain plan.
+    """
+    for _ in range(ATTEMPTS - 1):
+        with suppress(TooSlow):
+            return trials.time(plan, share, trials=1, limit=SLOW * plain.first)
+    return trials.time(plan, share, trials=1, limit=SLOW * plain.first)
 
 
 def _fastest(trials: _Trials) -> tuple[ExecutionPlan, float]:
-    """The fastest plan, and its seconds per step."""
+    """The fastest plan: float32 first; another precision is given up early where it is slow."""
     training, notes = trials.config.training, trials.notes
-    timed: dict[ExecutionPlan, float] = {}
-    for dtype in ("float64",) if training.dtype == "float64" else ("float32", "bfloat16"):
-        plan = ExecutionPlan(dtype, compile=False)
-        timed[plan] = trials.time(plan, PRECISION_SHARE)
+    first = ExecutionPlan("float64" if training.dtype == "float64" else "float32", compile=False)
+    found = trials.time(first, PRECISION_SHARE)
+    timed = {first: found.steady}
+    told = N_("{dtype}, not compiled {milliseconds:.1f} ms").format(dtype=first.dtype, milliseconds=1000 * found.steady)
+    if training.dtype != "float64":
+        other = ExecutionPlan("bfloat16", compile=False)
+        try:
+            timed[other] = _given_up_early(trials, other, PRECISION_SHARE, found).steady
+            sentence = N_("{before}, bfloat16, not compiled {milliseconds:.1f} ms")
+            told = sentence.format(before=told, milliseconds=1000 * timed[other])
+        except TooSlow:
+            sentence = N_("{before}, bfloat16, not compiled more than {times:g} times as long")
+            told = sentence.format(before=told, times=SLOW)
     plan = min(timed, key=lambda each: timed[each])
     expected = timed[plan] * training.steps if training.minutes is None else 60 * training.minutes
     if expected >= WORTH_COMPILING and training.sharding == "replicated":
-        compiled = replace(plan, compile=True)
+        compiled = ExecutionPlan(plan.dtype, compile=True)
         try:
-            timed[compiled] = trials.time(compiled, PRECISION_SHARE)
+            timed[compiled] = trials.time(compiled, PRECISION_SHARE).steady
+            sentence = N_("{before}, {dtype}, compiled {milliseconds:.1f} ms")
+            told = sentence.format(before=told, dtype=plan.dtype, milliseconds=1000 * timed[compiled])
         except Exception as error:  # the compiler and its backends raise many types
             notes.append(no_compiler(error))
         plan = min(timed, key=lambda each: timed[each])
-    told = N_("")
-    for each, seconds in timed.items():
-        sentence = N_("{before}, {plan} {milliseconds:.1f} ms") if told else N_("{plan} {milliseconds:.1f} ms")
-        told = sentence.format(before=told, plan=str(each), milliseconds=1000 * seconds)
-    notes.append(N_("plan: {plan} (a step: {times})").format(plan=str(plan), times=told))
+    notes.append(N_("plan: {plan} (a step: {times})").format(plan=plan, times=told))
     return plan, timed[plan]
 
 
@@ -246,4 +281,4 @@ def _regularised(
     trials.config = chosen
     sentence = N_("plan: dropout {rate:g}: {steps:,.0f} steps in the time would see this text {times:.1f} times")
     trials.notes.append(sentence.format(rate=found.rate, steps=steps, times=times))
-    return chosen, trials.time(plan, PRECISION_SHARE)
+    return chosen, trials.time(plan, PRECISION_SHARE, trials=1).steady
