@@ -44,7 +44,7 @@ def test_a_map_names_every_tensor_once_and_is_its_own_inverse(name: str) -> None
     model, form = of_form(name), all_forms()[name]
     said = form.said(weighted(model))
     rules = form.rules(said.config)
-    ours = [one for rule in rules for one in rule.ours]
+    ours = [rule.ours for rule in rules]
     theirs = [one for rule in rules for one in rule.theirs]
     assert len(set(ours)) == len(ours)
     assert len(set(theirs)) == len(theirs)
@@ -80,7 +80,7 @@ def test_every_variant_is_the_same_function_in_a_form_or_refused_with_the_reason
             continue
         able.append(name)
         assert distance(model, rebuilt(said, model.vocab_size)) < 1e-5
-        assert {one for rule in form.rules(said.config) for one in rule.ours} == said.weights.keys()
+        assert {rule.ours for rule in form.rules(said.config)} == said.weights.keys()
     assert variant not in EXPRESSED_BY or EXPRESSED_BY[variant] == next(iter(able), None)
     if able:
         assert chosen("hf", weighted(model))[0].name == able[0]
@@ -102,9 +102,9 @@ def test_every_scale_that_is_a_number_is_folded_into_the_queries(scale: str | fl
 
 
 def test_heads_that_are_no_power_of_two_have_other_slopes_in_mpt() -> None:
-    three = Weighted(ModelConfig(d_model=15, num_heads=3, positions="alibi", bias=False), {})
+    three = Transformer(ModelConfig(d_model=15, num_heads=3, positions="alibi", bias=False), 9)
     with pytest.raises(UsageError, match="num_heads"):
-        all_forms()["mpt"].said(three)
+        all_forms()["mpt"].said(weighted(three))
 
 
 def test_biases_that_are_zero_are_no_biases_and_others_are_refused() -> None:

@@ -16,12 +16,12 @@ from vitral.core.files import open_regular
 from vitral.core.language import _
 from vitral.core.machine import require_memory
 from vitral.interop.foreign import FLOATS, as_float, is_unicode, require_fit, require_writable
-from vitral.interop.forms.gpt2 import rules_with
+from vitral.interop.forms.gpt2 import names
 from vitral.interop.imported import Imported
-from vitral.interop.rewrites import model_config
-from vitral.interop.rules import imported, same
+from vitral.interop.rules import by_names, imported
 from vitral.interop.settings import Settings
 from vitral.interop.token_files import tokenizer_from
+from vitral.model import ModelConfig
 
 CHECKPOINT = "ckpt.pt"
 COMPILED = "_orig_mod."
@@ -51,10 +51,10 @@ def read_nanogpt(path: Path, *, tokenizer: str | Path | None = None, hub: Any = 
     settings = Settings(said, f"{where}: model_args")
     vocab_size = settings.count("vocab_size")
     tied = HEAD not in weights or (EMBEDDING in weights and weights[HEAD].equal(weights[EMBEDDING]))
-    config = model_config({**_config(settings), "tie_head": tied}, settings.where)
+    config = ModelConfig.parse({**_config(settings), "tie_head": tied}, settings.where)
     if tied:
         weights.pop(HEAD, None)
-    ours = imported(rules_with(same, config), weights, where)
+    ours = imported(by_names(names(transpose=False))(config), weights, where)
     require_fit(config, vocab_size, ours, where)
     if tokenizer is None:
         raise UsageError(
