@@ -10,8 +10,7 @@ from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.files import as_json, insist, remove_folder, storage, sweep, sync, temporary_name, write_durably
 from vitral.interop.card import card
-from vitral.interop.draft import Draft
-from vitral.interop.proof import Proof, prove
+from vitral.interop.proof import Draft, Proof, prove
 from vitral.interop.registry import ANY, all_forms
 from vitral.interop.targets import gguf, graph, onnx, torch_nn, transformers
 from vitral.runs import LoadedRun
@@ -88,14 +87,6 @@ def export_run(run: LoadedRun, out: Path, *, to: str = ANY, proof: bool = True, 
 def _proof(run: LoadedRun, drafted: Draft, folder: Path) -> Proof:
     opened = drafted.open(folder)
     try:
-        return prove(
-            run.model,
-            run.tokenizer,
-            opened,
-            form=drafted.form,
-            reader=drafted.reader,
-            packages=drafted.packages,
-            most=drafted.most,
-        )
+        return prove(run.model, run.tokenizer, opened, drafted)
     finally:
         opened.close()

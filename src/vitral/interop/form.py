@@ -47,7 +47,7 @@ class Key:
 
     def read(self, settings: Settings, plain: dict[str, Any]) -> Any:
         """The value in a foreign configuration, after those of earlier keys."""
-        default = self.default(plain) if callable(self.default) else self.default
+        default: Any = self.default(plain) if callable(self.default) else self.default
         if isinstance(default, bool):
             return settings.truth(self.theirs, default)
         if isinstance(default, float):
@@ -204,10 +204,10 @@ def facts(config: ModelConfig) -> dict[str, Any]:
     rotary = config.rotary
     return {
         "norm": "post, final_norm" if config.norm == "post" and config.has_final_norm else config.norm,
-        "norm_type": str(getattr(config.norm_type, "name", config.norm_type)),
+        "norm_type": _called(config.norm_type),
         "norm_epsilon": None if config.epsilon == NORM_EPSILON else config.epsilon,
         "final_norm": config.has_final_norm,
-        "positions": str(getattr(config.positions, "name", config.positions)),
+        "positions": _called(config.positions),
         "positions.pairing": None if rotary is None else rotary.pairing,
         "positions.fraction": None if rotary is None else rotary.fraction,
         "positions.scaling": None if rotary is None or rotary.scaling is None else rotary.scaling.name,
@@ -216,7 +216,7 @@ def facts(config: ModelConfig) -> dict[str, Any]:
         "attention.windows": len({mask.size for mask in masks if isinstance(mask, Window)}),
         "attention.scale": None if attention == "none" else getattr(attention.scale, "name", attention.scale),
         "recurrence": config.recurrence,
-        "feed_forward": str(getattr(config.feed_forward, "name", config.feed_forward)),
+        "feed_forward": _called(config.feed_forward),
         "residual": config.residual,
         "parallel": bool(config.parallel),
         "num_kv_heads": config.kv_heads if config.kv_heads != config.num_heads else None,
@@ -231,6 +231,10 @@ def facts(config: ModelConfig) -> dict[str, Any]:
         "bias.head": biases.head,
         "tie_head": config.tie_head,
     }
+
+
+def _called(part: Any) -> str:
+    return str(getattr(part, "name", part))
 
 
 def _one_mask(masks: Sequence[str]) -> str:

@@ -13,11 +13,10 @@ from torch import Tensor
 from vitral.core.config import Config, nearest, read_toml
 from vitral.core.errors import UsageError
 from vitral.core.files import sha256
-from vitral.interop.foreign import read_file, require_fit, require_writable, tensors_in, tensors_of
+from vitral.interop.foreign import read_file, tensors_in, tensors_of
 from vitral.interop.forms.torch_nn import ATTENTION, BLOCK
-from vitral.interop.imported import Imported
+from vitral.interop.imported import Imported, whole
 from vitral.interop.rules import HEAD_NUMBER, LAYER, Place, Rule, imported, rules_at
-from vitral.interop.token_files import tokenizer_from
 from vitral.model import ModelConfig, parameter_table
 
 SAID = ("context_length", "d_model", "num_layers", "num_heads", "norm", "feed_forward")
@@ -56,13 +55,11 @@ def read_named(source: Path, names: Path, *, tokenizer: str | Path | None = None
     where = str(names)
     raw, said = read_file(names, MOST_MAP), read_toml(names)
     read = NameMap.parse(said, where)
-    require_writable(said, names)
     missing = next((key for key in SAID if key not in read.model), None)
     if missing is not None:
         raise UsageError("{where}: model.{key}: missing; the tensors do not show it", where=where, key=missing)
     config = ModelConfig.parse(read.model, f"{where}: model")
     theirs, files = _tensors(source)
-    _require_layers(read, config, theirs, where)
     rules = _whole_rules(read, config, where)
     held = {
         name: _flat(tensor)
@@ -73,19 +70,9 @@ def read_named(source: Path, names: Path, *, tokenizer: str | Path | None = None
     if config.tie_head and HEAD in ours and not ours.pop(HEAD).equal(ours["token_embedding.weight"]):
         raise UsageError("{where}: model.tie_head: the head is not the token embedding; set it to false", where=where)
     vocab_size = len(ours["token_embedding.weight"])
-    require_fit(config, vocab_size, ours, str(source))
-    read_tokens, of_tokens = tokenizer_from(tokenizer or _beside(source), vocab_size, hub=hub)
-    origin = {
-        "form": "map",
-        "source": str(source),
-        "files": {**files, names.name: sha256(raw), **of_tokens},
-        "config": said,
-    }
-    return Imported(config, ours, read_tokens, origin)
-
-
-def _beside(source: Path) -> Path:
-    return source if source.is_dir() else source.parent
+    origin = {"form": "map", "source": str(source), "files": {**files, names.name: sha256(raw)}, "config": said}
+    beside = source if source.is_dir() else source.parent
+    return whole(config, ours, vocab_size, origin, tokenizer=tokenizer or beside, hub=hub)
 
 
 def _tensors(source: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -107,17 +94,6 @@ def _flat(tensor: Tensor) -> Tensor:
     while tensor.dim() > 2 and len(tensor) == 1:
         tensor = tensor[0]
     return tensor
-
-
-def _require_layers(read: NameMap, config: ModelConfig, theirs: Mapping[str, Tensor], where: str) -> None:
-    """Refuse at once more layers than there are tensors: a short map can ask for a very long list of rules."""
-    if len(theirs) < config.num_layers and any(LAYER in key for key in read.names):
-        raise UsageError(
-            "{where}: model.num_layers = {layers:,}, but there are only {count:,} tensors",
-            where=where,
-            layers=config.num_layers,
-            count=len(theirs),
-        )
 
 
 def _whole_rules(read: NameMap, config: ModelConfig, where: str) -> list[Rule]:

@@ -106,12 +106,12 @@ def rules_at(
         if not isinstance(place, str | Place):
             yield place(config, ours, layer)
             continue
-        place = Place(name=place) if isinstance(place, str) else place
-        names = [f"{name.replace(LAYER, str(layer))}{part}" for name in place.names()]
+        where = Place(name=place) if isinstance(place, str) else place
+        names = [f"{name.replace(LAYER, str(layer))}{part}" for name in where.names()]
         if ".attn.in_proj." in ours:
-            yield _of_attention(config, ours, names, place)
+            yield _of_attention(config, ours, names, where)
         else:
-            yield same(ours, names[0], transpose=place.transpose)
+            yield same(ours, names[0], transpose=where.transpose)
 
 
 def same(ours: str, theirs: str, *, transpose: bool = False) -> Rule:

@@ -3,7 +3,7 @@
 import importlib
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
-from vitral.interop.draft import Draft
 from vitral.interop.form import Form, Key
 from vitral.interop.forms.gpt2 import GPT2
 from vitral.interop.forms.llama import LLAMA
 from vitral.interop.forms.neox import NEOX
+from vitral.interop.proof import Draft
 from vitral.interop.registry import first
 from vitral.interop.rewrites import Weighted, untied, with_biases
 from vitral.interop.rules import Names, Rule, by_names, exported, permuted, projections
@@ -29,7 +29,6 @@ from vitral.model.settings import ROTARY
 from vitral.runs import LoadedRun
 
 MODEL, OLLAMA = "model.gguf", "Modelfile"
-FILES = (MODEL, OLLAMA)
 READER = "llama.cpp"
 MOST_DIFFERENCE = 0.02
 """Of logits, as a share of the largest: llama.cpp rounds GELU, keys and values to half precision."""
@@ -157,25 +156,6 @@ FORMS = (
 )
 
 
-@dataclass(frozen=True)
-class Content:
-    """What a GGUF file holds.
-
-    Attributes:
-        architecture: llama.cpp's name of the model.
-        metadata: the model's settings by key, without the architecture's name before them.
-        tensors: every tensor by its name, float32.
-        vocabulary: the tokenizer.
-        name: the model's own name.
-    """
-
-    architecture: str
-    metadata: Mapping[str, Any]
-    tensors: Mapping[str, Tensor]
-    vocabulary: Vocabulary
-    name: str
-
-
 def draft(run: LoadedRun, to: str) -> Draft:
     """A run as a GGUF file, read back and compared tensor by tensor.
 
@@ -190,7 +170,7 @@ def draft(run: LoadedRun, to: str) -> Draft:
     form, said = first(FORMS, Weighted(run.model.config, run.model.state_dict()))
     context_length = said.config.context_length
     files = {
-        MODEL: written(package, content(form, said, run)),
+        MODEL: _written(package, form, said, run),
         OLLAMA: _MODELFILE.format(context=context_length, answer=max(1, context_length // 2)).encode("utf-8"),
     }
     front = ("library_name: gguf", "pipeline_tag: text-generation")
@@ -231,12 +211,8 @@ def require() -> Any:
         ) from None
 
 
-def content(form: Form, said: Weighted, run: LoadedRun) -> Content:
-    """The content of the file.
-
-    Raises:
-        UsageError: llama.cpp has no tokenizer like the run's, or the model has no blocks.
-    """
+def _written(package: Any, form: Form, said: Weighted, run: LoadedRun) -> bytes:
+    """The bytes of the file, after it was read again and every tensor found in it."""
     config = said.config
     if config.num_layers < 1:
         raise UsageError("{form}: llama.cpp opens no model without blocks", form=form.name)
@@ -245,33 +221,24 @@ def content(form: Form, said: Weighted, run: LoadedRun) -> Content:
     if rotary is not None and rotary.scaling is not None and rotary.scaling.name == "llama3":
         unscaled = frequencies(config.d_head, rotary.model_copy(update={"scaling": None}))
         tensors["rope_freqs.weight"] = (unscaled / frequencies(config.d_head, rotary)).float()
-    found = vocabulary(run.tokenizer, special_ids(run))
-    return Content(form.model_type, form.write(config), tensors, found, run.folder.path.name)
-
-
-def written(package: Any, held: Content) -> bytes:
-    """The bytes of the file, after it was read again and every tensor found in it.
-
-    Raises:
-        UsageError: what is read differs from what was written.
-    """
+    tokens = vocabulary(run.tokenizer, special_ids(run))
     with tempfile.TemporaryDirectory(prefix="vitral-gguf-") as folder:
         path = Path(folder) / MODEL
-        writer = package.GGUFWriter(path, held.architecture)
-        writer.add_name(held.name)
+        writer = package.GGUFWriter(path, form.model_type)
+        writer.add_name(run.folder.path.name)
         writer.add_file_type(package.LlamaFileType.ALL_F32)
-        for key, value in held.metadata.items():
+        for key, value in form.write(config).items():
             kind = {bool: "BOOL", int: "UINT32", float: "FLOAT32", str: "STRING"}[type(value)]
-            writer.add_key_value(f"{held.architecture}.{key}", value, package.GGUFValueType[kind])
-        writer.add_vocab_size(len(held.vocabulary.texts))
-        _add_vocabulary(writer, held.vocabulary)
-        for name, tensor in held.tensors.items():
+            writer.add_key_value(f"{form.model_type}.{key}", value, package.GGUFValueType[kind])
+        writer.add_vocab_size(len(tokens.texts))
+        _add_vocabulary(writer, tokens)
+        for name, tensor in tensors.items():
             writer.add_tensor(name, np.ascontiguousarray(tensor.numpy()))
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
         writer.close()
-        require_same(package, path, held.tensors)
+        require_same(package, path, tensors)
         return path.read_bytes()
 
 

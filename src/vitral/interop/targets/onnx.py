@@ -1,27 +1,23 @@
 """ONNX: graphs for onnxruntime and every other runtime that reads them, with a tokenizer."""
 
-import importlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer as Engine
 from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.core.files import as_json
-from vitral.interop.draft import Draft
 from vitral.interop.flat_cache import UNTIL_NOW, cache_names, has_cache, needs_length
-from vitral.interop.proof import Opened, cannot_open
+from vitral.interop.proof import Draft, Opened, cannot_open, needed
 from vitral.interop.targets.onnx_graphs import ACTIVATIONS, DATA, LOGITS, PAST, TOKENS, graph_files
 from vitral.interop.targets.transformers import GENERATION, special_ids
-from vitral.interop.tokenizers import DOCUMENT, SETTINGS, settings_of
+from vitral.interop.tokenizers import DOCUMENT, ids_by, tokenizer_files
 from vitral.model import Transformer
 from vitral.runs import LoadedRun
 
 FORM = "onnx"
-FILES = (LOGITS, PAST, ACTIVATIONS, DATA, DOCUMENT, SETTINGS, GENERATION)
 _FRONT = ("library_name: onnxruntime", "pipeline_tag: text-generation")
 _USE = """```python
 import numpy, onnxruntime, tokenizers
@@ -46,29 +42,20 @@ def draft(run: LoadedRun, to: str) -> Draft:
     told = {"run": run.sealed.identity.run, "step": str(run.step), "context_length": str(model.config.context_length)}
     files = {
         **graph_files(model, told),
-        DOCUMENT: run.tokenizer.document.encode("utf-8"),
-        SETTINGS: as_json(settings_of(model.config.context_length)),
+        **tokenizer_files(run.tokenizer, model.config.context_length),
         GENERATION: as_json({"max_length": model.config.context_length, **special_ids(run)}),
     }
     packages = ("onnx", "onnxscript", "onnxruntime")
     return Draft(
-        FORM, files, "onnxruntime", packages, require, lambda folder: opened(folder, model), use(model), _FRONT
+        FORM,
+        files,
+        "onnxruntime",
+        packages,
+        lambda: needed("onnxruntime"),
+        lambda folder: opened(folder, model),
+        use(model),
+        _FRONT,
     )
-
-
-def require() -> Any:
-    """The package that runs graphs.
-
-    Raises:
-        UsageError: it is not installed.
-    """
-    try:
-        return importlib.import_module("onnxruntime")
-    except ImportError:
-        raise UsageError(
-            "the proof opens the export in onnxruntime, which is not installed: pip install 'vitral[interop]', or "
-            "--no-proof"
-        ) from None
 
 
 def use(model: Transformer) -> list[str]:
@@ -104,19 +91,11 @@ def _of_cache(model: Transformer) -> str:
 
 
 def opened(folder: Path, model: Transformer) -> Opened:
-    """An export in onnxruntime.
-
-    Raises:
-        UsageError: it cannot be opened.
-    """
+    """An export in onnxruntime."""
     graphs = _Graphs(folder)
-    try:
-        engine = Engine.from_file(str(folder / DOCUMENT))
-    except Exception as error:  # the package's own class
-        raise cannot_open("tokenizers", error) from None
     return Opened(
         lambda tokens: graphs.run(LOGITS, {TOKENS: tokens})["logits"],
-        lambda text: list(engine.encode(text, add_special_tokens=False).ids),
+        ids_by(folder),
         _cached(graphs, model) if has_cache(model) else None,
         lambda tokens: graphs.run(ACTIVATIONS, {TOKENS: tokens}),
     )
@@ -134,7 +113,7 @@ class _Graphs:
         Raises:
             UsageError: it cannot be opened or run.
         """
-        package = require()
+        package = needed("onnxruntime")
         try:
             if self.name != name:
                 self.name, self.session = "", None
