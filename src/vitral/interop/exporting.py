@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,7 +74,8 @@ def export_run(run: LoadedRun, out: Path, *, to: str = ANY, proof: bool = True, 
                 write_durably(beside / name, content)
             made = None
             if proof:
-                made = _proof(run, drafted, beside)
+                with closing(drafted.open(beside)) as opened:
+                    made = prove(run.model, run.tokenizer, opened, drafted)
                 write_durably(beside / PROOF, as_json(made.plain()))
             write_durably(beside / CARD, card(run, drafted, made, command).encode("utf-8"))
             insist(os.rename, beside, out)
@@ -82,11 +84,3 @@ def export_run(run: LoadedRun, out: Path, *, to: str = ANY, proof: bool = True, 
             remove_folder(beside)
             raise
     return Export(out, drafted.form, made)
-
-
-def _proof(run: LoadedRun, drafted: Draft, folder: Path) -> Proof:
-    opened = drafted.open(folder)
-    try:
-        return prove(run.model, run.tokenizer, opened, drafted)
-    finally:
-        opened.close()

@@ -1,6 +1,7 @@
 """ONNX: graphs for onnxruntime and every other runtime that reads them, with a tokenizer."""
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -92,43 +93,34 @@ def _of_cache(model: Transformer) -> str:
 
 def opened(folder: Path, model: Transformer) -> Opened:
     """An export in onnxruntime."""
-    graphs = _Graphs(folder)
+    package = needed("onnxruntime")
+
+    @lru_cache(maxsize=1)  # one graph at a time is in memory
+    def session(name: str) -> Any:
+        options = package.SessionOptions()
+        options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 4
+        return package.InferenceSession(folder / name, options)
+
+    def run(name: str, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        try:
+            graph = session(name)
+            found = graph.run(None, {each: tensor.numpy() for each, tensor in given.items()})
+        except Exception as error:  # the package's own classes
+            raise cannot_open("onnxruntime", error) from None
+        return {one.name: torch.from_numpy(array) for one, array in zip(graph.get_outputs(), found, strict=True)}
+
     return Opened(
-        lambda tokens: graphs.run(LOGITS, {TOKENS: tokens})["logits"],
+        lambda tokens: run(LOGITS, {TOKENS: tokens})["logits"],
         ids_by(folder),
-        _cached(graphs, model) if has_cache(model) else None,
-        lambda tokens: graphs.run(ACTIVATIONS, {TOKENS: tokens}),
+        _cached(run, model) if has_cache(model) else None,
+        lambda tokens: run(ACTIVATIONS, {TOKENS: tokens}),
     )
 
 
-class _Graphs:
-    """The graphs of a folder, of which one at a time is in memory."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.name, self.session = folder, "", None
-
-    def run(self, name: str, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The outputs of a graph by name.
-
-        Raises:
-            UsageError: it cannot be opened or run.
-        """
-        package = needed("onnxruntime")
-        try:
-            if self.name != name:
-                self.name, self.session = "", None
-                options = package.SessionOptions()
-                options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 4
-                self.session = package.InferenceSession(self.folder / name, options)
-                self.name = name
-            session: Any = self.session
-            found = session.run(None, {each: tensor.numpy() for each, tensor in given.items()})
-            return {one.name: torch.from_numpy(array) for one, array in zip(session.get_outputs(), found, strict=True)}
-        except Exception as error:  # the package's own classes
-            raise cannot_open("onnxruntime", error) from None
+Run = Callable[[str, Mapping[str, Tensor]], dict[str, Tensor]]
 
 
-def _cached(graphs: _Graphs, model: Transformer) -> Callable[[Tensor], Tensor]:
+def _cached(run: Run, model: Transformer) -> Callable[[Tensor], Tensor]:
     """Tokens → their logits, computed one after another; a prefix at once."""
     before, after = cache_names(model, before=True), cache_names(model, before=False)
     config = model.config
@@ -143,7 +135,7 @@ def _cached(graphs: _Graphs, model: Transformer) -> Callable[[Tensor], Tensor]:
             given = {TOKENS: tokens[:, start:end], **dict(zip(before, past, strict=True))}
             if needs_length(model):
                 given[UNTIL_NOW] = torch.tensor([start])
-            made = graphs.run(PAST, given)
+            made = run(PAST, given)
             past = [made[name] for name in after]
             found.append(made["logits"])
         return torch.cat(found, dim=1)
