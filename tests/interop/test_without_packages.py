@@ -11,7 +11,7 @@ from variants import made
 
 from vitral.core.errors import UsageError
 from vitral.interop import export_run
-from vitral.interop.draft import PROMPT
+from vitral.interop.proof import PROMPT
 from vitral.lab import health
 
 

@@ -9,8 +9,7 @@ from vitral.core.errors import UsageError
 from vitral.data import SOURCES, Tokenizer
 from vitral.data.corpora import downloads
 from vitral.evaluation import NgramBaselines
-from vitral.interop.draft import PROMPT, Draft
-from vitral.interop.proof import Proof
+from vitral.interop.proof import PROMPT, Draft, Proof
 from vitral.model import count_parameters
 from vitral.runs import LoadedRun
 

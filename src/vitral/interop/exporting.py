@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,8 +11,7 @@ from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.files import as_json, insist, remove_folder, storage, sweep, sync, temporary_name, write_durably
 from vitral.interop.card import card
-from vitral.interop.draft import Draft
-from vitral.interop.proof import Proof, prove
+from vitral.interop.proof import Draft, Proof, prove
 from vitral.interop.registry import ANY, all_forms
 from vitral.interop.targets import gguf, graph, onnx, torch_nn, transformers
 from vitral.runs import LoadedRun
@@ -74,7 +74,8 @@ def export_run(run: LoadedRun, out: Path, *, to: str = ANY, proof: bool = True, 
                 write_durably(beside / name, content)
             made = None
             if proof:
-                made = _proof(run, drafted, beside)
+                with closing(drafted.open(beside)) as opened:
+                    made = prove(run.model, run.tokenizer, opened, drafted)
                 write_durably(beside / PROOF, as_json(made.plain()))
             write_durably(beside / CARD, card(run, drafted, made, command).encode("utf-8"))
             insist(os.rename, beside, out)
@@ -83,19 +84,3 @@ def export_run(run: LoadedRun, out: Path, *, to: str = ANY, proof: bool = True, 
             remove_folder(beside)
             raise
     return Export(out, drafted.form, made)
-
-
-def _proof(run: LoadedRun, drafted: Draft, folder: Path) -> Proof:
-    opened = drafted.open(folder)
-    try:
-        return prove(
-            run.model,
-            run.tokenizer,
-            opened,
-            form=drafted.form,
-            reader=drafted.reader,
-            packages=drafted.packages,
-            most=drafted.most,
-        )
-    finally:
-        opened.close()

@@ -10,7 +10,7 @@ from vitral.attention.masks import Window
 from vitral.core.config import shown
 from vitral.core.errors import UsageError
 from vitral.core.language import _
-from vitral.interop.rewrites import Rewrite, Weighted, model_config
+from vitral.interop.rewrites import Rewrite, Weighted
 from vitral.interop.rules import Rule
 from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
@@ -18,6 +18,51 @@ from vitral.model import ModelConfig
 UNCHANGED = ("norm", "norm_type", "recurrence", "residual")
 """Keys that no rewrite changes."""
 Prepare = Callable[[dict[str, Tensor], Settings], dict[str, Tensor]]
+ACTIVATIONS = {
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "relu": "relu",
+    "relu2": "squared_relu",
+}
+THEIRS = {"gelu_tanh": "gelu_new", "gelu": "gelu", "relu": "relu", "squared_relu": "relu2"}
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of a foreign configuration that says what a key of ours says.
+
+    Attributes:
+        theirs: their key.
+        ours: ours.
+        default: the value where theirs is absent, which also tells its kind: a count, a number, true or false, an
+            activation; None if it must be given; a function of what the keys before it said, for a count.
+    """
+
+    theirs: str
+    ours: str
+    default: Any = None
+
+    def read(self, settings: Settings, plain: dict[str, Any]) -> Any:
+        """The value in a foreign configuration, after those of earlier keys."""
+        default: Any = self.default(plain) if callable(self.default) else self.default
+        if isinstance(default, bool):
+            return settings.truth(self.theirs, default)
+        if isinstance(default, float):
+            return settings.real(self.theirs, default)
+        if isinstance(default, str):
+            return settings.choice(self.theirs, ACTIVATIONS, default)
+        return settings.count(self.theirs, default)
+
+    def write(self, config: ModelConfig) -> Any:
+        """The value for a model of ours."""
+        if self.ours == "feed_forward":
+            return THEIRS[str(config.feed_forward)]
+        names = {"d_ff": "hidden_width", "norm_epsilon": "epsilon", "num_kv_heads": "kv_heads"}
+        value = getattr(config, names.get(self.ours, self.ours))
+        return bool(value) if isinstance(self.default, bool) else value
 
 
 @dataclass(frozen=True)
@@ -30,8 +75,9 @@ class Form:
         architecture: its class in transformers.
         allows: keys of our configuration (`facts`) and the values that it can express.
         rewrites: changes of our model that keep the function, tried before an export is refused.
-        read: its configuration → ours as plain data; every key is taken.
-        write: ours → its configuration, without the keys common to all forms.
+        keys: the keys of its configuration that say one of ours.
+        read: its other keys → ours as plain data; given what `keys` said. Every key is taken.
+        written: ours → its other keys, without those common to all forms.
         rules: the map of names for a configuration.
         head: the name of its head's matrix.
         embedding: the name of its token embedding.
@@ -40,6 +86,7 @@ class Form:
         aliases: other names of a tensor in files of other versions.
         prepare: changes its tensors and its configuration before they are read (import only).
         ties: whether its head is its embedding where `tie_word_embeddings` is not given.
+        absent: its values of keys that are not given; null is a value of its own there.
     """
 
     name: str
@@ -47,8 +94,9 @@ class Form:
     architecture: str
     allows: Mapping[str, Sequence[Any]]
     rewrites: Sequence[Rewrite]
-    read: Callable[[Settings], dict[str, Any]]
-    write: Callable[[ModelConfig], dict[str, Any]]
+    keys: Sequence[Key]
+    read: Callable[[Settings, dict[str, Any]], dict[str, Any]]
+    written: Callable[[ModelConfig], dict[str, Any]]
     rules: Callable[[ModelConfig], list[Rule]]
     embedding: str
     head: str = "lm_head.weight"
@@ -57,6 +105,7 @@ class Form:
     aliases: Mapping[str, str] = field(default_factory=dict)
     prepare: Prepare | None = None
     ties: bool = True
+    absent: Mapping[str, Any] = field(default_factory=dict)
 
     def config(self, settings: Settings) -> ModelConfig:
         """Our configuration of a foreign one, every key of which is understood.
@@ -65,9 +114,19 @@ class Form:
             UsageError: a key is unknown, or Vitral cannot express its value.
         """
         settings.only(is_causal=True, add_cross_attention=False, pruned_heads={})
-        plain = self.read(settings)
+        for key, value in self.absent.items():
+            if key not in settings:
+                settings.add(key, value)
+        plain: dict[str, Any] = {"tie_head": settings.truth("tie_word_embeddings", self.ties)}
+        for key in self.keys:
+            plain[key.ours] = key.read(settings, plain)
+        plain |= self.read(settings, plain)
         settings.end()
-        return model_config(plain, settings.where)
+        return ModelConfig.parse(plain, settings.where)
+
+    def write(self, config: ModelConfig) -> dict[str, Any]:
+        """The foreign configuration of a model that the form can express."""
+        return {key.theirs: key.write(config) for key in self.keys} | self.written(config)
 
     def said(self, model: Weighted) -> Weighted:
         """The model, rewritten until this form can express it.
@@ -145,10 +204,10 @@ def facts(config: ModelConfig) -> dict[str, Any]:
     rotary = config.rotary
     return {
         "norm": "post, final_norm" if config.norm == "post" and config.has_final_norm else config.norm,
-        "norm_type": str(getattr(config.norm_type, "name", config.norm_type)),
+        "norm_type": _called(config.norm_type),
         "norm_epsilon": None if config.epsilon == NORM_EPSILON else config.epsilon,
         "final_norm": config.has_final_norm,
-        "positions": str(getattr(config.positions, "name", config.positions)),
+        "positions": _called(config.positions),
         "positions.pairing": None if rotary is None else rotary.pairing,
         "positions.fraction": None if rotary is None else rotary.fraction,
         "positions.scaling": None if rotary is None or rotary.scaling is None else rotary.scaling.name,
@@ -157,7 +216,7 @@ def facts(config: ModelConfig) -> dict[str, Any]:
         "attention.windows": len({mask.size for mask in masks if isinstance(mask, Window)}),
         "attention.scale": None if attention == "none" else getattr(attention.scale, "name", attention.scale),
         "recurrence": config.recurrence,
-        "feed_forward": str(getattr(config.feed_forward, "name", config.feed_forward)),
+        "feed_forward": _called(config.feed_forward),
         "residual": config.residual,
         "parallel": bool(config.parallel),
         "num_kv_heads": config.kv_heads if config.kv_heads != config.num_heads else None,
@@ -172,6 +231,10 @@ def facts(config: ModelConfig) -> dict[str, Any]:
         "bias.head": biases.head,
         "tie_head": config.tie_head,
     }
+
+
+def _called(part: Any) -> str:
+    return str(getattr(part, "name", part))
 
 
 def _one_mask(masks: Sequence[str]) -> str:

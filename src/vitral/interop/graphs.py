@@ -5,19 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.core.graphs import IGNORED, OPERATIONS, lstm_of
 from vitral.data.engines import read_engine
-from vitral.interop.foreign import MOST_WEIGHTS, WEIGHTS, read_if_there, read_json
+from vitral.interop.foreign import WEIGHTS, read_file, read_json, tensors_of
 from vitral.interop.tokenizers import DOCUMENT, MOST_TOKENIZER
 
 GRAPH, TOKENS, VERSION = "graph.json", "tokens", 1
 MOST_GRAPH = 1 << 26
-FILES_READ = {GRAPH: MOST_GRAPH, WEIGHTS: MOST_WEIGHTS, DOCUMENT: MOST_TOKENIZER}
 NUMBERS = {"inf": torch.inf, "-inf": -torch.inf, "nan": torch.nan}
 OF_LENGTHS: dict[str, Callable[..., int]] = {
     "add": lambda x, y: x + y,
@@ -67,22 +65,21 @@ class Graph:
         Raises:
             UsageError: it is not one sentence of 1 … context tokens of the vocabulary.
         """
+        most, vocabulary = self.document["most"]["time"], self.document["vocab_size"]
         try:
             given = torch.as_tensor(tokens)
+            is_whole = not given.is_floating_point() and given.dtype != torch.bool
+            is_one = given.dim() == 2 and len(given) == 1 and 1 <= given.shape[1] <= most
+            is_sentence = is_whole and is_one and 0 <= int(given.min()) <= int(given.max()) < vocabulary
         except (TypeError, ValueError, RuntimeError, OverflowError):
-            given = torch.empty(0)
-        if given.dtype in (torch.bool, torch.complex64) or given.is_floating_point():
-            raise UsageError("graph: tokens must be whole numbers, one sentence [[1, 2, 3]]")
-        most, vocabulary = self.document["most"]["time"], self.document["vocab_size"]
-        if given.dim() != 2 or len(given) != 1 or not 1 <= given.shape[1] <= most:
+            is_sentence = False
+        if not is_sentence:
             raise UsageError(
-                "graph: tokens of shape {shape} are not one sentence [1, 1 … {most}]",
-                shape=tuple(given.shape),
+                "graph: the tokens are not one sentence, such as [[1, 2, 3]], of 1 … {most} whole numbers below {size}",
                 most=most,
+                size=vocabulary,
             )
-        if bool(((given < 0) | (given >= vocabulary)).any()):
-            raise UsageError("graph: a token is not in the vocabulary of {vocab_size} tokens", vocab_size=vocabulary)
-        values: list[Any] = [given.to(dtype)]
+        values: list[Any] = [torch.as_tensor(tokens).to(dtype)]
         values += [self.constants[each["name"]].to(dtype) for each in self.document["constants"]]
         with torch.inference_mode():
             for name, arguments in self.document["nodes"]:
@@ -97,9 +94,8 @@ def read_graph(folder: str | Path) -> Graph:
         UsageError: a file is missing or damaged, or the graph is of a later version.
     """
     folder = Path(folder)
-    raw = {name: _needed(folder / name, most) for name, most in FILES_READ.items()}
     path = folder / GRAPH
-    document = read_json(raw[GRAPH], path)
+    document = read_json(read_file(path, MOST_GRAPH), path)
     if document.get("version") != VERSION:
         raise UsageError(
             "{path}: version {version} of the format; this Vitral reads version {known}",
@@ -107,49 +103,29 @@ def read_graph(folder: str | Path) -> Graph:
             version=repr(document.get("version")),
             known=VERSION,
         )
+    constants, _digest = tensors_of(folder / WEIGHTS)
+    if not _is_whole(document, constants):
+        raise UsageError("{path}: not a whole graph, or its constants are others", path=path)
+    tokenizer = read_file(folder / DOCUMENT, MOST_TOKENIZER)
+    return Graph(document, constants, tokenizer.decode("utf-8", errors="replace"))
+
+
+def _is_whole(document: Mapping[str, Any], constants: Mapping[str, Tensor]) -> bool:
+    """Whether every operation is known and takes what is there before it."""
     try:
-        constants = safetensors.torch.load(raw[WEIGHTS])
-    except Exception as error:  # safetensors raises its own errors, torch others
-        raise UsageError(
-            "{path}: not a safetensors file, or not a whole one ({error})",
-            path=folder / WEIGHTS,
-            error=str(error)[:200],
-        ) from None
-    complaint = _complaint(document, constants)
-    if complaint is not None:
-        raise UsageError("{path}: not a whole graph: {complaint}", path=path, complaint=complaint)
-    return Graph(document, constants, raw[DOCUMENT].decode("utf-8", errors="replace"))
-
-
-def _needed(path: Path, most: int) -> bytes:
-    found = read_if_there(path, most)
-    if found is None:
-        raise UsageError("{path}: there is no such file", path=path)
-    return found
-
-
-def _complaint(document: Mapping[str, Any], constants: Mapping[str, Tensor]) -> str | None:
-    """The first thing that does not fit, by its key."""
-    try:
-        named = {each["name"]: each["shape"] for each in document["constants"]}
         nodes, outputs = document["nodes"], document["outputs"]
-        if document["inputs"] != [TOKENS] or named.keys() != constants.keys():
-            return "constants"
-        for name, shape in named.items():
-            if list(constants[name].shape) != shape:
-                return name
-        first = 1 + len(named)
-        for place, (operation, arguments) in enumerate(nodes, first):
-            if operation not in OPERATIONS or not all(_is_before(each, place) for each in arguments):
-                return str(operation)
-        for name, place in outputs.items():
-            if not 0 <= place < first + len(nodes):
-                return str(name)
-        if not all(isinstance(count, int) for count in (document["most"]["time"], document["vocab_size"])):
-            return "most"
-        return None if "logits" in outputs else "outputs"
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        return ascii(str(error))[1:-1]
+        first = 1 + len(document["constants"])
+        return (
+            document["inputs"] == [TOKENS]
+            and {one["name"]: one["shape"] for one in document["constants"]}
+            == {name: list(constant.shape) for name, constant in constants.items()}
+            and all(name in OPERATIONS and _is_before(given, at) for at, (name, given) in enumerate(nodes, first))
+            and all(0 <= at < first + len(nodes) for at in outputs.values())
+            and "logits" in outputs
+            and all(isinstance(count, int) for count in (document["most"]["time"], document["vocab_size"]))
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return False
 
 
 def _is_before(argument: Any, place: int) -> bool:

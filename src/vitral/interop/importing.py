@@ -3,26 +3,31 @@
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from vitral.core.checked import checked
+from vitral.core.config import shown
 from vitral.core.errors import UsageError
+from vitral.core.files import sha256
 from vitral.core.process import using_threads
 from vitral.data import CorpusConfig
-from vitral.interop.foreign import read_foreign
+from vitral.interop.foreign import CONFIG, MOST_CONFIG, read_file, read_json, tensors_in
 from vitral.interop.hub import fetched, is_hub
-from vitral.interop.imported import Imported
+from vitral.interop.imported import Imported, whole
 from vitral.interop.name_map import read_named
 from vitral.interop.nanogpt import CHECKPOINT, read_nanogpt
-from vitral.interop.token_files import tokenizer_from
+from vitral.interop.registry import form_of_type
+from vitral.interop.rules import imported
+from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
 from vitral.runs import RunConfig, RunFolder, TrainingConfig, refuse_existing
 from vitral.runs.checkpoint import Checkpoint
 from vitral.runs.checkpoint_files import FORMAT
 from vitral.runs.environment import describe_environment
 from vitral.runs.folder import IMPORTED, is_run
-from vitral.runs.identity import document_hash, new_identity
+from vitral.runs.identity import SPECIAL_IDS, document_hash, new_identity
 
 
 @checked(first=True)
@@ -79,16 +84,42 @@ def read_transformers(source: str | Path, *, tokenizer: str | Path | None = None
         UsageError: it cannot be read, or cannot be expressed in Vitral.
     """
     folder, place = fetched(str(source), hub) if is_hub(str(source)) else (Path(source), {})
-    foreign = read_foreign(folder)
-    read, files = tokenizer_from(tokenizer or folder, foreign.vocab_size, foreign.said, hub=hub)
-    origin = {
-        "form": foreign.form.name,
-        "source": str(source),
-        **place,
-        "files": {**foreign.files, **files},
-        "config": dict(foreign.said),
-    }
-    return Imported(foreign.config, foreign.weights, read, origin)
+    where = str(folder)
+    if not os.path.isdir(folder):
+        raise UsageError("{where}: not a folder with config.json and model.safetensors, nor hf:OWNER/NAME", where=where)
+    raw = read_file(folder / CONFIG, MOST_CONFIG)
+    said = read_json(raw, folder / CONFIG)
+    settings = Settings(said, f"{where}/{CONFIG}")
+    form = form_of_type(said.get("model_type"), settings.where)
+    if "quantization_config" in said:
+        raise settings.refused("quantization_config", said["quantization_config"])
+    vocab_size = settings.count("vocab_size")
+    said |= {key: None for key in SPECIAL_IDS if said.get(key) == -1}  # as transformers reads it
+    _require_ids(said, vocab_size, settings)
+    tensors, files = tensors_in(folder)
+    weights = form.named(tensors, tied=said.get("tie_word_embeddings", form.ties) is True, where=where)
+    if form.prepare is not None:
+        weights = form.prepare(weights, settings)
+    config = form.config(settings)
+    ours = imported(form.rules(config), weights, where)
+    files = {CONFIG: sha256(raw), **files}
+    origin = {"form": form.name, "source": str(source), **place, "files": files, "config": said}
+    return whole(config, ours, vocab_size, origin, tokenizer=tokenizer or folder, hub=hub)
+
+
+def _require_ids(said: Mapping[str, Any], vocab_size: int, settings: Settings) -> None:
+    for key in SPECIAL_IDS:
+        value = said.get(key)
+        listed = value if isinstance(value, list) and value else [] if value is None else [value]
+        if not all(type(one) is int and 0 <= one < vocab_size for one in listed):
+            raise UsageError(
+                "{where}: {key} = {value} is no token of this model, whose vocabulary has {vocab_size:,}; correct it, "
+                "or set it to null",
+                where=settings.where,
+                key=key,
+                value=shown(value),
+                vocab_size=vocab_size,
+            )
 
 
 def write_run(model: Imported, out: Path) -> RunFolder:

@@ -2,10 +2,10 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 from torch import Tensor
@@ -13,40 +13,16 @@ from torch import Tensor
 from vitral.core.config import Config, nearest, read_toml
 from vitral.core.errors import UsageError
 from vitral.core.files import sha256
-from vitral.interop.foreign import read_file, require_fit, require_writable, tensors_in, tensors_of
-from vitral.interop.forms.torch_nn import attention_rules, layer_rules
-from vitral.interop.imported import Imported
-from vitral.interop.rewrites import model_config
-from vitral.interop.rules import Rule, imported, packed, same, transposed
-from vitral.interop.token_files import tokenizer_from
+from vitral.interop.foreign import read_file, tensors_in, tensors_of
+from vitral.interop.forms.torch_nn import ATTENTION, BLOCK
+from vitral.interop.imported import Imported, whole
+from vitral.interop.rules import HEAD_NUMBER, LAYER, Place, Rule, imported, rules_at
 from vitral.model import ModelConfig, parameter_table
 
 SAID = ("context_length", "d_model", "num_layers", "num_heads", "norm", "feed_forward")
 """Keys of the model that a map must have: names and shapes do not show all of them."""
-LAYER, HEAD_NUMBER = "{layer}", "{head}"
 HEAD = "head.weight"
-PACKED = re.compile(r"blocks\.\{layer\}\.attn\.in_proj(\.weight|\.bias)?")
-PARTS = ("weight", "bias")
 MOST_MAP = 1 << 20
-Order = Annotated[str, Field(pattern="^(qkv|qvk|kqv|kvq|vqk|vkq)$")]
-
-
-class Place(Config):
-    """Where a tensor of ours is among theirs.
-
-    Attributes:
-        name: the name of their tensor; with a list, of queries, keys and values. {layer} and {head} are numbers from 0.
-        transpose: whether they store the matrix as [in, out].
-        order: the order of queries, keys and values, "qkv" for ours.
-        by: "block" if all queries lie together, "head" if the rows of each head do.
-        like: a module of torch whose tensors are all of the block's or of its attention's.
-    """
-
-    name: str | Annotated[tuple[str, ...], Field(strict=False, min_length=3, max_length=3)]
-    transpose: bool = False
-    order: Order = "qkv"
-    by: Literal["block", "head"] = "block"
-    like: Literal["torch.nn.TransformerEncoderLayer", "torch.nn.MultiheadAttention"] | None = None
 
 
 class NameMap(Config):
@@ -79,13 +55,11 @@ def read_named(source: Path, names: Path, *, tokenizer: str | Path | None = None
     where = str(names)
     raw, said = read_file(names, MOST_MAP), read_toml(names)
     read = NameMap.parse(said, where)
-    require_writable(said, names)
     missing = next((key for key in SAID if key not in read.model), None)
     if missing is not None:
         raise UsageError("{where}: model.{key}: missing; the tensors do not show it", where=where, key=missing)
-    config = model_config(read.model, f"{where}: model")
+    config = ModelConfig.parse(read.model, f"{where}: model")
     theirs, files = _tensors(source)
-    _require_layers(read, config, theirs, where)
     rules = _whole_rules(read, config, where)
     held = {
         name: _flat(tensor)
@@ -96,19 +70,9 @@ def read_named(source: Path, names: Path, *, tokenizer: str | Path | None = None
     if config.tie_head and HEAD in ours and not ours.pop(HEAD).equal(ours["token_embedding.weight"]):
         raise UsageError("{where}: model.tie_head: the head is not the token embedding; set it to false", where=where)
     vocab_size = len(ours["token_embedding.weight"])
-    require_fit(config, vocab_size, ours, str(source))
-    read_tokens, of_tokens = tokenizer_from(tokenizer or _beside(source), vocab_size, hub=hub)
-    origin = {
-        "form": "map",
-        "source": str(source),
-        "files": {**files, names.name: sha256(raw), **of_tokens},
-        "config": said,
-    }
-    return Imported(config, ours, read_tokens, origin)
-
-
-def _beside(source: Path) -> Path:
-    return source if source.is_dir() else source.parent
+    origin = {"form": "map", "source": str(source), "files": {**files, names.name: sha256(raw)}, "config": said}
+    beside = source if source.is_dir() else source.parent
+    return whole(config, ours, vocab_size, origin, tokenizer=tokenizer or beside, hub=hub)
 
 
 def _tensors(source: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -132,17 +96,6 @@ def _flat(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _require_layers(read: NameMap, config: ModelConfig, theirs: Mapping[str, Tensor], where: str) -> None:
-    """Refuse at once more layers than there are tensors: a short map can ask for a very long list of rules."""
-    if len(theirs) < config.num_layers and any(LAYER in key for key in read.names):
-        raise UsageError(
-            "{where}: model.num_layers = {layers:,}, but there are only {count:,} tensors",
-            where=where,
-            layers=config.num_layers,
-            count=len(theirs),
-        )
-
-
 def _whole_rules(read: NameMap, config: ModelConfig, where: str) -> list[Rule]:
     """The rules of the map, each of our tensors once.
 
@@ -150,7 +103,7 @@ def _whole_rules(read: NameMap, config: ModelConfig, where: str) -> list[Rule]:
         UsageError: a tensor is missing, or there twice.
     """
     rules = list(_rules(read, config, where))
-    ours = Counter(name for rule in rules for name in rule.ours)
+    ours = Counter(rule.ours for rule in rules)
     for row in parameter_table(config, 2):
         if row.name not in ours:
             raise UsageError("{where}: names: {name} is missing; say where it is", where=where, name=row.name)
@@ -165,74 +118,42 @@ def _rules(read: NameMap, config: ModelConfig, where: str) -> Iterator[Rule]:
     for key, value in read.names.items():
         at = f"{where}: names.{key}"
         place = Place.parse(value if isinstance(value, Mapping) else {"name": value}, at)
-        if place.like is not None:
-            yield from _alike(key, place, config, at)
-            continue
-        written = [key.replace(LAYER, "0"), *(f"{key.replace(LAYER, '0')}.{part}" for part in PARTS)]
-        if known.isdisjoint(written) or (LAYER in key) != key.startswith("blocks."):
+        if place.like is None:
+            _require_fitting(key, place, config, at)
+        names = {key: place} if place.like is None else _alike(key, place, at)
+        layers = range(config.num_layers) if LAYER in key else (0,)
+        made = [
+            rule
+            for layer in layers
+            for ours, one in names.items()
+            for rule in rules_at(config, ours, one, layer, known)
+        ]
+        if not made or (LAYER in key) != key.startswith("blocks."):
             templates = sorted({re.sub(r"^blocks\.\d+", f"blocks.{LAYER}", name) for name in known})
             raise UsageError("{where}: no tensor of this model: {hint}", where=at, hint=nearest(key, templates))
-        make = _maker(key, place, config, at)
-        for layer in range(config.num_layers) if LAYER in key else (0,):
-            ours = key.replace(LAYER, str(layer))
-            whole = (ours,) if ours in known else ()
-            for one in whole or (name for part in PARTS if (name := f"{ours}.{part}") in known):
-                yield make(one, one.removeprefix(ours), layer)
+        yield from made
 
 
-def _alike(key: str, place: Place, config: ModelConfig, at: str) -> Iterator[Rule]:
+def _alike(key: str, place: Place, at: str) -> dict[str, str]:
+    """The names in a module of torch, below those of ours."""
     alone = place.like == "torch.nn.MultiheadAttention"
-    expected, rules = ("blocks.{layer}.attn", attention_rules) if alone else ("blocks.{layer}", layer_rules)
-    if key != expected or not isinstance(place.name, str) or place.plain().keys() - {"name", "like", *_usual(place)}:
+    expected, names = ("blocks.{layer}.attn", ATTENTION) if alone else ("blocks.{layer}", BLOCK)
+    if key != expected or place != Place(name=str(place.name), like=place.like):
         raise UsageError(
             '{where}: {like} is written "{key}" = {{ like = "{like}", name = "…" }}',
             where=at,
             like=place.like,
             key=expected,
         )
-    for layer in range(config.num_layers):
-        yield from rules(config, key.replace(LAYER, str(layer)), place.name.replace(LAYER, str(layer)))
+    return {f"{key}.{ours}": f"{place.name}.{theirs}" for ours, theirs in names.items()}
 
 
-def _usual(place: Place) -> set[str]:
-    """The other keys that have their usual values."""
-    usual = Place(name="")
-    return {key for key in ("transpose", "order", "by") if getattr(place, key) == getattr(usual, key)}
-
-
-Make = Callable[[str, str, int], Rule]
-
-
-def _maker(key: str, place: Place, config: ModelConfig, at: str) -> Make:
-    """The rule of one of our tensors: its name, what follows the key in it, its layer."""
-    if PACKED.fullmatch(key):
-        return lambda ours, part, layer: _of_attention(ours, part, layer, place, config, at)
-    name = place.name
-    if not isinstance(name, str) or not _usual(place) >= {"order", "by"}:
-        raise UsageError("{where}: a list, order and by are for attn.in_proj only", where=at)
-
-    def make(ours: str, part: str, layer: int) -> Rule:
-        theirs = f"{name.replace(LAYER, str(layer))}{part}"
-        turned = place.transpose and not ours.endswith(".bias")
-        return transposed(ours, theirs) if turned else same(ours, theirs)
-
-    return make
-
-
-def _of_attention(ours: str, part: str, layer: int, place: Place, config: ModelConfig, at: str) -> Rule:
-    heads, shared = config.num_heads, config.kv_heads
-    if place.by == "head" and (heads != shared or not isinstance(place.name, str)):
+def _require_fitting(key: str, place: Place, config: ModelConfig, at: str) -> None:
+    is_one = isinstance(place.name, str)
+    if ".attn.in_proj" not in key:
+        if place != Place(name=str(place.name), transpose=place.transpose):
+            raise UsageError("{where}: a list, order and by are for attn.in_proj only", where=at)
+    elif place.by == "head" and (config.num_heads != config.kv_heads or not is_one):
         raise UsageError('{where}: by = "head" needs one name, and as many key-value heads as heads', where=at)
-    widths = [count * config.d_head for count in (heads, shared, shared)]
-    order = ["qkv".index(letter) for letter in place.order]
-    given: Sequence[str] = (place.name,) if isinstance(place.name, str) else place.name
-    if place.by == "block" and len(given) == 1 and HEAD_NUMBER in given[0]:
+    elif place.by == "block" and is_one and HEAD_NUMBER in place.name:
         raise UsageError('{where}: one name with {head} needs by = "head"', where=at, head=HEAD_NUMBER)
-    sizes = [sum(widths)] if len(given) == 1 else [widths[one] for one in order]
-    theirs: dict[str, int] = {}
-    for name, size in zip(given, sizes, strict=True):
-        count = 1 if HEAD_NUMBER not in name else heads if place.by == "head" else size // config.d_head
-        for number in range(count):
-            full = name.replace(LAYER, str(layer)).replace(HEAD_NUMBER, str(number))
-            theirs[f"{full}{part}"] = size // count
-    return packed(ours, theirs, widths, order, heads=heads if place.by == "head" else 1, flip=place.transpose)

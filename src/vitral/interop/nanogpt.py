@@ -2,7 +2,6 @@
 
 import hashlib
 import math
-import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,20 +14,17 @@ from vitral.core.errors import UsageError, reason
 from vitral.core.files import open_regular
 from vitral.core.language import _
 from vitral.core.machine import require_memory
-from vitral.interop.foreign import FLOATS, as_float, is_unicode, require_fit, require_writable
-from vitral.interop.forms.gpt2 import rules_with
-from vitral.interop.imported import Imported
-from vitral.interop.rewrites import model_config
-from vitral.interop.rules import imported, same
+from vitral.interop.foreign import FLOATS, as_float
+from vitral.interop.forms.gpt2 import names
+from vitral.interop.imported import Imported, whole
+from vitral.interop.rules import by_names, imported
 from vitral.interop.settings import Settings
-from vitral.interop.token_files import tokenizer_from
+from vitral.model import ModelConfig
 
 CHECKPOINT = "ckpt.pt"
 COMPILED = "_orig_mod."
 """The prefix that torch.compile puts before every name."""
 HEAD, EMBEDDING = "lm_head.weight", "transformer.wte.weight"
-ZIP = b"PK\x03\x04"
-"""The first bytes of an archive, which torch writes."""
 MASK = ".attn.bias"
 """The mask of models without flash attention, which is no weight."""
 
@@ -51,11 +47,10 @@ def read_nanogpt(path: Path, *, tokenizer: str | Path | None = None, hub: Any = 
     settings = Settings(said, f"{where}: model_args")
     vocab_size = settings.count("vocab_size")
     tied = HEAD not in weights or (EMBEDDING in weights and weights[HEAD].equal(weights[EMBEDDING]))
-    config = model_config({**_config(settings), "tie_head": tied}, settings.where)
+    config = ModelConfig.parse({**_config(settings), "tie_head": tied}, settings.where)
     if tied:
         weights.pop(HEAD, None)
-    ours = imported(rules_with(same, config), weights, where)
-    require_fit(config, vocab_size, ours, where)
+    ours = imported(by_names(names(transpose=False))(config), weights, where)
     if tokenizer is None:
         raise UsageError(
             "{where}: a checkpoint of nanoGPT has no tokenizer: --tokenizer hf:openai-community/gpt2 for one that was "
@@ -63,15 +58,10 @@ def read_nanogpt(path: Path, *, tokenizer: str | Path | None = None, hub: Any = 
             "characters",
             where=where,
         )
-    read, files = tokenizer_from(tokenizer, vocab_size, hub=hub)
-    trained = {key: value for key, value in _trained(held).items() if value is not None}
-    origin = {
-        "form": "nanogpt",
-        "source": where,
-        "files": {path.name: _digest(path), **files},
-        "config": {**said, **trained},
-    }
-    return Imported(config, ours, read, origin)
+    with open_regular(path) as file:
+        files = {path.name: hashlib.file_digest(file, "sha256").hexdigest()}
+    origin = {"form": "nanogpt", "source": where, "files": files, "config": {**said, **_trained(held)}}
+    return whole(config, ours, vocab_size, origin, tokenizer=tokenizer, hub=hub)
 
 
 def _config(settings: Settings) -> dict[str, Any]:
@@ -89,14 +79,9 @@ def _config(settings: Settings) -> dict[str, Any]:
 def _loaded(path: Path) -> Mapping[str, Any]:
     """What the file holds, its tensors not yet read."""
     try:
-        with open_regular(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            if file.read(len(ZIP)) != ZIP:
-                raise zipfile.BadZipFile("no archive")
-            with zipfile.ZipFile(file) as archive:
-                inside = sum(entry.file_size for entry in archive.infolist())
-                if inside > size or any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
-                    raise zipfile.BadZipFile("compressed")
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                raise zipfile.BadZipFile("compressed")
         held = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except FileNotFoundError:
         raise UsageError("{path}: there is no such file", path=path) from None
@@ -107,11 +92,6 @@ def _loaded(path: Path) -> Mapping[str, Any]:
     if not isinstance(held, Mapping):
         raise _no_checkpoint(path, type(held).__name__)
     return held
-
-
-def _digest(path: Path) -> str:
-    with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _no_checkpoint(path: Path, error: object) -> UsageError:
@@ -127,9 +107,7 @@ def _said(held: Mapping[str, Any], where: str) -> dict[str, Any]:
     said = held.get("model_args")
     if not isinstance(said, Mapping) or not isinstance(held.get("model"), Mapping):
         raise UsageError("{where}: not a checkpoint of nanoGPT: model and model_args are not both in it", where=where)
-    plain = {str(key): value if type(value) in (bool, int, float, str) else None for key, value in said.items()}
-    require_writable(plain, Path(where))
-    return plain
+    return {str(key): value if type(value) in (bool, int, float, str) else None for key, value in said.items()}
 
 
 def _trained(held: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,11 +116,12 @@ def _trained(held: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(loss, Tensor) and loss.numel() == 1:
         loss = float(loss)
     data = config.get("dataset") if isinstance(config, Mapping) else None
-    return {
+    told = {
         "iter_num": step if type(step) is int else None,
         "best_val_loss": loss if isinstance(loss, float) and math.isfinite(loss) else None,
-        "dataset": data if type(data) is str and is_unicode(data) else None,
+        "dataset": data if type(data) is str else None,
     }
+    return {key: value for key, value in told.items() if value is not None}
 
 
 def _weights(held: Mapping[str, Any], path: Path) -> dict[str, Tensor]:

@@ -1,9 +1,11 @@
 """The proof of an export: another library opens it, computes the same logits and continues with the same tokens."""
 
+import importlib
 import importlib.metadata
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +17,7 @@ from vitral.data.tokenizers import Tokenizer
 from vitral.decoding import Sampling, generate
 from vitral.model import Transformer
 
+PROMPT = "A prompt"
 MOST_DIFFERENCE = 1e-5
 """Of logits, as a share of the largest."""
 GREEDY_TOKENS = 16
@@ -47,6 +50,34 @@ class Opened:
     greedy: Callable[[list[int], int], list[int]] | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     close: Callable[[], object] = lambda: None
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The files of an export, not yet written.
+
+    Attributes:
+        form: the form that expresses the model.
+        files: the content of each file by name, without the model card and the proof.
+        reader: the library that opens the export.
+        packages: whose versions the proof records.
+        require: raises UsageError where the library is not installed.
+        open: the written folder → the export in that library; raises UsageError if it cannot be opened.
+        use: lines of the model card that show how to use the export; `PROMPT` in them becomes a prompt that its
+            tokenizer accepts.
+        front: lines of the model card's front matter.
+        most: the greatest difference of logits allowed, as a share of the largest.
+    """
+
+    form: str
+    files: Mapping[str, bytes]
+    reader: str
+    packages: Sequence[str]
+    require: Callable[[], object]
+    open: Callable[[Path], Opened]
+    use: Sequence[str]
+    front: Sequence[str] = ()
+    most: float = MOST_DIFFERENCE
 
 
 @dataclass(frozen=True)
@@ -129,11 +160,7 @@ def prove(
     model: Transformer,
     tokenizer: Tokenizer,
     opened: Opened,
-    *,
-    form: str,
-    reader: str,
-    packages: Iterable[str] = (),
-    most: float = MOST_DIFFERENCE,
+    drafted: Draft,
 ) -> Proof:
     """Compare a model with its export.
 
@@ -141,10 +168,7 @@ def prove(
         model: the model.
         tokenizer: its tokenizer.
         opened: the export in the other library.
-        form: the form of the export.
-        reader: the library's name.
-        packages: whose versions the proof records.
-        most: the greatest difference of logits allowed, as a share of the largest.
+        drafted: the export before it was written.
 
     Raises:
         UsageError: the export gives other tokens, or logits or activations differ by more than `most`.
@@ -155,30 +179,39 @@ def prove(
         found = tuple(_compared(model, tokenizer, opened, ids) for ids in prompts)
         cached = _cached_difference(model, opened, prompts)
         activations = _activation_differences(model, opened, prompts)
-    versions = {name: importlib.metadata.version(name) for name in ("vitral", "torch", *packages)}
-    proof = Proof(form, reader, found, {**versions, **opened.versions}, cached, activations)
+    versions = {name: importlib.metadata.version(name) for name in ("vitral", "torch", *drafted.packages)}
+    proof = Proof(drafted.form, drafted.reader, found, {**versions, **opened.versions}, cached, activations)
     if any(prompt.equal_ids is False for prompt in found):
-        raise UsageError("proof: the tokenizer gives other ids in {reader}; nothing was exported", reader=reader)
+        raise UsageError("proof: the tokenizer gives other ids in {reader}; nothing was exported", reader=proof.reader)
     if any(prompt.equal_decoded is False for prompt in found):
-        raise UsageError("proof: the tokenizer makes another text in {reader}; nothing was exported", reader=reader)
-    if not proof.relative_difference <= most:
         raise UsageError(
-            "proof: the logits differ by {difference:.2g} of the largest; nothing was exported",
-            difference=proof.relative_difference,
+            "proof: the tokenizer makes another text in {reader}; nothing was exported", reader=proof.reader
         )
-    if cached is not None and not cached <= most:
-        raise UsageError(
-            "proof: token by token the logits differ by {difference:.2g} of the largest; nothing was exported",
-            difference=cached,
-        )
-    for name, difference in activations.items():
-        if not difference <= most:
+    cache = {} if cached is None else {"logits (with the cache)": cached}
+    for name, difference in [("logits", proof.relative_difference), *cache.items(), *activations.items()]:
+        if not difference <= drafted.most:
             raise UsageError(
                 "proof: {name} differs by {difference:.2g} of its largest number; nothing was exported",
                 name=name,
                 difference=difference,
             )
     return proof
+
+
+def needed(package: str) -> Any:
+    """A package that opens an export.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        raise UsageError(
+            "the proof opens the export in {package}, which is not installed: pip install 'vitral[interop]', or "
+            "--no-proof",
+            package=package,
+        ) from None
 
 
 def cannot_open(reader: str, error: BaseException) -> UsageError:

@@ -8,13 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitral.model import ModelConfig
+from vitral.interop.rules import projections
+from vitral.model import ModelConfig, parameter_table
 from vitral.model.positions import sinusoids
-
-
-def model_config(plain: dict[str, Any], where: str) -> ModelConfig:
-    """The configuration of plain data."""
-    return ModelConfig.parse(plain, where)
 
 
 @dataclass(frozen=True)
@@ -30,25 +26,25 @@ class Weighted:
     weights: Mapping[str, Tensor]
 
     def changed(self, weights: Mapping[str, Tensor], **keys: Any) -> "Weighted":
-        """The same with further weights and other keys of the configuration."""
+        """The same with other weights and other keys of the configuration.
+
+        A tensor that the new configuration lacks is left out. One that it has in addition is zero, as what adds
+        nothing; the gain of a norm is one.
+        """
         plain = {**self.config.plain(), **keys}
-        config = model_config({key: value for key, value in plain.items() if value is not None}, "model")
-        return Weighted(config, {**self.weights, **weights})
-
-    def zeros(self, *shape: int) -> Tensor:
-        """Zeros of the weights' precision."""
-        return torch.zeros(shape, dtype=self.weights["token_embedding.weight"].dtype)
-
-    def norm(self, name: str) -> dict[str, Tensor]:
-        """The weights of a norm that changes nothing but what all norms change."""
-        width, config = self.config.d_model, self.config
-        has_bias = config.biases.norm and config.norm_type == "layernorm"
-        return {f"{name}.weight": self.zeros(width) + 1} | ({f"{name}.bias": self.zeros(width)} if has_bias else {})
+        config = ModelConfig.parse({key: value for key, value in plain.items() if value is not None}, "model")
+        held = {**self.weights, **weights}
+        embedding = held["token_embedding.weight"]
+        added = {
+            row.name: embedding.new_full(row.shape, float(row.name.endswith("_norm.weight")))
+            for row in parameter_table(config, len(embedding))
+        }
+        return Weighted(config, {name: held.get(name, tensor) for name, tensor in added.items()})
 
     @property
-    def blocks(self) -> Iterator[str]:
-        """The names of the blocks."""
-        return (f"blocks.{layer}" for layer in range(self.config.num_layers))
+    def projections(self) -> Iterator[str]:
+        """The names of the weights and biases of queries, keys and values."""
+        return (name for name in self.weights if ".attn.in_proj." in name)
 
 
 Rewrite = Callable[[Weighted], Weighted]
@@ -68,24 +64,17 @@ def fold_scale(into: str) -> Rewrite:
             return model
         scale, root = config.attention.scale, 1 / math.sqrt(config.d_head)
         known = {"none": 1.0, "sqrt": root, "linear": 1 / config.d_head}
-        learned = {name: f"{name}.attn.scale.factor" for name in model.blocks}
-        if scale in ("learned", "learned-per-head"):
-            factors = {name: model.weights[key].double().flatten() for name, key in learned.items()}
-        elif isinstance(scale, float | int) or scale in known:
-            number = known[scale] if isinstance(scale, str) else scale
-            factors = dict.fromkeys(learned, torch.tensor([number], dtype=torch.float64))
-        else:
+        if scale not in ("learned", "learned-per-head", *known) and not isinstance(scale, float | int):
             return model
-        folded: dict[str, Tensor] = {}
-        for name, factor in factors.items():
-            heads = (factor / known[into]).expand(config.num_heads)
-            for part in ("weight", "bias"):
-                key = f"{name}.attn.in_proj.{part}"
-                if key in model.weights:
-                    folded[key] = _scaled_queries(model.weights[key], heads, config.d_head)
-        kept = {key: tensor for key, tensor in model.weights.items() if key not in learned.values()}
-        attention = {**config.plain()["attention"], "scale": into}
-        return Weighted(config, kept).changed(folded, attention=attention)
+        number = known.get(scale, 1.0) if isinstance(scale, str) else scale
+        folded = dict[str, Tensor]()
+        for key in model.projections:
+            learned = f"{key.partition('in_proj')[0]}scale.factor"
+            factor = (
+                model.weights.get(learned, torch.tensor(number, dtype=torch.float64)).double().flatten() / known[into]
+            )
+            folded[key] = _scaled_queries(model.weights[key], factor.expand(config.num_heads), config.d_head)
+        return model.changed(folded, attention={**config.plain()["attention"], "scale": into})
 
     return fold
 
@@ -102,9 +91,8 @@ def positions_as_table(model: Weighted) -> Weighted:
     config = model.config
     if config.positions not in ("sinusoidal", "none"):
         return model
-    shape = (config.context_length, config.d_model)
-    table = model.zeros(*shape) if config.positions == "none" else sinusoids(*shape).to(model.zeros(1))
-    return model.changed({"positions.weight": table}, positions="learned")
+    sines = sinusoids(config.context_length, config.d_model).to(model.weights["token_embedding.weight"])
+    return model.changed({"positions.weight": sines} if config.positions == "sinusoidal" else {}, positions="learned")
 
 
 def with_attention(model: Weighted) -> Weighted:
@@ -112,17 +100,7 @@ def with_attention(model: Weighted) -> Weighted:
     config = model.config
     if config.attention != "none" or config.recurrence is not None or config.norm != "pre" or not config.residual:
         return model
-    added: dict[str, Tensor] = {}
-    rows = (config.num_heads + 2 * config.kv_heads) * config.d_head
-    for name in model.blocks:
-        added |= model.norm(f"{name}.attn_norm")
-        added[f"{name}.attn.in_proj.weight"] = model.zeros(rows, config.d_model)
-        added[f"{name}.attn.out_proj.weight"] = model.zeros(config.d_model, config.num_heads * config.d_head)
-        if config.biases.qkv:
-            added[f"{name}.attn.in_proj.bias"] = model.zeros(rows)
-        if config.biases.output:
-            added[f"{name}.attn.out_proj.bias"] = model.zeros(config.d_model)
-    return model.changed(added, attention={"mask": "causal", "scale": "sqrt"})
+    return model.changed({}, attention={"mask": "causal", "scale": "sqrt"})
 
 
 def with_feed_forward(kind: str) -> Rewrite:
@@ -132,18 +110,7 @@ def with_feed_forward(kind: str) -> Rewrite:
         config = model.config
         if config.feed_forward != "none" or config.norm != "pre" or not config.residual:
             return model
-        width, hidden = config.d_model, 4 * config.d_model
-        added: dict[str, Tensor] = {}
-        for name in model.blocks:
-            added |= model.norm(f"{name}.mlp_norm")
-            for part in ("gate", "up") if kind == "swiglu" else ("up",):
-                added[f"{name}.mlp.{part}.weight"] = model.zeros(hidden, width)
-                if config.biases.feed_forward:
-                    added[f"{name}.mlp.{part}.bias"] = model.zeros(hidden)
-            added[f"{name}.mlp.down.weight"] = model.zeros(width, hidden)
-            if config.biases.feed_forward:
-                added[f"{name}.mlp.down.bias"] = model.zeros(width)
-        return model.changed(added, feed_forward=kind, d_ff=hidden)
+        return model.changed({}, feed_forward=kind, d_ff=4 * config.d_model)
 
     return add
 
@@ -156,23 +123,10 @@ def with_biases(**wanted: bool) -> Rewrite:
     """
 
     def set_biases(model: Weighted) -> Weighted:
+        used = {_bias_kind(name) for name, tensor in model.weights.items() if name.endswith(".bias") and tensor.any()}
         biases = model.config.biases.model_dump()
-        weights, kept = dict(model.weights), dict(biases)
-        for kind, has in wanted.items():
-            if has == biases[kind] or (kind == "norm" and model.config.norm_type != "layernorm"):
-                continue
-            names = [name for name in weights if _bias_kind(name) == kind]
-            if has:
-                matrices = [name.removesuffix("weight") for name in names if name.endswith("weight")]
-                weights |= {f"{name}bias": model.zeros(len(weights[f"{name}weight"])) for name in matrices}
-            elif any(bool(weights[name].any()) for name in names if name.endswith("bias")):
-                continue
-            else:
-                weights = {
-                    name: tensor for name, tensor in weights.items() if name not in names or name.endswith("weight")
-                }
-            kept[kind] = has
-        return model if kept == biases else Weighted(model.config, weights).changed({}, bias=kept)
+        set_to = biases | {kind: has for kind, has in wanted.items() if has or kind not in used}
+        return model if set_to == biases else model.changed({}, bias=set_to)
 
     return set_biases
 
@@ -183,18 +137,9 @@ def even_biases(model: Weighted) -> Weighted:
     return model if biases.qkv == biases.output else with_biases(qkv=True, output=True)(model)
 
 
-_BIASED = {
-    ".attn.in_proj.": "qkv",
-    ".attn.out_proj.": "output",
-    ".mlp.up.": "feed_forward",
-    ".mlp.gate.": "feed_forward",
-    ".mlp.down.": "feed_forward",
-    "_norm.": "norm",
-}
-
-
-def _bias_kind(name: str) -> str | None:
-    return next((kind for part, kind in _BIASED.items() if part in name), None)
+def _bias_kind(name: str) -> str:
+    kinds = {".in_proj.": "qkv", ".out_proj.": "output", ".mlp.": "feed_forward", "_norm.": "norm"}
+    return next((kind for part, kind in kinds.items() if part in name), "head")
 
 
 def with_own_keys(model: Weighted) -> Weighted:
@@ -202,14 +147,10 @@ def with_own_keys(model: Weighted) -> Weighted:
     config = model.config
     if config.attention == "none" or config.kv_heads == config.num_heads:
         return model
-    times, repeated = config.num_heads // config.kv_heads, {}
-    widths = [heads * config.d_head for heads in (config.num_heads, config.kv_heads, config.kv_heads)]
-    for name in model.blocks:
-        for part in ("weight", "bias"):
-            key = f"{name}.attn.in_proj.{part}"
-            if key in model.weights:
-                queries, *others = model.weights[key].split(widths)
-                repeated[key] = torch.cat([queries, *(_repeated(one, config.kv_heads, times) for one in others)])
+    times, repeated = config.num_heads // config.kv_heads, dict[str, Tensor]()
+    for key in model.projections:
+        queries, *others = model.weights[key].split(projections(config))
+        repeated[key] = torch.cat([queries, *(_repeated(one, config.kv_heads, times) for one in others)])
     return model.changed(repeated, num_kv_heads=config.num_heads)
 
 

@@ -56,9 +56,16 @@ def tokenizer_from(
     Raises:
         UsageError: it cannot be read, or its tokens are not those of the model.
     """
+    read, files = _read(given, vocab_size, said or {}, hub)
+    return read, {name: sha256(raw) for name, raw in files.items()}
+
+
+def _read(
+    given: str | Path, vocab_size: int, said: Mapping[str, Any], hub: Any
+) -> tuple[Tokenizer, Mapping[str, bytes]]:
     if is_hub(str(given)):
         folder, _place = fetched(str(given), hub, TOKENIZER_FILES)
-        return _hashed(read_tokenizer(folder, vocab_size, said or {}))
+        return read_tokenizer(folder, vocab_size, said)
     path = Path(given)
     if path.suffix in PICKLES:
         raise UsageError(
@@ -67,18 +74,13 @@ def tokenizer_from(
             path=path,
         )
     if path.is_dir() or path.suffix == ".json":
-        return _hashed(read_tokenizer(path, vocab_size, said or {}))
+        return read_tokenizer(path, vocab_size, said)
     if path.suffix == ".tiktoken":
-        return _hashed(_of_ranks(_known(path), path, path, {}, vocab_size))
+        return _of_ranks(_known(path), path, path, {}, vocab_size)
     if path.suffix == ".toml":
-        return _hashed(_of_toml(path, vocab_size))
+        return _of_toml(path, vocab_size)
     raw = read_file(path, MOST_TEXT)
-    characters = _characters(raw, path)
-    return _hashed((_of_characters(characters, False, vocab_size, path), {path.name: raw}))
-
-
-def _hashed(read: tuple[Tokenizer, Mapping[str, bytes]]) -> tuple[Tokenizer, dict[str, str]]:
-    return read[0], {name: sha256(raw) for name, raw in read[1].items()}
+    return _of_characters(_characters(raw, path), False, vocab_size, path), {path.name: raw}
 
 
 def _characters(raw: bytes, path: Path) -> str:

@@ -1,13 +1,14 @@
 """Tokenizers that travel: ours as `tokenizer.json`, and any `tokenizer.json` as one of ours."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from vitral.core.errors import UsageError
+from vitral.core.files import as_json
 from vitral.data.alphabet import PAD
-from vitral.data.engines import byte_engine, byte_letters, numbered_merges
+from vitral.data.engines import byte_engine, byte_letters, numbered_merges, read_engine
 from vitral.data.tokenizers import (
     Tokenizer,
     bpe_tokenizer,
@@ -22,13 +23,20 @@ DOCUMENT, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 MOST_TOKENIZER = 1 << 26
 
 
-def settings_of(context_length: int) -> dict[str, Any]:
-    """The `tokenizer_config.json`: the class that takes the ids of the file, and no cleaning of the text."""
-    return {
+def tokenizer_files(tokenizer: Tokenizer, context_length: int) -> dict[str, bytes]:
+    """The tokenizer as transformers reads it: the class that takes the ids of the file, and no cleaning of the text."""
+    settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": False,
         "model_max_length": context_length,
     }
+    return {DOCUMENT: tokenizer.document.encode("utf-8"), SETTINGS: as_json(settings)}
+
+
+def ids_by(folder: Path) -> Callable[[str], list[int]]:
+    """The ids of a text by the tokenizer of an export."""
+    engine = read_engine((folder / DOCUMENT).read_text(encoding="utf-8"))
+    return lambda text: list(engine.encode(text, add_special_tokens=False).ids)
 
 
 def read_tokenizer(folder: Path, vocab_size: int, said: Mapping[str, Any]) -> tuple[Tokenizer, dict[str, bytes]]:
@@ -44,12 +52,10 @@ def read_tokenizer(folder: Path, vocab_size: int, said: Mapping[str, Any]) -> tu
     Raises:
         UsageError: there is none, it cannot be read, or it has more tokens than the model.
     """
-    if not folder.is_dir():
-        raw = read_file(folder, MOST_TOKENIZER)
-        return foreign_tokenizer(_text(raw, folder), folder, vocab_size, said), {folder.name: raw}
-    raw = read_if_there(folder / DOCUMENT, MOST_TOKENIZER)
-    if raw is not None:
-        return foreign_tokenizer(_text(raw, folder / DOCUMENT), folder / DOCUMENT, vocab_size, said), {DOCUMENT: raw}
+    path = folder / DOCUMENT if folder.is_dir() else folder
+    if path == folder or path.exists():
+        raw = read_file(path, MOST_TOKENIZER)
+        return foreign_tokenizer(_text(raw, path), path, vocab_size, said), {path.name: raw}
     files = {
         name: read_file(folder / name, MOST_TOKENIZER)
         for name in ("vocab.json", "merges.txt")

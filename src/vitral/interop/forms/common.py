@@ -1,8 +1,9 @@
-"""What is usual in forms: the values that they can express, the rewritings that they try, the rule of the head."""
+"""What is usual in forms: the values that they can express, the rewritings that they try."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from vitral.interop.form import THEIRS
 from vitral.interop.rewrites import (
     Rewrite,
     fold_scale,
@@ -12,19 +13,7 @@ from vitral.interop.rewrites import (
     with_feed_forward,
     with_own_keys,
 )
-from vitral.interop.rules import Rule, same
-from vitral.model import ModelConfig
 
-ACTIVATIONS = {
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-    "gelu": "gelu",
-    "gelu_python": "gelu",
-    "relu": "relu",
-    "relu2": "squared_relu",
-}
-THEIRS = {"gelu_tanh": "gelu_new", "gelu": "gelu", "relu": "relu", "squared_relu": "relu2"}
 BIASES = {"qkv": True, "output": True, "feed_forward": True, "norm": True}
 """A bias everywhere but at the head."""
 _USUAL: dict[str, tuple[Any, ...]] = {
@@ -72,8 +61,3 @@ def usual_rewrites(*, biases: Rewrite, has_table: bool = True, scale: str = "sqr
         with_own_keys,
         fold_scale(scale),
     )
-
-
-def head_rule(config: ModelConfig, theirs: str = "lm_head.weight") -> list[Rule]:
-    """The rule of the head; none where the head is the embedding."""
-    return [] if config.tie_head else [same("head.weight", theirs)]

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from vitral.interop.form import USUAL_WIDTH, Form
-from vitral.interop.forms.common import BIASES, allowing, head_rule, usual_rewrites
+from vitral.interop.form import USUAL_WIDTH, Form, Key
+from vitral.interop.forms.common import BIASES, allowing, usual_rewrites
 from vitral.interop.rewrites import with_biases
-from vitral.interop.rules import Rule, by_layer, same
+from vitral.interop.rules import by_names
 from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
 
 
-def _read(settings: Settings) -> dict[str, Any]:
+def _read(settings: Settings, plain: dict[str, Any]) -> dict[str, Any]:
     settings.only(expansion_ratio=4, no_bias=True, embedding_fraction=1.0, norm_type="low_precision_layernorm")
     if (logit_scale := settings.take("logit_scale")) is not None:
         raise settings.refused("logit_scale", logit_scale)
@@ -22,29 +22,19 @@ def _read(settings: Settings) -> dict[str, Any]:
         inside.take(unread)
     scale = inside.real("softmax_scale", 1.0) if inside.given("softmax_scale") else "sqrt"
     inside.end()
-    heads, width = settings.count("n_heads", 16), settings.count("d_model", 2048)
-    if heads & (heads - 1):
+    if (heads := plain["num_heads"]) & (heads - 1):
         raise settings.refused("n_heads", heads)
     return {
-        "context_length": settings.count("max_seq_len", 2048),
-        "d_model": width,
-        "num_layers": settings.count("n_layers", 24),
-        "num_heads": heads,
-        "d_ff": 4 * width,
+        "d_ff": 4 * plain["d_model"],
         "norm_epsilon": settings.real("layer_norm_epsilon", 1e-5),
         "positions": "alibi",
         "attention": {"scale": scale},
-        "bias": dict.fromkeys(("qkv", "output", "feed_forward", "norm"), False),
-        "tie_head": settings.truth("tie_word_embeddings", True),
+        "bias": dict.fromkeys(BIASES, False),
     }
 
 
-def _write(config: ModelConfig) -> dict[str, Any]:
+def _written(config: ModelConfig) -> dict[str, Any]:
     return {
-        "max_seq_len": config.context_length,
-        "d_model": config.d_model,
-        "n_layers": config.num_layers,
-        "n_heads": config.num_heads,
         "expansion_ratio": 4,
         "layer_norm_epsilon": config.epsilon,
         "learned_pos_emb": False,
@@ -56,27 +46,6 @@ def _write(config: ModelConfig) -> dict[str, Any]:
     }
 
 
-def _rules(config: ModelConfig) -> list[Rule]:
-    def block(layer: int) -> list[Rule]:
-        ours, theirs = f"blocks.{layer}", f"transformer.blocks.{layer}"
-        return [same(f"{ours}.{one}.weight", f"{theirs}.{other}.weight") for one, other in _NAMES.items()]
-
-    return [
-        same("token_embedding.weight", "transformer.wte.weight"),
-        *by_layer(config.num_layers, block),
-        same("final_norm.weight", "transformer.norm_f.weight"),
-        *head_rule(config),
-    ]
-
-
-_NAMES = {
-    "attn.in_proj": "attn.Wqkv",
-    "attn.out_proj": "attn.out_proj",
-    "mlp.up": "ffn.up_proj",
-    "mlp.down": "ffn.down_proj",
-    "attn_norm": "norm_1",
-    "mlp_norm": "norm_2",
-}
 MPT = Form(
     name="mpt",
     model_type="mpt",
@@ -91,9 +60,27 @@ MPT = Form(
         }
     ),
     rewrites=usual_rewrites(biases=with_biases(**dict.fromkeys(BIASES, False)), has_table=False),
+    keys=(
+        Key("max_seq_len", "context_length", 2048),
+        Key("d_model", "d_model", 2048),
+        Key("n_layers", "num_layers", 24),
+        Key("n_heads", "num_heads", 16),
+    ),
     read=_read,
-    write=_write,
-    rules=_rules,
+    written=_written,
+    rules=by_names(
+        {
+            "token_embedding": "transformer.wte",
+            "blocks.{layer}.attn.in_proj": "transformer.blocks.{layer}.attn.Wqkv",
+            "blocks.{layer}.attn.out_proj": "transformer.blocks.{layer}.attn.out_proj",
+            "blocks.{layer}.mlp.up": "transformer.blocks.{layer}.ffn.up_proj",
+            "blocks.{layer}.mlp.down": "transformer.blocks.{layer}.ffn.down_proj",
+            "blocks.{layer}.attn_norm": "transformer.blocks.{layer}.norm_1",
+            "blocks.{layer}.mlp_norm": "transformer.blocks.{layer}.norm_2",
+            "final_norm": "transformer.norm_f",
+            "head": "lm_head",
+        }
+    ),
     embedding="transformer.wte.weight",
     prefix="transformer.",
 )

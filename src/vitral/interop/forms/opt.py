@@ -3,12 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from vitral.interop.form import Form
-from vitral.interop.forms.common import ACTIVATIONS, BIASES, THEIRS, allowing, head_rule, usual_rewrites
+from vitral.interop.form import ACTIVATIONS, THEIRS, Form, Key
+from vitral.interop.forms.common import BIASES, allowing, usual_rewrites
 from vitral.interop.rewrites import with_biases
-from vitral.interop.rules import Rule, by_layer, listed, misshapen, require_named, same, shifted, split
+from vitral.interop.rules import Place, Rule, by_names, listed, misshapen, require_named
 from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
 
@@ -41,33 +42,18 @@ def _prepare(tensors: dict[str, Tensor], settings: Settings) -> dict[str, Tensor
     return {name: tensor for name, tensor in tensors.items() if name not in _PROJECTIONS} | folded
 
 
-def _read(settings: Settings) -> dict[str, Any]:
+def _read(settings: Settings, plain: dict[str, Any]) -> dict[str, Any]:
     settings.only(enable_bias=True, layer_norm_elementwise_affine=True)
-    width = settings.count("hidden_size", 768)
-    settings.only(word_embed_proj_dim=width)
     is_pre = settings.truth("do_layer_norm_before", True)
-    has_final_norm = not settings.truth("_remove_final_layer_norm", False) and is_pre
     return {
-        "context_length": settings.count("max_position_embeddings", 2048),
-        "d_model": width,
-        "num_layers": settings.count("num_hidden_layers", 12),
-        "num_heads": settings.count("num_attention_heads", 12),
-        "d_ff": settings.count("ffn_dim", 3072),
         "norm": "pre" if is_pre else "post",
-        "final_norm": has_final_norm,
+        "final_norm": not settings.truth("_remove_final_layer_norm", False) and is_pre,
         "feed_forward": settings.choice("activation_function", ACTIVATIONS, "relu"),
-        "tie_head": settings.truth("tie_word_embeddings", True),
     }
 
 
-def _write(config: ModelConfig) -> dict[str, Any]:
+def _written(config: ModelConfig) -> dict[str, Any]:
     return {
-        "max_position_embeddings": config.context_length,
-        "hidden_size": config.d_model,
-        "word_embed_proj_dim": config.d_model,
-        "num_hidden_layers": config.num_layers,
-        "num_attention_heads": config.num_heads,
-        "ffn_dim": config.hidden_width,
         "do_layer_norm_before": config.norm == "pre",
         "_remove_final_layer_norm": config.norm == "pre" and not config.has_final_norm,
         "activation_function": THEIRS[str(config.feed_forward)],
@@ -79,44 +65,47 @@ def _write(config: ModelConfig) -> dict[str, Any]:
     }
 
 
-def _rules(config: ModelConfig) -> list[Rule]:
-    sizes = [config.d_model] * 3
+def _positions(_config: ModelConfig, ours: str, _layer: int) -> Rule:
+    """The table lies below rows that nothing uses, which are zero in an export."""
 
-    def block(layer: int) -> list[Rule]:
-        ours, theirs = f"blocks.{layer}", f"{_ROOT}.layers.{layer}"
-        rules = []
-        for part in ("weight", "bias"):
-            names = [f"{theirs}.self_attn.{letter}_proj.{part}" for letter in "qkv"]
-            rules.append(split(f"{ours}.attn.in_proj.{part}", names, sizes))
-            rules += [same(f"{ours}.{one}.{part}", f"{theirs}.{other}.{part}") for one, other in _NAMES.items()]
-        return rules
+    def export(table: Tensor) -> list[Tensor]:
+        return [torch.cat([table.new_zeros(UNUSED_ROWS, table.shape[1]), table])]
 
-    final = [same(f"final_norm.{part}", f"{_ROOT}.final_layer_norm.{part}") for part in ("weight", "bias")]
-    return [
-        same("token_embedding.weight", _EMBEDDING),
-        shifted("positions.weight", f"{_ROOT}.embed_positions.weight", UNUSED_ROWS),
-        *by_layer(config.num_layers, block),
-        *(final if config.has_final_norm else []),
-        *head_rule(config),
-    ]
+    return Rule(ours, (f"{_ROOT}.embed_positions.weight",), export, lambda tensors: tensors[0][UNUSED_ROWS:])
 
 
-_NAMES = {
-    "attn.out_proj": "self_attn.out_proj",
-    "mlp.up": "fc1",
-    "mlp.down": "fc2",
-    "attn_norm": "self_attn_layer_norm",
-    "mlp_norm": "final_layer_norm",
-}
 OPT = Form(
     name="opt",
     model_type="opt",
     architecture="OPTForCausalLM",
     allows=allowing({"norm": ("post", "pre"), "norm_epsilon": (None,), "final_norm": None}),
     rewrites=usual_rewrites(biases=with_biases(**BIASES)),
+    keys=(
+        Key("max_position_embeddings", "context_length", 2048),
+        Key("hidden_size", "d_model", 768),
+        Key("word_embed_proj_dim", "d_model", lambda plain: plain["d_model"]),
+        Key("num_hidden_layers", "num_layers", 12),
+        Key("num_attention_heads", "num_heads", 12),
+        Key("ffn_dim", "d_ff", 3072),
+    ),
     read=_read,
-    write=_write,
-    rules=_rules,
+    written=_written,
+    rules=by_names(
+        {
+            "token_embedding": f"{_ROOT}.embed_tokens",
+            "positions": _positions,
+            "blocks.{layer}.attn.in_proj": Place(
+                name=tuple(f"{_ROOT}.layers.{{layer}}.self_attn.{letter}_proj" for letter in "qkv")
+            ),
+            "blocks.{layer}.attn.out_proj": f"{_ROOT}.layers.{{layer}}.self_attn.out_proj",
+            "blocks.{layer}.mlp.up": f"{_ROOT}.layers.{{layer}}.fc1",
+            "blocks.{layer}.mlp.down": f"{_ROOT}.layers.{{layer}}.fc2",
+            "blocks.{layer}.attn_norm": f"{_ROOT}.layers.{{layer}}.self_attn_layer_norm",
+            "blocks.{layer}.mlp_norm": f"{_ROOT}.layers.{{layer}}.final_layer_norm",
+            "final_norm": f"{_ROOT}.final_layer_norm",
+            "head": "lm_head",
+        }
+    ),
     embedding=_EMBEDDING,
     prefix="model.",
     prepare=_prepare,

@@ -49,9 +49,8 @@ Place = tuple[Settings, str]
 
 def _agreed(places: Sequence[Place], others: Sequence[Place], default: float) -> float:
     """The number of the first of some keys that is given; the other spellings must say the same."""
-    found = [(*place, place[0].real(place[1], default)) for place in places if place[0].given(place[1])]
-    number = found[0][2] if found else default
-    found += [(*place, place[0].real(place[1], default)) for place in others if place[0].given(place[1])]
+    found = [(*place, place[0].real(place[1], default)) for place in [*places, *others] if place[0].given(place[1])]
+    number = next((value for settings, key, value in found if (settings, key) in places), default)
     for settings, key, other in found:
         if other != number:
             raise settings.contradiction(key, other, number)

@@ -2,8 +2,8 @@
 
 import importlib
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,14 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
-from vitral.interop.draft import Draft
-from vitral.interop.form import Form
-from vitral.interop.forms.common import head_rule
+from vitral.interop.form import Form, Key
 from vitral.interop.forms.gpt2 import GPT2
 from vitral.interop.forms.llama import LLAMA
 from vitral.interop.forms.neox import NEOX
+from vitral.interop.proof import Draft
 from vitral.interop.registry import first
 from vitral.interop.rewrites import Weighted, untied, with_biases
-from vitral.interop.rules import Rule, by_layer, exported, same
+from vitral.interop.rules import Names, Rule, by_names, exported, permuted, projections
 from vitral.interop.targets.gguf_tokens import Vocabulary, vocabulary
 from vitral.interop.targets.llama_cpp import opened, require_binding
 from vitral.interop.targets.transformers import special_ids
@@ -30,7 +29,6 @@ from vitral.model.settings import ROTARY
 from vitral.runs import LoadedRun
 
 MODEL, OLLAMA = "model.gguf", "Modelfile"
-FILES = (MODEL, OLLAMA)
 READER = "llama.cpp"
 MOST_DIFFERENCE = 0.02
 """Of logits, as a share of the largest: llama.cpp rounds GELU, keys and values to half precision."""
@@ -45,22 +43,19 @@ _USE = (
 )
 
 
-def _gpt2_metadata(config: ModelConfig) -> dict[str, Any]:
-    return {
-        "context_length": config.context_length,
-        "embedding_length": config.d_model,
-        "feed_forward_length": config.hidden_width,
-        "block_count": config.num_layers,
-        "attention.head_count": config.num_heads,
-        "attention.layer_norm_epsilon": config.epsilon,
-    }
+_KEYS = (
+    Key("context_length", "context_length"),
+    Key("embedding_length", "d_model"),
+    Key("feed_forward_length", "d_ff"),
+    Key("block_count", "num_layers"),
+    Key("attention.head_count", "num_heads"),
+)
+_EPSILON = Key("attention.layer_norm_epsilon", "norm_epsilon")
 
 
 def _llama_metadata(config: ModelConfig) -> dict[str, Any]:
-    metadata = _gpt2_metadata(config)
-    metadata["attention.layer_norm_rms_epsilon"] = metadata.pop("attention.layer_norm_epsilon")
     return {
-        **metadata,
+        "attention.layer_norm_rms_epsilon": config.epsilon,
         **_rotary_metadata(config),
         "attention.head_count_kv": config.kv_heads,
         "attention.key_length": config.d_head,
@@ -69,11 +64,7 @@ def _llama_metadata(config: ModelConfig) -> dict[str, Any]:
 
 
 def _neox_metadata(config: ModelConfig) -> dict[str, Any]:
-    return {
-        **_gpt2_metadata(config),
-        **_rotary_metadata(config),
-        "use_parallel_residual": bool(config.parallel),
-    }
+    return {**_rotary_metadata(config), "use_parallel_residual": bool(config.parallel)}
 
 
 def _rotary_metadata(config: ModelConfig) -> dict[str, Any]:
@@ -88,72 +79,42 @@ def _rotary_metadata(config: ModelConfig) -> dict[str, Any]:
     }
 
 
-_BLOCK = {"attn_norm": "attn_norm", "mlp_norm": "ffn_norm", "attn.out_proj": "attn_output"}
-_FEED_FORWARD = {f"mlp.{part}": f"ffn_{part}" for part in ("gate", "up", "down")}
-
-
-def _gpt2_rules(config: ModelConfig) -> list[Rule]:
-    return [*_neox_rules(config), same("positions.weight", "position_embd.weight")]
-
-
-def _neox_rules(config: ModelConfig) -> list[Rule]:
-    names = {**_BLOCK, **_FEED_FORWARD, "attn.in_proj": "attn_qkv"}
-    del names["mlp.gate"]
-    return [*_rules(config, names, ("weight", "bias"), []), same("final_norm.bias", "output_norm.bias")]
-
-
-def _llama_rules(config: ModelConfig) -> list[Rule]:
-    names = {**_BLOCK, **_FEED_FORWARD}
-    biases = config.biases
-    biased = [*(["attn.out_proj"] if biases.output else []), *(_FEED_FORWARD if biases.feed_forward else [])]
-    parts = ("weight", "bias") if biases.qkv else ("weight",)
-    own = by_layer(config.num_layers, lambda layer: [_queries_keys_values(config, layer, part) for part in parts])
-    own += by_layer(
-        config.num_layers,
-        lambda layer: [same(f"blocks.{layer}.{one}.bias", f"blk.{layer}.{names[one]}.bias") for one in biased],
-    )
-    return _rules(config, names, ("weight",), own)
-
-
-def _rules(config: ModelConfig, names: Mapping[str, str], parts: Sequence[str], own: list[Rule]) -> list[Rule]:
-    def block(layer: int) -> list[Rule]:
-        return [
-            same(f"blocks.{layer}.{one}.{part}", f"blk.{layer}.{other}.{part}")
-            for one, other in names.items()
-            for part in parts
-        ]
-
-    return [
-        same("token_embedding.weight", "token_embd.weight"),
-        *by_layer(config.num_layers, block),
-        *own,
-        same("final_norm.weight", "output_norm.weight"),
-        *head_rule(config, "output.weight"),
-    ]
-
-
-def _queries_keys_values(config: ModelConfig, layer: int, part: str) -> Rule:
+def _paired(config: ModelConfig, ours: str, layer: int) -> Rule:
     """The three projections; llama.cpp's pairs of features are neighbours (2i, 2i + 1) in queries and keys."""
-    heads = (config.num_heads, config.kv_heads, config.kv_heads)
-    is_halved = config.rotary is not None and config.rotary.pairing == "halves"
+    widths = projections(config)
+    parts = list(torch.arange(sum(widths)).split(widths))
+    if config.rotary is not None and config.rotary.pairing == "halves":
+        parts[:2] = [rows.reshape(-1, 2, config.d_head // 2).mT.flatten() for rows in parts[:2]]
+    names = [f"blk.{layer}.attn_{letter}.{ours.rpartition('.')[2]}" for letter in "qkv"]
+    return permuted(ours, dict(zip(names, widths, strict=True)), torch.cat(parts))
 
-    def paired(rows: Tensor, count: int, *, inner: int) -> Tensor:
-        if not is_halved:
-            return rows
-        rest = rows.shape[1:]
-        return rows.reshape(count, inner, config.d_head // inner, *rest).transpose(1, 2).reshape(rows.shape)
 
-    def export(tensors: Sequence[Tensor]) -> list[Tensor]:
-        queries, keys, values = tensors[0].split([count * config.d_head for count in heads])
-        return [paired(queries, heads[0], inner=2), paired(keys, heads[1], inner=2), values]
-
-    def take(tensors: Sequence[Tensor]) -> list[Tensor]:
-        queries, keys, values = tensors
-        half = config.d_head // 2
-        return [torch.cat([paired(queries, heads[0], inner=half), paired(keys, heads[1], inner=half), values])]
-
-    theirs = tuple(f"blk.{layer}.attn_{letter}.{part}" for letter in "qkv")
-    return Rule((f"blocks.{layer}.attn.in_proj.{part}",), theirs, export, take)
+_BLOCK = {
+    "blocks.{layer}.attn_norm": "blk.{layer}.attn_norm",
+    "blocks.{layer}.mlp_norm": "blk.{layer}.ffn_norm",
+    "blocks.{layer}.attn.out_proj": "blk.{layer}.attn_output",
+}
+_FEED_FORWARD = {f"blocks.{{layer}}.mlp.{part}": f"blk.{{layer}}.ffn_{part}" for part in ("gate", "up", "down")}
+_NAMES: Names = {
+    "token_embedding": "token_embd",
+    **_BLOCK,
+    **_FEED_FORWARD,
+    "blocks.{layer}.attn.in_proj": "blk.{layer}.attn_qkv",
+    "final_norm.weight": "output_norm.weight",
+    "head": "output",
+    "final_norm.bias": "output_norm.bias",
+    "positions": "position_embd",
+}
+_LLAMA_BLOCK = {**_BLOCK, **_FEED_FORWARD}
+_LLAMA: tuple[Names, ...] = (
+    {
+        "token_embedding": "token_embd",
+        **{f"{ours}.weight": f"{theirs}.weight" for ours, theirs in _LLAMA_BLOCK.items()},
+    },
+    {"blocks.{layer}.attn.in_proj": _paired},
+    {f"{ours}.bias": f"{theirs}.bias" for ours, theirs in _LLAMA_BLOCK.items()},
+    {"final_norm": "output_norm", "head": "output"},
+)
 
 
 # llama.cpp has one GELU, by tanh. Its Llama turns whole heads only. Its GPT-NeoX pairs halves of what turns, ignores
@@ -166,8 +127,9 @@ FORMS = (
         model_type="gptneox",
         allows={**NEOX.allows, "feed_forward": _GELUS, "positions.scaling": (None, "linear")},
         rewrites=(*NEOX.rewrites, with_biases(qkv=True, output=True), untied),
-        write=_neox_metadata,
-        rules=_neox_rules,
+        keys=(*_KEYS, _EPSILON),
+        written=_neox_metadata,
+        rules=by_names(_NAMES),
         embedding="token_embd.weight",
         head="output.weight",
     ),
@@ -175,8 +137,9 @@ FORMS = (
         GPT2,
         name="gguf (gpt2)",
         allows={**GPT2.allows, "feed_forward": _GELUS},
-        write=_gpt2_metadata,
-        rules=_gpt2_rules,
+        keys=(*_KEYS, _EPSILON),
+        written=lambda _config: {},
+        rules=by_names(_NAMES),
         embedding="token_embd.weight",
         head="output.weight",
     ),
@@ -184,31 +147,13 @@ FORMS = (
         LLAMA,
         name="gguf (llama)",
         allows={**LLAMA.allows, "positions.pairing": ("halves", "interleaved")},
-        write=_llama_metadata,
-        rules=_llama_rules,
+        keys=_KEYS,
+        written=_llama_metadata,
+        rules=by_names(*_LLAMA),
         embedding="token_embd.weight",
         head="output.weight",
     ),
 )
-
-
-@dataclass(frozen=True)
-class Content:
-    """What a GGUF file holds.
-
-    Attributes:
-        architecture: llama.cpp's name of the model.
-        metadata: the model's settings by key, without the architecture's name before them.
-        tensors: every tensor by its name, float32.
-        vocabulary: the tokenizer.
-        name: the model's own name.
-    """
-
-    architecture: str
-    metadata: Mapping[str, Any]
-    tensors: Mapping[str, Tensor]
-    vocabulary: Vocabulary
-    name: str
 
 
 def draft(run: LoadedRun, to: str) -> Draft:
@@ -225,7 +170,7 @@ def draft(run: LoadedRun, to: str) -> Draft:
     form, said = first(FORMS, Weighted(run.model.config, run.model.state_dict()))
     context_length = said.config.context_length
     files = {
-        MODEL: written(package, content(form, said, run)),
+        MODEL: _written(package, form, said, run),
         OLLAMA: _MODELFILE.format(context=context_length, answer=max(1, context_length // 2)).encode("utf-8"),
     }
     front = ("library_name: gguf", "pipeline_tag: text-generation")
@@ -266,12 +211,8 @@ def require() -> Any:
         ) from None
 
 
-def content(form: Form, said: Weighted, run: LoadedRun) -> Content:
-    """The content of the file.
-
-    Raises:
-        UsageError: llama.cpp has no tokenizer like the run's, or the model has no blocks.
-    """
+def _written(package: Any, form: Form, said: Weighted, run: LoadedRun) -> bytes:
+    """The bytes of the file, after it was read again and every tensor found in it."""
     config = said.config
     if config.num_layers < 1:
         raise UsageError("{form}: llama.cpp opens no model without blocks", form=form.name)
@@ -280,33 +221,24 @@ def content(form: Form, said: Weighted, run: LoadedRun) -> Content:
     if rotary is not None and rotary.scaling is not None and rotary.scaling.name == "llama3":
         unscaled = frequencies(config.d_head, rotary.model_copy(update={"scaling": None}))
         tensors["rope_freqs.weight"] = (unscaled / frequencies(config.d_head, rotary)).float()
-    found = vocabulary(run.tokenizer, special_ids(run))
-    return Content(form.model_type, form.write(config), tensors, found, run.folder.path.name)
-
-
-def written(package: Any, held: Content) -> bytes:
-    """The bytes of the file, after it was read again and every tensor found in it.
-
-    Raises:
-        UsageError: what is read differs from what was written.
-    """
+    tokens = vocabulary(run.tokenizer, special_ids(run))
     with tempfile.TemporaryDirectory(prefix="vitral-gguf-") as folder:
         path = Path(folder) / MODEL
-        writer = package.GGUFWriter(path, held.architecture)
-        writer.add_name(held.name)
+        writer = package.GGUFWriter(path, form.model_type)
+        writer.add_name(run.folder.path.name)
         writer.add_file_type(package.LlamaFileType.ALL_F32)
-        for key, value in held.metadata.items():
+        for key, value in form.write(config).items():
             kind = {bool: "BOOL", int: "UINT32", float: "FLOAT32", str: "STRING"}[type(value)]
-            writer.add_key_value(f"{held.architecture}.{key}", value, package.GGUFValueType[kind])
-        writer.add_vocab_size(len(held.vocabulary.texts))
-        _add_vocabulary(writer, held.vocabulary)
-        for name, tensor in held.tensors.items():
+            writer.add_key_value(f"{form.model_type}.{key}", value, package.GGUFValueType[kind])
+        writer.add_vocab_size(len(tokens.texts))
+        _add_vocabulary(writer, tokens)
+        for name, tensor in tensors.items():
             writer.add_tensor(name, np.ascontiguousarray(tensor.numpy()))
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
         writer.close()
-        require_same(package, path, held.tensors)
+        require_same(package, path, tensors)
         return path.read_bytes()
 
 

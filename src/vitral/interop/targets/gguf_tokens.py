@@ -10,8 +10,14 @@ from vitral.data.engines import EVERY_CHARACTER, byte_letters
 from vitral.data.tokenizers import Tokenizer
 
 BYTE_PAIRS, PIECES = "gpt2", "llama"
-SPACE = "▁"
-"""SentencePiece's letter for a space."""
+SPACES: Mapping[str, Any] = {
+    "type": "Sequence",
+    "normalizers": [
+        {"type": "Prepend", "prepend": "▁"},
+        {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+    ],
+}
+"""What Llama's SentencePiece does with spaces: one before every text, and a letter for each."""
 GPT2_WORDS = "trillion"
 """llama.cpp's name for GPT-2's words; under the name "gpt-2" it also takes spaces before points out of a text."""
 SPLITS = {
@@ -60,15 +66,26 @@ def vocabulary(tokenizer: Tokenizer, special: Mapping[str, Any]) -> Vocabulary:
     Raises:
         UsageError: llama.cpp has none like it.
     """
-    return _of_file(tokenizer, special) if tokenizer.name == "file" else _own(tokenizer, special)
+    if tokenizer.name != "file":
+        return _by_bytes(tokenizer, special)
+    document = json.loads(tokenizer.document)
+    if document["model"]["type"] != "WordLevel":
+        return _of_pairs(tokenizer, document, special)
+    splits = document.get("pre_tokenizer") or {}
+    is_split = splits.get("behavior") == "Isolated" and splits.get("pattern") == {"Regex": EVERY_CHARACTER}
+    if not is_split or document.get("normalizer") is not None or document.get("added_tokens"):
+        raise _none_like_it(document)
+    return _by_bytes(tokenizer, special)
 
 
-def _own(tokenizer: Tokenizer, special: Mapping[str, Any]) -> Vocabulary:
+def _by_bytes(tokenizer: Tokenizer, special: Mapping[str, Any]) -> Vocabulary:
     """Characters, bytes and byte pairs as byte pairs; a character is a chain of merges of its bytes."""
     named, letters = {token: text for text, token in tokenizer.declared.items()}, byte_letters()
     texts, types = [], []
     for token in range(tokenizer.vocab_size):
-        spelled = "" if token in named else "".join(letters[byte] for byte in tokenizer.token_bytes(token))
+        held = b"" if token in named else tokenizer.token_bytes(token)
+        is_word = tokenizer.name == "file" and len(held.decode("utf-8")) != 1  # no text is split into one
+        spelled = "" if is_word else "".join(letters[byte] for byte in held)
         texts.append(named.get(token) or spelled or _filler(token))
         types.append(CONTROL if token in named else NORMAL if spelled else UNUSED)
     if tokenizer.name == "bpe":
@@ -77,7 +94,7 @@ def _own(tokenizer: Tokenizer, special: Mapping[str, Any]) -> Vocabulary:
         merges = list(dict.fromkeys(_chains(text for text, kind in zip(texts, types, strict=True) if kind == NORMAL)))
     # llama.cpp refuses a file without merges, and would end a text at token 11 if nothing else were said.
     merges = merges or [" ".join(letters[NEVER] * 2)]
-    begin, end = _begin_and_end(special, len(texts), _never(types, texts))
+    begin, end = _begin_and_end(special, _never(types, texts))
     return Vocabulary(BYTE_PAIRS, GPT2_WORDS, texts, types, begin, end, merges)
 
 
@@ -100,90 +117,46 @@ def _chains(texts: Iterable[str]) -> Iterator[str]:
             yield f"{text[:size]} {text[size]}"
 
 
-def _begin_and_end(special: Mapping[str, Any], size: int, otherwise: int) -> tuple[int, int]:
-    def said(key: str) -> int | None:
-        found = special.get(key)
-        one = found[0] if isinstance(found, list) and found else found
-        return one if type(one) is int and 0 <= one < size else None
-
-    begin, end = said("bos_token_id"), said("eos_token_id")
+def _begin_and_end(special: Mapping[str, Any], otherwise: int) -> tuple[int, int]:
+    begin, end = (
+        next(iter(found), None) if isinstance(found := special.get(key), list) else found
+        for key in ("bos_token_id", "eos_token_id")
+    )
     end = otherwise if end is None else end
     return (end if begin is None else begin), end
 
 
-def _of_file(tokenizer: Tokenizer, special: Mapping[str, Any]) -> Vocabulary:
-    document = json.loads(tokenizer.document)
-    model = document.get("model") or {}
-    if model.get("type") == "WordLevel":
-        return _of_characters(tokenizer, document, special)
-    texts = {token: text for text, token in (model.get("vocab") or {}).items()} if model.get("type") == "BPE" else {}
-    added = {one["id"]: one for one in document.get("added_tokens") or ()}
+def _of_pairs(tokenizer: Tokenizer, document: Mapping[str, Any], special: Mapping[str, Any]) -> Vocabulary:
+    """Byte pairs, or SentencePiece's pieces."""
+    model, added = document["model"], {one["id"]: one for one in document.get("added_tokens") or ()}
+    strips = any(one.get("lstrip") or one.get("rstrip") for one in added.values())
+    if model["type"] != "BPE" or not model["merges"] or model.get("ignore_merges") or strips:
+        raise _none_like_it(document)
+    texts = {token: text for text, token in model["vocab"].items()}
     texts |= {token: one["content"] for token, one in added.items()}
     kinds = {token: CONTROL if one.get("special") else USER_DEFINED for token, one in added.items()}
     listed = [texts.get(token) or _filler(token) for token in range(tokenizer.vocab_size)]
     types = [kinds.get(token, NORMAL if token in texts else UNUSED) for token in range(tokenizer.vocab_size)]
-    merges = [one.split(" ") if isinstance(one, str) else list(one) for one in model.get("merges") or ()]
-    if (
-        not merges
-        or model.get("ignore_merges")
-        or any(one.get("lstrip") or one.get("rstrip") for one in added.values())
-    ):
-        raise _none_like_it(document)
+    merges = [tuple(one.split(" ") if isinstance(one, str) else one) for one in model["merges"]]
     never = next((token for token, kind in enumerate(types) if kind in (CONTROL, UNUSED)), 0)
-    begin, end = _begin_and_end(special, len(listed), never)
-    if _is_pieces(document):
-        pairs = [(left, right) for left, right in merges]
-        ranks, pieces = _ranks(pairs), (model.get("vocab") or {}).keys() - {one["content"] for one in added.values()}
-        if ranks is None or _has_other_splits(pairs, pieces):
+    begin, end = _begin_and_end(special, never)
+    if document.get("normalizer") == SPACES and model.get("byte_fallback") and document.get("pre_tokenizer") is None:
+        ranks, pieces = _ranks(merges), model["vocab"].keys() - {one["content"] for one in added.values()}
+        if ranks is None or _has_other_splits(merges, pieces):
             raise _none_like_it(document)
-        scores = [-float(ranks.get(text, 0)) for text in listed]
-        unknown = model.get("unk_token")
         types = [
-            UNKNOWN if text == unknown else BYTE if kind == NORMAL and _is_byte(text) else kind
+            UNKNOWN if text == model.get("unk_token") else BYTE if kind == NORMAL and _is_byte(text) else kind
             for text, kind in zip(listed, types, strict=True)
         ]
+        scores = [-float(ranks.get(text, 0)) for text in listed]
         return Vocabulary(PIECES, "default", listed, types, begin, end, scores=scores, has_space_prefix=True)
     splits = _splits(document)
     if splits is None or document.get("normalizer") is not None or model.get("byte_fallback"):
         raise _none_like_it(document)
-    spelled = [f"{left} {right}" for left, right in merges]
-    return Vocabulary(BYTE_PAIRS, splits, listed, types, begin, end, spelled)
+    return Vocabulary(BYTE_PAIRS, splits, listed, types, begin, end, [" ".join(pair) for pair in merges])
 
 
-def _of_characters(tokenizer: Tokenizer, document: Mapping[str, Any], special: Mapping[str, Any]) -> Vocabulary:
-    """A vocabulary in which every character is a word, such as nanoGPT's."""
-    words = {token: text for text, token in document["model"]["vocab"].items()}
-    splits = document.get("pre_tokenizer") or {}
-    is_split = splits.get("behavior") == "Isolated" and (splits.get("pattern") or {}).get("Regex") == EVERY_CHARACTER
-    if not is_split or document.get("normalizer") is not None or document.get("added_tokens"):
-        raise _none_like_it(document)
-    letters = byte_letters()
-    texts, types = [], []
-    for token in range(tokenizer.vocab_size):
-        is_character = len(words.get(token, "")) == 1
-        spelled = "".join(letters[byte] for byte in words[token].encode("utf-8")) if is_character else ""
-        texts.append(spelled or _filler(token))
-        types.append(NORMAL if spelled else UNUSED)
-    merges = list(dict.fromkeys(_chains(text for text, kind in zip(texts, types, strict=True) if kind == NORMAL)))
-    begin, end = _begin_and_end(special, len(texts), _never(types, texts))
-    return Vocabulary(BYTE_PAIRS, GPT2_WORDS, texts, types, begin, end, merges or [" ".join(letters[NEVER] * 2)])
-
-
-def _is_pieces(document: Mapping[str, Any]) -> bool:
-    """Whether a document is Llama's SentencePiece: bytes as `<0x0A>`, spaces as `▁`, one before every text."""
-    normalizer = document.get("normalizer") or {}
-    steps = normalizer.get("normalizers") or []
-    return (
-        bool(document["model"].get("byte_fallback"))
-        and document.get("pre_tokenizer") is None
-        and [step.get("type") for step in steps] == ["Prepend", "Replace"]
-        and steps[0].get("prepend") == SPACE
-        and steps[1].get("content") == SPACE
-        and (steps[1].get("pattern") or {}).get("String") == " "
-    )
-
-
-def _ranks(merges: Sequence[tuple[str, str]]) -> dict[str, int] | None:
+def _ranks(merges: Sequence[tuple[str, ...]]) -> dict[str, int] | None:
     """The place of each piece among the merges; None if the merges of one piece do not lie together.
 
     llama.cpp gives a piece one score, whichever two pieces it is joined from.
@@ -196,7 +169,7 @@ def _ranks(merges: Sequence[tuple[str, str]]) -> dict[str, int] | None:
     return ranks
 
 
-def _has_other_splits(merges: Collection[tuple[str, str]], pieces: Collection[str]) -> bool:
+def _has_other_splits(merges: Collection[tuple[str, ...]], pieces: Collection[str]) -> bool:
     """Whether two neighbours make a piece that no merge joins; llama.cpp joins them all the same."""
     known = frozenset(merges)
     for piece in pieces:

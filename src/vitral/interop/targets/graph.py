@@ -10,16 +10,14 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.core.graphs import Length, NotInGraphs, Plain, graph_with_weights
-from vitral.interop.draft import Draft
 from vitral.interop.foreign import WEIGHTS
 from vitral.interop.graphs import GRAPH, TOKENS, VERSION, read_graph
-from vitral.interop.proof import Opened
+from vitral.interop.proof import Draft, Opened
 from vitral.interop.tokenizers import DOCUMENT
 from vitral.model import Transformer
 from vitral.runs import LoadedRun
 
 NAME = "graph"
-FILES = (GRAPH, WEIGHTS, DOCUMENT)
 _USE = (
     "`graph.json` is the computation as a list of PyTorch's core operations, `model.safetensors` has its constants by",
     "name; docs/interop.md of Vitral describes both. In Python, with the logits and every named activation:",

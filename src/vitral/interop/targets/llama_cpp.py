@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,10 +24,6 @@ FOLDER_KEY = "VITRAL_LLAMA_CPP"
 """Environment variable: a folder in which `npm install node-llama-cpp` was run."""
 READER = "llama.cpp"
 _SCRIPT = Path(__file__).parent / "llama_cpp_in_node.js"
-_MODULE = Path("node_modules", "node-llama-cpp")
-_NPM_SECONDS = 30
-ANSWER_SECONDS = 1800
-"""Time for one answer: a large model on one thread of a busy machine needs minutes."""
 
 
 @dataclass(frozen=True)
@@ -52,42 +47,26 @@ def require_binding() -> Binding:
     Raises:
         UsageError: none is.
     """
-    found = _node()
-    if found is None:
+    named = os.environ.get(FOLDER_KEY)
+    try:
+        node, npm = (shutil.which(program) or "" for program in ("node", "npm"))
+        modules = Path(named, "node_modules") if named else Path(_said_by(npm, "root", "-g"))
+        module = modules / "node-llama-cpp"
+        version = str(json.loads((module / "package.json").read_bytes())["version"])
+    except (OSError, subprocess.SubprocessError):
+        node, version, module = "", "", Path()
+    if not node:
         raise UsageError(
             "the proof opens the file in llama.cpp by node-llama-cpp, which is not installed: npm install -g "
             "node-llama-cpp, or npm install node-llama-cpp in a folder that {key} names, or --no-proof",
             key=FOLDER_KEY,
         )
-    return found
+    return Binding("node-llama-cpp", version, (node, str(_SCRIPT), str((module / "dist" / "index.js").resolve())))
 
 
-def _node() -> Binding | None:
-    node = shutil.which("node")
-    if node is None:
-        return None
-    named = os.environ.get(FOLDER_KEY)
-    module = Path(named) / _MODULE if named else _global_modules()
-    try:
-        number = str(json.loads((module / "package.json").read_bytes())["version"]) if module else None
-    except (OSError, ValueError, KeyError, TypeError):
-        number = None
-    if module is None or number is None:
-        return None
-    return Binding("node-llama-cpp", number, (node, str(_SCRIPT), str((module / "dist" / "index.js").resolve())))
-
-
-def _global_modules() -> Path | None:
-    npm = shutil.which("npm")
-    if npm is None:
-        return None
-    try:
-        done = subprocess.run(
-            [npm, "root", "-g"], capture_output=True, text=True, check=True, timeout=_NPM_SECONDS, encoding="utf-8"
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return Path(done.stdout.strip()) / _MODULE.name
+def _said_by(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30, encoding="utf-8")
+    return done.stdout.strip()
 
 
 def opened(path: Path, context_length: int) -> Opened:
@@ -132,29 +111,16 @@ class _Process:
         """The answer's value of a key.
 
         Raises:
-            UsageError: the process ended, answers with an error, or does not answer in time.
+            UsageError: the process ended, or answers with an error.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        is_late = threading.Event()
-
-        def end() -> None:
-            is_late.set()
-            self._process.kill()
-
-        timer = threading.Timer(ANSWER_SECONDS, end)
-        timer.daemon = True
-        timer.start()
         try:
             self._process.stdin.write(json.dumps(question) + "\n")
             self._process.stdin.flush()
             answer = json.loads(self._process.stdout.readline())
         except (OSError, ValueError):
-            words = self._last_words()
-            late = _("no answer in {seconds:,} seconds", seconds=ANSWER_SECONDS)
-            raise cannot_open(READER, RuntimeError(late if is_late.is_set() else words)) from None
-        finally:
-            timer.cancel()
+            raise cannot_open(READER, RuntimeError(self._last_words())) from None
         if not isinstance(answer, dict) or key not in answer:
             said = answer.get("error") if isinstance(answer, dict) else None
             raise cannot_open(READER, RuntimeError(said or _("no {key} in its answer", key=key)))

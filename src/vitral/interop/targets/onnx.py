@@ -1,27 +1,24 @@
 """ONNX: graphs for onnxruntime and every other runtime that reads them, with a tokenizer."""
 
-import importlib
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer as Engine
 from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.core.files import as_json
-from vitral.interop.draft import Draft
 from vitral.interop.flat_cache import UNTIL_NOW, cache_names, has_cache, needs_length
-from vitral.interop.proof import Opened, cannot_open
+from vitral.interop.proof import Draft, Opened, cannot_open, needed
 from vitral.interop.targets.onnx_graphs import ACTIVATIONS, DATA, LOGITS, PAST, TOKENS, graph_files
 from vitral.interop.targets.transformers import GENERATION, special_ids
-from vitral.interop.tokenizers import DOCUMENT, SETTINGS, settings_of
+from vitral.interop.tokenizers import DOCUMENT, ids_by, tokenizer_files
 from vitral.model import Transformer
 from vitral.runs import LoadedRun
 
 FORM = "onnx"
-FILES = (LOGITS, PAST, ACTIVATIONS, DATA, DOCUMENT, SETTINGS, GENERATION)
 _FRONT = ("library_name: onnxruntime", "pipeline_tag: text-generation")
 _USE = """```python
 import numpy, onnxruntime, tokenizers
@@ -46,29 +43,20 @@ def draft(run: LoadedRun, to: str) -> Draft:
     told = {"run": run.sealed.identity.run, "step": str(run.step), "context_length": str(model.config.context_length)}
     files = {
         **graph_files(model, told),
-        DOCUMENT: run.tokenizer.document.encode("utf-8"),
-        SETTINGS: as_json(settings_of(model.config.context_length)),
+        **tokenizer_files(run.tokenizer, model.config.context_length),
         GENERATION: as_json({"max_length": model.config.context_length, **special_ids(run)}),
     }
     packages = ("onnx", "onnxscript", "onnxruntime")
     return Draft(
-        FORM, files, "onnxruntime", packages, require, lambda folder: opened(folder, model), use(model), _FRONT
+        FORM,
+        files,
+        "onnxruntime",
+        packages,
+        lambda: needed("onnxruntime"),
+        lambda folder: opened(folder, model),
+        use(model),
+        _FRONT,
     )
-
-
-def require() -> Any:
-    """The package that runs graphs.
-
-    Raises:
-        UsageError: it is not installed.
-    """
-    try:
-        return importlib.import_module("onnxruntime")
-    except ImportError:
-        raise UsageError(
-            "the proof opens the export in onnxruntime, which is not installed: pip install 'vitral[interop]', or "
-            "--no-proof"
-        ) from None
 
 
 def use(model: Transformer) -> list[str]:
@@ -104,52 +92,35 @@ def _of_cache(model: Transformer) -> str:
 
 
 def opened(folder: Path, model: Transformer) -> Opened:
-    """An export in onnxruntime.
+    """An export in onnxruntime."""
+    package = needed("onnxruntime")
 
-    Raises:
-        UsageError: it cannot be opened.
-    """
-    graphs = _Graphs(folder)
-    try:
-        engine = Engine.from_file(str(folder / DOCUMENT))
-    except Exception as error:  # the package's own class
-        raise cannot_open("tokenizers", error) from None
+    @lru_cache(maxsize=1)  # one graph at a time is in memory
+    def session(name: str) -> Any:
+        options = package.SessionOptions()
+        options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 4
+        return package.InferenceSession(folder / name, options)
+
+    def run(name: str, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        try:
+            graph = session(name)
+            found = graph.run(None, {each: tensor.numpy() for each, tensor in given.items()})
+        except Exception as error:  # the package's own classes
+            raise cannot_open("onnxruntime", error) from None
+        return {one.name: torch.from_numpy(array) for one, array in zip(graph.get_outputs(), found, strict=True)}
+
     return Opened(
-        lambda tokens: graphs.run(LOGITS, {TOKENS: tokens})["logits"],
-        lambda text: list(engine.encode(text, add_special_tokens=False).ids),
-        _cached(graphs, model) if has_cache(model) else None,
-        lambda tokens: graphs.run(ACTIVATIONS, {TOKENS: tokens}),
+        lambda tokens: run(LOGITS, {TOKENS: tokens})["logits"],
+        ids_by(folder),
+        _cached(run, model) if has_cache(model) else None,
+        lambda tokens: run(ACTIVATIONS, {TOKENS: tokens}),
     )
 
 
-class _Graphs:
-    """The graphs of a folder, of which one at a time is in memory."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.name, self.session = folder, "", None
-
-    def run(self, name: str, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The outputs of a graph by name.
-
-        Raises:
-            UsageError: it cannot be opened or run.
-        """
-        package = require()
-        try:
-            if self.name != name:
-                self.name, self.session = "", None
-                options = package.SessionOptions()
-                options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 4
-                self.session = package.InferenceSession(self.folder / name, options)
-                self.name = name
-            session: Any = self.session
-            found = session.run(None, {each: tensor.numpy() for each, tensor in given.items()})
-            return {one.name: torch.from_numpy(array) for one, array in zip(session.get_outputs(), found, strict=True)}
-        except Exception as error:  # the package's own classes
-            raise cannot_open("onnxruntime", error) from None
+Run = Callable[[str, Mapping[str, Tensor]], dict[str, Tensor]]
 
 
-def _cached(graphs: _Graphs, model: Transformer) -> Callable[[Tensor], Tensor]:
+def _cached(run: Run, model: Transformer) -> Callable[[Tensor], Tensor]:
     """Tokens → their logits, computed one after another; a prefix at once."""
     before, after = cache_names(model, before=True), cache_names(model, before=False)
     config = model.config
@@ -164,7 +135,7 @@ def _cached(graphs: _Graphs, model: Transformer) -> Callable[[Tensor], Tensor]:
             given = {TOKENS: tokens[:, start:end], **dict(zip(before, past, strict=True))}
             if needs_length(model):
                 given[UNTIL_NOW] = torch.tensor([start])
-            made = graphs.run(PAST, given)
+            made = run(PAST, given)
             past = [made[name] for name in after]
             found.append(made["logits"])
         return torch.cat(found, dim=1)

@@ -195,19 +195,14 @@ def _written(made: Any, weights: _Weights, told: Mapping[str, str]) -> bytes:
             value.const_value = ir.ExternalTensor(
                 DATA, begin, length, tensor.dtype, shape=tensor.shape, name=tensor.name or value.name
             )
-    graphs = [made.graph, *made.functions.values()]
-    for graph in graphs:
-        graph.metadata_props.clear()
-        graph.doc_string = None
-        for node in graph:
-            node.metadata_props.clear()
-            node.doc_string = None
-            for value in node.outputs:
+    noted = [made.graph, *made.functions.values()]
+    noted += [node for graph in noted for node in graph]
+    for each in noted:
+        each.metadata_props.clear()
+        each.doc_string = None
+        for value in (*each.inputs, *each.outputs, *getattr(each, "initializers", {}).values()):
+            if value is not None:
                 value.metadata_props.clear()
-        for value in graph.inputs:
-            value.metadata_props.clear()
-    for value in made.graph.initializers.values():
-        value.metadata_props.clear()
     made.metadata_props.clear()
     made.metadata_props.update(told)
     return ir.to_proto(made).SerializeToString(deterministic=True)

@@ -1,6 +1,7 @@
 """PyTorch alone: embeddings, a `torch.nn.TransformerEncoder` under a causal mask, a head; the card has the module."""
 
 import inspect
+import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -12,14 +13,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vitral.core.files import as_json
-from vitral.interop.draft import Draft
-from vitral.interop.foreign import CONFIG, MOST_CONFIG, WEIGHTS, read_file, read_json, tensors_of
+from vitral.interop.foreign import CONFIG, WEIGHTS
 from vitral.interop.forms.torch_nn import NAME, TORCH_NN
-from vitral.interop.proof import Opened, cannot_open
+from vitral.interop.proof import Draft, Opened
 from vitral.interop.rewrites import Weighted
 from vitral.interop.rules import exported
 from vitral.interop.targets.transformers import config_of
-from vitral.interop.tokenizers import DOCUMENT, SETTINGS, settings_of
+from vitral.interop.tokenizers import ids_by, tokenizer_files
 from vitral.runs import LoadedRun
 
 _IMPORTS = """\
@@ -91,8 +91,7 @@ def draft(run: LoadedRun, to: str) -> Draft:
     files = {
         CONFIG: as_json(config_of(TORCH_NN, said, run)),
         WEIGHTS: safetensors.torch.save(weights, {"format": "pt"}),
-        DOCUMENT: run.tokenizer.document.encode("utf-8"),
-        SETTINGS: as_json(settings_of(said.config.context_length)),
+        **tokenizer_files(run.tokenizer, said.config.context_length),
     }
     return Draft(NAME, files, "torch.nn", ("tokenizers", "safetensors"), lambda: None, opened, _use())
 
@@ -103,19 +102,8 @@ def _use() -> tuple[str, ...]:
 
 
 def opened(folder: Path) -> Opened:
-    """An export in PyTorch.
-
-    Raises:
-        UsageError: it cannot be opened.
-    """
-    from tokenizers import Tokenizer
-
-    said = read_json(read_file(folder / CONFIG, MOST_CONFIG), folder / CONFIG)
-    tensors, _digest = tensors_of(folder / WEIGHTS)
-    try:
-        model: Any = EncoderModel(said).eval().to(next(iter(tensors.values())).dtype)
-        model.load_state_dict(tensors)
-        tokenizer = Tokenizer.from_file(str(folder / DOCUMENT))
-    except Exception as error:  # whatever torch and the package raise
-        raise cannot_open("torch.nn", error) from None
-    return Opened(model, lambda text: tokenizer.encode(text, add_special_tokens=False).ids)
+    """An export in PyTorch."""
+    tensors = safetensors.torch.load_file(folder / WEIGHTS)
+    model = EncoderModel(json.loads((folder / CONFIG).read_bytes())).eval().to(next(iter(tensors.values())).dtype)
+    model.load_state_dict(tensors)
+    return Opened(model, ids_by(folder))

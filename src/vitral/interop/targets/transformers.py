@@ -1,27 +1,23 @@
 """A folder of transformers: weights, configuration, tokenizer."""
 
-import importlib
 import warnings
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
 
-from vitral.core.errors import UsageError
 from vitral.core.files import as_json
-from vitral.interop.draft import Draft
 from vitral.interop.foreign import CONFIG, WEIGHTS
 from vitral.interop.form import Form
-from vitral.interop.proof import Opened, cannot_open
+from vitral.interop.proof import Draft, Opened, cannot_open, needed
 from vitral.interop.registry import chosen
 from vitral.interop.rewrites import Weighted
 from vitral.interop.rules import exported
-from vitral.interop.tokenizers import DOCUMENT, SETTINGS, settings_of
+from vitral.interop.tokenizers import tokenizer_files
 from vitral.runs import LoadedRun
 from vitral.runs.identity import SPECIAL_IDS
 
 GENERATION = "generation_config.json"
-FILES = (CONFIG, WEIGHTS, DOCUMENT, SETTINGS, GENERATION)
 _FRONT = ("library_name: transformers", "pipeline_tag: text-generation")
 _USE = (
     "```python",
@@ -44,27 +40,11 @@ def draft(run: LoadedRun, to: str) -> Draft:
     files = {
         CONFIG: as_json(config_of(form, said, run)),
         WEIGHTS: safetensors.torch.save(exported(form.rules(said.config), said.weights), {"format": "pt"}),
-        DOCUMENT: run.tokenizer.document.encode("utf-8"),
-        SETTINGS: as_json(settings_of(said.config.context_length)),
+        **tokenizer_files(run.tokenizer, said.config.context_length),
         GENERATION: as_json({"max_length": said.config.context_length, **special_ids(run)}),
     }
     packages = ("transformers", "tokenizers", "safetensors")
-    return Draft(form.name, files, "transformers", packages, require, opened, _USE, _FRONT)
-
-
-def require() -> Any:
-    """The package.
-
-    Raises:
-        UsageError: it is not installed.
-    """
-    try:
-        return importlib.import_module("transformers")
-    except ImportError:
-        raise UsageError(
-            "the proof opens the export in transformers, which is not installed: pip install 'vitral[interop]', or "
-            "--no-proof"
-        ) from None
+    return Draft(form.name, files, "transformers", packages, lambda: needed("transformers"), opened, _USE, _FRONT)
 
 
 def opened(folder: Path) -> Opened:
@@ -73,7 +53,7 @@ def opened(folder: Path) -> Opened:
     Raises:
         UsageError: it cannot be opened.
     """
-    package = require()
+    package = needed("transformers")
     package.utils.logging.disable_progress_bar()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
