@@ -166,7 +166,7 @@ def _parsed(folder: Path, content: Mapping[str, bytes], model: Any, optimizer: A
     state, history = json.loads(content[STATE]), json.loads(content[HISTORY])
     if step_name(state["step"]) != folder.name:
         raise ValueError(N_("it is of step {step}").format(step=state["step"]))
-    for seal in (history[key] for key in ("metrics", "stopped") if key in history):
+    for seal in filter(None, map(history.get, ("metrics", "stopped"))):
         if not (type(seal["bytes"]) is type(seal["lines"]) is int):
             raise ValueError(N_("its seal of metrics.jsonl is not one"))
     return Checkpoint(state["step"], model, optimizer, state, history, manifest)
