@@ -312,8 +312,7 @@ def copied(texts: Sequence[str], training_text: str, n: int) -> list[Copied]:
     hashes, others = samples.copy(), train.copy()
     longest, old, size = np.zeros(len(texts), dtype=np.int64), np.zeros(len(texts), dtype=np.int64), 1
     while len(places) and len(there):
-        kinds = np.intersect1d(hashes, others)
-        kept, kept_there = _is_in(hashes, kinds), _is_in(others, kinds)
+        kept, kept_there = _shared(hashes, others)
         longest[owner[places[kept]]] = size
         if size == n:
             old = np.bincount(owner[places[kept]], minlength=len(texts))
@@ -332,6 +331,12 @@ def _codes(text: str) -> UInt64[np.ndarray, " characters"]:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.uint64) + np.uint64(1)
 
 
-def _is_in(hashes: UInt64[np.ndarray, " many"], kinds: UInt64[np.ndarray, " few"]) -> Bool[np.ndarray, " many"]:
-    """Which hashes are among the sorted ones; a search in few is quicker than a sort of many."""
-    return kinds[np.minimum(np.searchsorted(kinds, hashes), len(kinds) - 1)] == hashes if len(kinds) else hashes < 0
+def _shared(
+    few: UInt64[np.ndarray, " few"], many: UInt64[np.ndarray, " many"]
+) -> tuple[Bool[np.ndarray, " few"], Bool[np.ndarray, " many"]]:
+    """Which of either side's hashes occur on the other side too, without a sort of the many."""
+    kinds, kind = np.unique(few, return_inverse=True)
+    nearest = np.minimum(np.searchsorted(kinds, many), len(kinds) - 1)
+    hit, there = kinds[nearest] == many, np.zeros(len(kinds), dtype=bool)
+    there[nearest[hit]] = True
+    return there[kind], hit
