@@ -59,10 +59,6 @@ class TestLeakage:
         assert (inside["visible"], last["visible"], behind["visible"]) == (True, False, False)
         assert inside["moved"] > 1e-3 > 1e-6 > max(last["moved"], behind["moved"])
 
-    def test_a_single_window_has_no_other_token_to_take(self) -> None:
-        with pytest.raises(UsageError, match="there are 1 windows"):
-            leakage(predictor("bidirectional"), some_windows(1), 4)
-
 
 class TestInfilling:
     @pytest.mark.parametrize("mask", ["causal", {"name": "prefix", "length": 6}])
@@ -95,10 +91,6 @@ class TestInfilling:
 
     def test_a_model_that_sees_its_target_cannot(self) -> None:
         assert infilling(predictor("bidirectional"), some_windows(), 7) is None
-
-    def test_no_window_is_refused(self) -> None:
-        with pytest.raises(UsageError, match="no window"):
-            infilling(predictor("causal"), some_windows(0), 7)
 
 
 def test_continuation_reads_the_last_position_or_a_mask_token_after_it() -> None:

@@ -8,8 +8,15 @@ import torch
 
 from vitral.data import CorpusConfig, Dataset, prepare
 from vitral.inspection import classify_passages
-from vitral.inspection.classification import PENALTIES, Examples, fit, linear_probe, mean_activations
-from vitral.inspection.passages import equal_segments, passages_by_work
+from vitral.inspection.classification import (
+    PENALTIES,
+    Examples,
+    equal_segments,
+    fit,
+    linear_probe,
+    mean_activations,
+    passages_by_work,
+)
 from vitral.model import ModelConfig, Transformer
 
 TITLES = ["THE KING", "A STORM", "TWO FOOLS", "THE END", "LOST"]

@@ -69,5 +69,3 @@ def test_a_movement_by_hand() -> None:
     found = activation_movements(before, after, torch.tensor([[3, 0, 3, 0]]))
     assert found["embed"] == pytest.approx(2**0.5)  # half of the positions move by 2 in every coordinate
     assert activation_movements(before, before, torch.tensor([[1, 2]]))["logits"] == 0.0
-    with pytest.raises(UsageError, match="different configurations"):
-        activation_movements(before, model_with(), torch.tensor([[1]]))

@@ -7,16 +7,16 @@ import pytest
 import torch
 
 from vitral.core.streams import numpy_stream
-from vitral.inspection.attention import BROAD, overlap
-from vitral.inspection.head_overlap import against_other_seeds, attention_rows, entropies, overlaps, rows_of
+from vitral.inspection.attention import BROAD, entropies, overlap, overlaps
+from vitral.inspection.head_overlap import against_other_seeds, attention_rows, rows_of
 from vitral.model import ModelConfig, Transformer
 
 MODEL = {"context_length": 11, "d_model": 12, "num_heads": 3, "num_layers": 2, "initialisation": "pytorch"}
 
 
-def on(*keys: int) -> np.ndarray:
+def on(*keys: int) -> torch.Tensor:
     """Heads of two rows each that attend to one of three keys."""
-    return np.eye(3)[list(keys)][:, None].repeat(2, axis=1)
+    return torch.eye(3, dtype=torch.float64)[list(keys)][:, None].expand(-1, 2, -1)
 
 
 def test_kept_rows_are_those_of_the_model() -> None:
@@ -27,6 +27,7 @@ def test_kept_rows_are_those_of_the_model() -> None:
     assert kept["shape"] == [3, 40, 11]
     for layer, rows in enumerate(rows_of(kept)):
         weights = model.trace(tokens)[f"blocks.{layer}.attn.weights"].numpy()
+        rows = rows.numpy()
         assert rows.sum(axis=-1) == pytest.approx(np.ones((3, 40)))
         for number in range(40):
             distance = np.abs(weights - rows[None, :, number, None]).sum(axis=(1, 3))  # heads and keys
@@ -41,11 +42,12 @@ def test_a_model_without_attention_has_no_rows() -> None:
 
 def test_overlap_is_that_of_the_heads_of_a_layer() -> None:
     weights = numpy_stream(2, "weights").dirichlet(np.ones(6), size=(3, 6))
+    weights = torch.from_numpy(weights)
     found = overlaps(weights, weights)
-    assert np.diag(found) == pytest.approx(np.ones(3))
-    pairs = [found[0, 1], found[0, 2], found[1, 2]]
-    assert overlap(torch.from_numpy(weights)[None], torch.ones(6, dtype=torch.bool)) == pytest.approx(np.mean(pairs))
-    assert entropies(np.full((1, 2, 4), 0.25)) == pytest.approx([np.log(4)])
+    assert found.diagonal().tolist() == pytest.approx([1.0] * 3)
+    pairs = [float(found[pair]) for pair in ((0, 1), (0, 2), (1, 2))]
+    assert float(overlap(weights[None], torch.ones(6, dtype=torch.bool))) == pytest.approx(np.mean(pairs))
+    assert entropies(torch.full((1, 2, 4), 0.25)).tolist() == pytest.approx([np.log(4)])
 
 
 def test_heads_of_other_seeds_by_hand() -> None:
@@ -62,10 +64,10 @@ def test_heads_of_other_seeds_by_hand() -> None:
 
 def test_the_matched_head_is_the_nearest_in_entropy() -> None:
     """The broad head of the other run takes the place of the broad one, whatever its number."""
-    broad = np.full((1, 2, 3), 1 / 3)
-    one, other = np.concatenate([on(0), broad]), np.concatenate([broad, on(1)])
+    broad = torch.full((1, 2, 3), 1 / 3, dtype=torch.float64)
+    one, other = torch.cat([on(0), broad]), torch.cat([broad, on(1)])
     found = against_other_seeds({1: [one], 2: [other]}, {1: [["previous", BROAD]], 2: [[BROAD, "line"]]})
-    alike = overlaps(on(0), broad)[0, 0]
+    alike = float(overlaps(on(0), broad)[0, 0])
     assert found[1]["own"] == pytest.approx(alike)
     assert found[1]["matched"] == pytest.approx(alike)  # key 0 with the broad head, and key 1 with the broad head
     assert found[1]["apart"] == pytest.approx(0.0)

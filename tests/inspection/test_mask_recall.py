@@ -14,8 +14,7 @@ from vitral.inspection.mask_recall import (
     task_of,
     without_keys,
 )
-from vitral.inspection.recall import answer_distances
-from vitral.inspection.retrieval import MASKS, answer_logits, small_model
+from vitral.inspection.retrieval import MASKS, answer_distances, answer_logits, small_model
 
 SMALL = KeyValueRecall(pairs=2, queries=2, keys=3, values=4, shortest=0, longest=3)
 

@@ -3,8 +3,7 @@
 import pytest
 from scipy import stats
 
-from vitral.core.errors import UsageError
-from vitral.inspection.proportions import wilson
+from vitral.inspection.classification import wilson
 
 
 @pytest.mark.parametrize(
@@ -13,9 +12,3 @@ from vitral.inspection.proportions import wilson
 def test_it_is_scipys_where_successes_are_whole(right: int, num: int, confidence: float) -> None:
     expected = stats.binomtest(right, num).proportion_ci(confidence, method="wilson")
     assert wilson(right / num, num, confidence) == pytest.approx((expected.low, expected.high), abs=1e-12)
-
-
-def test_it_refuses_what_has_no_interval() -> None:
-    for share, num, confidence in ((0.5, 0, 0.95), (1.2, 10, 0.95), (0.5, 10, 1.0)):
-        with pytest.raises(UsageError, match=f"{num} trials"):
-            wilson(share, num, confidence)

@@ -98,7 +98,7 @@ def test_batches_change_nothing() -> None:
 def test_a_model_without_blocks_is_refused() -> None:
     model = Transformer(ModelConfig.parse(MODEL | {"num_layers": 0}), 13)
     ids = tokens(2, 13)
-    with pytest.raises(UsageError, match="without blocks"):
+    with pytest.raises(UsageError, match="no position attends"):
         attention_saturation(model, ids[:, :-1], ids[:, 1:])
 
 

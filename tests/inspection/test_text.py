@@ -1,14 +1,12 @@
 """Everything of one text: plain data that is the trace's, for every kind of model."""
 
 import json
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from variants import TEXT, TOKENIZER, VARIANTS, made
 
-from vitral.core.errors import UsageError
 from vitral.data import Split
 from vitral.evaluation import Masking
 from vitral.inspection import (
@@ -141,11 +139,3 @@ def test_a_model_that_diverged_has_no_numbers() -> None:
     assert found["lens"]["points"][-1]["loss"] is None
     assert found["lens"]["points"][0]["loss"] > 0
     assert found["ablation"]["blocks"][0]["block"]["zero"]["increase"] is None
-
-
-def test_wishes_that_cannot_be_are_refused() -> None:
-    model = made("pre")
-    refused: list[dict[str, Any]] = [{"windows": 3}, {"part": PART}, {"part": PART, "windows": 0}, {"top": 0}]
-    for wishes in refused:
-        with pytest.raises(UsageError, match="inspect"):
-            inspect_text(model, TOKENIZER, TEXT, **wishes)

@@ -13,14 +13,16 @@ import torch
 from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, Dataset, Split, bpe_tokenizer, char_tokenizer, prepare
 from vitral.inspection import word_measures, words
-from vitral.inspection.word_lists import language_of, word_lists
+from vitral.inspection.word_lists import PairKind, Sense, language_of, word_lists
 from vitral.inspection.words import (
     MinimalPair,
     co_occurrences,
+    context_separations,
     cosines,
+    counted_pairs,
     fill,
+    item_scores,
     log_probability,
-    nearest,
     neighbours,
     pair_scores,
     passage,
@@ -52,15 +54,6 @@ def test_cosines_are_angles_and_a_zero_vector_is_like_nothing() -> None:
         cosines(rows, rows), torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]).double()
     )
     assert float(cosines(rows[:1], torch.tensor([[1.0, 0.0]]))) == pytest.approx(0.6)
-
-
-def test_the_nearest_come_first_and_a_word_is_not_its_own_neighbour() -> None:
-    rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, 0.1], [2.0, 0.2]])
-    found = nearest(rows, 0, [0, 1, 2, 3, 4], 3)
-    assert [index for index, _ in found] == [3, 4, 2]
-    assert found[2][1] == pytest.approx(math.sqrt(0.5))
-    with pytest.raises(UsageError, match="no other"):
-        nearest(rows, 0, [0], 3)
 
 
 def test_whole_words_are_not_parts_of_longer_ones() -> None:
@@ -113,8 +106,6 @@ def test_pairs_differ_in_the_element_alone_and_balance_its_forms() -> None:
     assert pairs[0] == MinimalPair("A dog near men runs.", "A dog near men run.")
     assert pairs[3] == MinimalPair("Cats run by boys.", "Cats runs by boys.")
     assert pairs[4] == MinimalPair("A cow near men was.", "A cow near men were.")
-    with pytest.raises(UsageError, match="template"):
-        fill([], [("a", "b")], [("c", "d")])
 
 
 @pytest.fixture(scope="module")
@@ -261,3 +252,53 @@ def test_the_passage_before_a_sentence_ends_a_line() -> None:
     assert bytes(passage(tokenizer, part, 4).tolist()) == b"bcd\n"
     assert bytes(passage(tokenizer, part, 6).tolist()) == b"cd\nef\n"
     assert torch.equal(passage(tokenizer, part, 11), torch.full((11,), 10))
+
+
+AGREEING = "\nthe d is.\nthe ds are.\n" * 40
+LETTERS = char_tokenizer("".join(sorted(set(AGREEING + "drouna"))))
+
+
+def test_ngrams_agree_with_the_word_beside_and_not_with_one_further_off() -> None:
+    tokens = LETTERS.encode(AGREEING)
+    train = Split(np.asarray(tokens), np.array([[0, len(tokens)]]))
+    kinds = [
+        PairKind(
+            kind="near",
+            templates=("the {subject} {element}.",),
+            subjects=(("d", "ds"),),
+            elements=(("is", "are"),),
+        ),
+        PairKind(
+            kind="far",
+            templates=("the {subject} the d the {element}.",),
+            subjects=(("d", "ds"),),
+            elements=(("is", "are"),),
+        ),
+    ]
+    found = counted_pairs(LETTERS, train, kinds)
+    assert item_scores(found, "near") == {0: 1.0}
+    # The letters before the form are the same for both subjects: right once and wrong once.
+    assert item_scores(found, "far") == {1: 0.5}
+    assert found[2]["preference"] == pytest.approx(-found[3]["preference"])
+
+
+def test_pairs_of_other_letters_have_no_preference() -> None:
+    tokens = LETTERS.encode(AGREEING)
+    kind = PairKind(kind="odd", templates=("{subject} {element}",), subjects=(("Q", "q"),), elements=(("is", "are"),))
+    found = counted_pairs(LETTERS, Split(np.asarray(tokens), np.array([[0, len(tokens)]])), [kind])
+    assert [pair["preference"] for pair in found] == [None, None]
+
+
+def test_contexts_that_differ_between_senses_are_apart() -> None:
+    """Within a sense the words before are the same, across senses they share one space."""
+    config = ModelConfig.parse({"context_length": 16, "d_model": 8, "num_heads": 2, "num_layers": 1})
+    model = Transformer(config, LETTERS.vocab_size, seed=1).eval()
+    sense = Sense(
+        word="run", first="one", second="two", first_sentences=("dd run",) * 2, second_sentences=("oo run",) * 2
+    )
+    alike = Sense(
+        word="run", first="one", second="two", first_sentences=("dd run",) * 2, second_sentences=("dd run",) * 2
+    )
+    assert context_separations(model, LETTERS, [sense])["run"] > 0.1
+    assert context_separations(model, LETTERS, [alike])["run"] == pytest.approx(0.0, abs=1e-12)
+    assert context_separations(model, LETTERS, [sense.model_copy(update={"word": "bank"})]) == {}

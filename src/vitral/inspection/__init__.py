@@ -3,24 +3,26 @@
 from vitral.inspection.ablation import ablations, activation_means, head_ablations, replace_activations
 from vitral.inspection.attention import KINDS, NAMED_FROM, attention_maps, head_kinds, head_patterns
 from vitral.inspection.classification import classify_passages
-from vitral.inspection.context import loss_by_context
-from vitral.inspection.coordinates import activation_movements
 from vitral.inspection.cost import cost_by_length
 from vitral.inspection.edits import edited_trace, editing_tap, effect_of_edits
 from vitral.inspection.few_shot import few_shot_losses
-from vitral.inspection.gradients import first_over_last, gradients_by_block, logged_gradient_norms, untrained
-from vitral.inspection.in_context import chain_distances
+from vitral.inspection.gradients import (
+    activation_movements,
+    first_over_last,
+    gradients_by_block,
+    logged_gradient_norms,
+    untrained,
+)
 from vitral.inspection.induction import induction_ablation, induction_scores, periods_of
 from vitral.inspection.lens import logit_lens, residual_norms
 from vitral.inspection.mask_recall import recall_under_masks
 from vitral.inspection.mask_uses import capabilities
-from vitral.inspection.positions import loss_by_position
-from vitral.inspection.predictors import chain_predictions, count_nats, repetition_nats
+from vitral.inspection.positions import loss_by_context, loss_by_position
+from vitral.inspection.predictors import chain_distances, chain_predictions, count_nats, repetition_nats
 from vitral.inspection.probing import linear_probes
 from vitral.inspection.random_scores import head_costs, score_statistics
-from vitral.inspection.recall import recall_by_distance
 from vitral.inspection.related_words import agreeing_weights, similar_word_scores
-from vitral.inspection.retrieval import retrieval_by_distance
+from vitral.inspection.retrieval import recall_by_distance, retrieval_by_distance
 from vitral.inspection.saturation import attention_saturation
 from vitral.inspection.sinks import attention_sinks
 from vitral.inspection.targets import Scored, loss_by_row, loss_by_target, text_targets, text_tokens, window_targets

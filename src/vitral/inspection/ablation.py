@@ -10,7 +10,7 @@ stream, so zeros cut the path from the input to the output.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,18 +18,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vitral.core.checked import checked
-from vitral.core.taps import Editor, Recorder
+from vitral.core.taps import Editor
 from vitral.inspection.edit_data import replaced
 from vitral.inspection.numbers import RunningMean, number
-from vitral.inspection.targets import Scored, loss_by_row, rows_at_once
+from vitral.inspection.targets import Scored, loss_by_row, passes
 from vitral.model import Transformer
 
 WAYS = ("zero", "mean")
 """What an ablated activation is replaced by."""
 
 
-@checked(first=True)
 def replace_activations(
     names: Sequence[str], means: Mapping[str, Float[Tensor, "..."]] | None = None, heads: Sequence[int] | None = None
 ) -> Editor:
@@ -49,7 +47,6 @@ def _without(value: Tensor, mean: Tensor | None, heads: list[int] | None) -> Ten
     return replaced(value, torch.zeros_like(value) if mean is None else mean.to(value), heads)
 
 
-@checked(first=True)
 def activation_means(
     model: Transformer, inputs: Int[Tensor, "batch time"], names: Sequence[str]
 ) -> dict[str, Float[Tensor, "..."]]:
@@ -61,16 +58,12 @@ def activation_means(
         UsageError: a name that no activation has.
     """
     means = {name: RunningMean() for name in names}
-    for rows in rows_at_once(model, inputs):
-        recorder = Recorder(names)
-        with torch.inference_mode():
-            model(inputs[rows], tap=recorder)
-        for name, seen in recorder.kept.items():
+    for _rows, kept in passes(model, inputs, names):
+        for name, seen in kept.items():
             means[name].add(seen.cpu().double().mean(dim=(0, -2), keepdim=True), len(seen))
     return {name: mean.value for name, mean in means.items() if mean.weight}
 
 
-@checked(first=True)
 def ablations(model: Transformer, scored: Scored, ways: Sequence[str] = WAYS) -> dict[str, Any] | None:
     """How much the loss rises without each head, attention sublayer, LSTM, feed-forward and block.
 
@@ -91,38 +84,35 @@ def ablations(model: Transformer, scored: Scored, ways: Sequence[str] = WAYS) ->
     """
     if not scored.count:
         return None
-    has_attention, has_mlp = model.config.attention != "none", model.config.feed_forward != "none"
-    layers, heads = range(model.config.num_layers), range(model.config.num_heads)
-    recurs = model.config.recurrence is not None
-    sublayers = ["attn.out"] * has_attention + ["recurrence.out"] * recurs + ["mlp.out"] * has_mlp
-    replaced = [*sublayers, *["attn.z"] * has_attention]
-    named = [f"blocks.{layer}.{step}" for layer in layers for step in replaced]
+    sublayers = {
+        "attention": "attn.out" if model.config.attention != "none" else None,
+        "recurrence": "recurrence.out" if model.config.recurrence is not None else None,
+        "feed_forward": "mlp.out" if model.config.feed_forward != "none" else None,
+    }
+    there = [step for step in sublayers.values() if step is not None]
+    layers, heads = range(model.config.num_layers), range(model.config.num_heads if sublayers["attention"] else 0)
+    named = [f"blocks.{layer}.{step}" for layer in layers for step in (*there, *["attn.z"] * bool(heads))]
     means = activation_means(model, scored.inputs, named) if "mean" in ways else {}
     before = loss_by_row(model, scored)
 
-    def without(layer: int, *steps: str, head: int | None = None) -> dict[str, Any]:
-        names = [f"blocks.{layer}.{step}" for step in steps]
-        only = None if head is None else [head]
-        taps = {way: replace_activations(names, means if way == "mean" else None, only) for way in ways}
-        return {
-            way: effect(before, loss_by_row(model, scored, tap), sampled=scored.sampled) for way, tap in taps.items()
-        }
+    def without(layer: int, *steps: str | None, head: int | None = None) -> dict[str, Any] | None:
+        names = [f"blocks.{layer}.{step}" for step in steps if step is not None]
+        after = _losses_without(model, scored, names, means, None if head is None else [head], ways)
+        found = {way: effect(before, losses, sampled=scored.sampled) for way, losses in after}
+        return found if names else None
 
     blocks = [
         {
             "layer": layer,
-            "block": without(layer, *sublayers) if sublayers else None,
-            "attention": without(layer, "attn.out") if has_attention else None,
-            **({"recurrence": without(layer, "recurrence.out")} if recurs else {}),
-            "feed_forward": without(layer, "mlp.out") if has_mlp else None,
-            "heads": [without(layer, "attn.z", head=head) for head in heads] if has_attention else [],
+            "block": without(layer, *there),
+            **{part: without(layer, step) for part, step in sublayers.items() if step or part != "recurrence"},
+            "heads": [without(layer, "attn.z", head=head) for head in heads],
         }
         for layer in layers
     ]
     return {"loss": number(before.mean()), "targets": scored.count, "rows": len(scored.inputs), "blocks": blocks}
 
 
-@checked(first=True)
 def head_ablations(model: Transformer, scored: Scored) -> dict[str, Any]:
     """Loss increase without each head, and without all heads of each layer, by zeros and by the mean.
 
@@ -134,20 +124,29 @@ def head_ablations(model: Transformer, scored: Scored) -> dict[str, Any]:
         `loss` of the whole model in nats per token; `layers`, each with `heads`, a list, and `all`. Both contain for
         `zero` and for `mean` the `increase` in nats per token and its standard `error` over windows.
     """
-    before = loss_by_row(model, scored)
+    before, heads = loss_by_row(model, scored), list(range(model.config.num_heads))
+    names = [f"blocks.{layer}.attn.z" for layer in range(model.config.num_layers)]
+    means = activation_means(model, scored.inputs, names)
 
-    def without(name: str, means: Mapping[str, Tensor], heads: list[int]) -> dict[str, dict[str, float]]:
-        taps = {"zero": replace_activations([name], heads=heads), "mean": replace_activations([name], means, heads)}
-        rises = {way: loss_increase(before, loss_by_row(model, scored, tap)) for way, tap in taps.items()}
-        return {way: {"increase": rise, "error": error} for way, (rise, error) in rises.items()}
+    def without(name: str, heads: list[int]) -> dict[str, dict[str, float]]:
+        after = _losses_without(model, scored, [name], means, heads, WAYS)
+        return {way: dict(zip(("increase", "error"), loss_increase(before, each), strict=True)) for way, each in after}
 
-    layers = []
-    for layer in range(model.config.num_layers):
-        name, heads = f"blocks.{layer}.attn.z", list(range(model.config.num_heads))
-        means = activation_means(model, scored.inputs, [name])
-        each = [without(name, means, [head]) for head in heads]
-        layers.append({"heads": each, "all": each[0] if len(heads) == 1 else without(name, means, heads)})
+    layers = [{"heads": [without(name, [head]) for head in heads], "all": without(name, heads)} for name in names]
     return {"loss": float(before.mean()), "layers": layers}
+
+
+def _losses_without(
+    model: Transformer,
+    scored: Scored,
+    names: Sequence[str],
+    means: Mapping[str, Tensor],
+    heads: list[int] | None,
+    ways: Sequence[str],
+) -> Iterator[tuple[str, Tensor]]:
+    """The loss of each row where activations are replaced, in each way."""
+    for way in ways:
+        yield way, loss_by_row(model, scored, replace_activations(names, means if way == "mean" else None, heads))
 
 
 def loss_increase(before: Float[Tensor, " batch"], after: Float[Tensor, " batch"]) -> tuple[float, float]:

@@ -8,20 +8,18 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from vitral.core.checked import Natural, checked
 from vitral.core.language import N_
-from vitral.core.taps import Recorder
+from vitral.core.taps import SILENT, Tap
 from vitral.data import Tokenizer
 from vitral.inspection.numbers import RunningMean, number, numbers
 from vitral.inspection.softmax import entropy_share
-from vitral.inspection.targets import MOST_BYTES, text_tokens
+from vitral.inspection.targets import MOST_BYTES, passes, text_tokens
 from vitral.model import Transformer
 
 KINDS = {
@@ -127,9 +125,53 @@ def attended_share(
     return (on_keys * has[:, None]).sum(dim=(0, 2)) / has.sum()
 
 
-def seeing_queries(keys: Bool[Tensor, "batch time time"], queries: Bool[Tensor, " time"]) -> int:
-    """Number of chosen queries that see at least one of these keys, over which `attended_share` is the mean."""
-    return int((keys.any(dim=-1) & queries).sum())
+def add_share(
+    into: RunningMean,
+    weights: Float[Tensor, "#batch heads time time"],
+    keys: Bool[Tensor, "batch time time"],
+    queries: Bool[Tensor, " time"],
+) -> None:
+    """Include the `attended_share` of one pass in a mean over all passes, weighted by its queries."""
+    share = attended_share(weights, keys, queries)
+    if share is not None:
+        into.add(share, int((keys.any(dim=-1) & queries).sum()))
+
+
+def key_shares(
+    model: Transformer,
+    inputs: Int[Tensor, "batch time"],
+    keys: Mapping[str, Bool[Tensor, "batch time time"]],
+    queries: Mapping[str, Bool[Tensor, " time"]],
+    tap: Tap = SILENT,
+) -> dict[str, Any]:
+    """The mean weight of every head on chosen keys of each row.
+
+    Args:
+        model: in evaluation mode, with attention.
+        inputs: rows.
+        keys: by name, for each row the keys (columns) of each query (row).
+        queries: by name, those that count where they see such a key.
+        tap: edits the model.
+
+    Returns:
+        `uniform`: by name, of a head with equal weights on all visible keys; `layers`: for each block `heads`, each by
+        name. None where no query sees such a key.
+    """
+    assert model.mask is not None
+    even = uniform_weights(model.mask.allowed(inputs.shape[1], inputs.shape[1]))
+    names = weight_names(model)
+    means = [{name: RunningMean() for name in keys} for _ in range(1 + len(names))]
+    for rows, seen in passes(model, inputs, names, tap):
+        for into, weights in zip(means, (even, *(seen[name].cpu() for name in names)), strict=True):
+            for name, mean in into.items():
+                add_share(mean, weights, keys[name][rows], queries[name])
+
+    def of_head(into: Mapping[str, RunningMean], head: int) -> dict[str, float | None]:
+        return {name: number(mean.value[head]) if mean.weight else None for name, mean in into.items()}
+
+    heads = range(model.config.num_heads)
+    layers = [{"heads": [of_head(into, head) for head in heads]} for into in means[1:]]
+    return {"uniform": of_head(means[0], 0), "layers": layers}
 
 
 def attended_distance(
@@ -151,23 +193,27 @@ def mean_entropy_share(
     return shares[..., queries].mean(dim=(0, 2))
 
 
-def overlap(weights: Float[Tensor, "batch heads time time"], queries: Bool[Tensor, " time"]) -> float | None:
-    """Similarity of the heads of a layer: mean over pairs and chosen queries of 1 - JSD(w, w') / ln 2.
+def overlaps(
+    one: Float[Tensor, "heads rows source"], other: Float[Tensor, "others rows source"]
+) -> Float[Tensor, "heads others"]:
+    """1 - JSD / ln 2 of every head of one with every head of the other, mean over rows.
 
     JSD(p, q) = H((p + q) / 2) - (H(p) + H(q)) / 2 (Lin 1991, eq. 4.1). 1 for equal weights, 0 for weights without a
-    common key. None with fewer than two heads.
+    common key.
     """
-    heads = weights.shape[1]
-    if heads < 2:
-        return None
-    chosen = weights.double()[:, :, queries]
-    entropies = torch.special.entr(chosen).sum(dim=-1)
-    total = 0.0
-    for one, other in combinations(range(heads), 2):
-        middle = torch.special.entr((chosen[:, one] + chosen[:, other]) / 2).sum(dim=-1)
-        divergence = middle - (entropies[:, one] + entropies[:, other]) / 2
-        total += float(1 - divergence.mean() / math.log(2))
-    return total / math.comb(heads, 2)
+    apart = [entropies((head + other) / 2) - (entropies(head) + entropies(other)) / 2 for head in one]
+    return 1 - torch.stack(apart) / math.log(2)
+
+
+def entropies(rows: Float[Tensor, "*heads rows source"]) -> Float[Tensor, "*heads"]:
+    """Mean entropy of the rows, in nats."""
+    return torch.special.entr(rows).sum(dim=-1).mean(dim=-1)
+
+
+def overlap(weights: Float[Tensor, "batch heads time time"], queries: Bool[Tensor, " time"]) -> Tensor:
+    """The mean of `overlaps` over the pairs of a layer's heads, at the chosen queries."""
+    heads = weights.double()[:, :, queries].transpose(0, 1).flatten(1, 2)
+    return overlaps(heads, heads)[tuple(torch.triu_indices(len(heads), len(heads), 1))].mean()
 
 
 def name_of(shares: Mapping[str, float | None], uniform: Mapping[str, float | None]) -> str:
@@ -185,9 +231,8 @@ def name_of(shares: Mapping[str, float | None], uniform: Mapping[str, float | No
     return most if beyond.get(most, 0.0) >= NAMED_FROM else BROAD
 
 
-@checked(first=True)
 def head_patterns(
-    model: Transformer, tokenizer: Tokenizer, tokens: Int[Tensor, "batch time"], most_bytes: Natural = MOST_BYTES
+    model: Transformer, tokenizer: Tokenizer, tokens: Int[Tensor, "batch time"], most_bytes: int = MOST_BYTES
 ) -> dict[str, Any]:
     """Attention pattern of every head over some windows.
 
@@ -244,50 +289,38 @@ def _mean_patterns(
     Each layer also has the shares of uniform attention under its own mask.
     """
     names, views = weight_names(model), visible_by_layer(model, tokens.shape[1])
-    whole = visible if any(not torch.equal(view, visible) for view in views) or not views else views[0]
-    uniform: dict[int, Means] = {id(view): defaultdict(RunningMean) for view in (whole, *views)}
+    whole = next((view for view in views if torch.equal(view, visible)), visible)
+    by_view = {id(view): view for view in (whole, *views)}
+    uniform: dict[int, Means] = {view: defaultdict(RunningMean) for view in by_view}
     layers: list[Means] = [defaultdict(RunningMean) for _ in names]
     for few in tokens.split(_windows_at_once(model, most_bytes)):
-        recorder = Recorder(names)
-        with torch.inference_mode():
-            model(few, tap=recorder)
-        for view in {id(view): view for view in (whole, *views)}.values():
-            keys = kind_masks(few.cpu(), marks, view)
-            _add_shares(uniform[id(view)], uniform_weights(view), keys, patient_queries(view))
+        seen = model.trace(few, names)
+        for at, view in by_view.items():
+            keys, queries = kind_masks(few.cpu(), marks, view), patient_queries(view)
+            for kind, where in keys.items():
+                add_share(uniform[at][kind], uniform_weights(view), where, queries)
             for into, name, own in zip(layers, names, views, strict=True):
                 if own is view:
-                    weights = recorder.kept[name].cpu()
-                    _add_shares(into, weights, keys, patient_queries(view))
-                    _add_spread(into, weights, view)
+                    weights = seen[name].cpu()
+                    for kind, where in keys.items():
+                        add_share(into[kind], weights, where, queries)
+                    into["distance"].add(attended_distance(weights, queries), len(weights))
+                    into["entropy"].add(mean_entropy_share(weights, view, queries), len(weights))
+                    if weights.shape[1] > 1:
+                        into["overlap"].add(overlap(weights, queries), len(weights))
 
-    def listed(means: Means, name: str) -> Any:
-        return means[name].value.tolist() if name in means else None
+    def listed(mean: RunningMean) -> Any:
+        return mean.value.tolist() if mean.weight else None
 
     def by_kind(means: Means) -> Shares:
-        return {kind: listed(means, kind) for kind in KINDS}
+        return {kind: listed(means[kind]) for kind in KINDS}
 
     found = [
-        {name: listed(means, name) for name in ("distance", "entropy", "overlap")}
+        {name: listed(means[name]) for name in ("distance", "entropy", "overlap")}
         | {"share": by_kind(means), "uniform": by_kind(uniform[id(view)])}
         for means, view in zip(layers, views, strict=True)
     ]
     return by_kind(uniform[id(whole)]), found
-
-
-def _add_shares(into: Means, weights: Tensor, keys: Mapping[str, Tensor], queries: Tensor) -> None:
-    for kind, where in keys.items():
-        share = attended_share(weights, where, queries)
-        if share is not None:
-            into[kind].add(share, seeing_queries(where, queries))
-
-
-def _add_spread(into: Means, weights: Tensor, visible: Tensor) -> None:
-    queries = patient_queries(visible)
-    into["distance"].add(attended_distance(weights, queries), len(weights))
-    into["entropy"].add(mean_entropy_share(weights, visible, queries), len(weights))
-    alike = overlap(weights, queries)
-    if alike is not None:
-        into["overlap"].add(torch.tensor(alike, dtype=torch.float64), len(weights))
 
 
 def _windows_at_once(model: Transformer, most_bytes: int) -> int:
@@ -301,7 +334,6 @@ def _windows_at_once(model: Transformer, most_bytes: int) -> int:
     return max(1, most_bytes // each)
 
 
-@checked(first=True)
 def attention_maps(model: Transformer, tokenizer: Tokenizer, text: str) -> list[dict[str, Any]]:
     """The attention weights of all heads on a text.
 
@@ -324,7 +356,6 @@ def weight_names(model: Transformer) -> list[str]:
     return [f"blocks.{layer}.attn.weights" for layer in range(layers)]
 
 
-@checked(first=True)
 def head_kinds(model: Transformer, tokenizer: Tokenizer, tokens: Int[Tensor, "batch time"]) -> dict[str, Any]:
     """The kind of every head: the kind of key on which it has most weight beyond uniform attention.
 

@@ -23,15 +23,12 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 
 from vitral.attention.masks import Mask
-from vitral.core.checked import Count, checked
-from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.model import ModelConfig, Transformer, cost, next_token_loss
 
@@ -93,8 +90,7 @@ def counted(length: int) -> dict[str, int | float]:
     }
 
 
-@checked(first=True)
-def cost_by_length(lengths: Sequence[Count], *, rounds: Count) -> Plain:
+def cost_by_length(lengths: Sequence[int], *, rounds: int) -> Plain:
     """Times, operations and bytes by length, and the exponents of times and operations.
 
     Args:
@@ -107,12 +103,6 @@ def cost_by_length(lengths: Sequence[Count], *, rounds: Count) -> Plain:
         operations per token; by way `exponents`: `processor` and `wall`, see `slope`, and `predicted`; `memory`, see
         `memory`.
     """
-    if len(lengths) < FITTED or any(one >= other for one, other in pairwise(lengths)):
-        raise UsageError(
-            "cost_by_length: lengths must increase, and be at least {fitted}, not {lengths}",
-            fitted=FITTED,
-            lengths=list(lengths),
-        )
     batch = max(1, CACHED_TOKENS // lengths[-1])
     times = timings(lengths, rounds, batch)
     processor, wall = (

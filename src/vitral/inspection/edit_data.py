@@ -16,7 +16,6 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from vitral.core.checked import checked
 from vitral.core.config import Config, nearest, shown
 from vitral.core.errors import UsageError, reason
 from vitral.core.files import read_capped
@@ -80,7 +79,6 @@ Given = Sequence[Edit | Mapping[str, Any]]
 """Edits as people give them from Python: objects, or plain data."""
 
 
-@checked(first=True)
 def edits_of(given: Any, where: str = WHERE) -> tuple[Edit, ...]:
     """Edits from plain data.
 
@@ -104,7 +102,6 @@ def edits_of(given: Any, where: str = WHERE) -> tuple[Edit, ...]:
     return tuple(made)
 
 
-@checked(first=True)
 def read_edits(given: str) -> tuple[Edit, ...]:
     """Edits from JSON, or from a file of it: what begins with a bracket or a brace is JSON.
 
@@ -146,7 +143,6 @@ def without_effect(edits: Iterable[Edit], scale: Any) -> list[str]:
     ]
 
 
-@checked(first=True)
 def require_fitting(edits: Sequence[Edit], heads: Mapping[str, int], time: int, where: str = WHERE) -> None:
     """Refuse edits of what a model does not have.
 

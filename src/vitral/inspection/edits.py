@@ -3,13 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
-from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
-from vitral.core.taps import Editor, Tap
+from vitral.core.taps import SILENT, Editor
 from vitral.data import Tokenizer
 from vitral.evaluation import Masking
 from vitral.inspection.edit_data import (
@@ -21,9 +19,9 @@ from vitral.inspection.edit_data import (
     require_fitting,
     written,
 )
-from vitral.inspection.lens import told_predictions
+from vitral.inspection.lens import seen_at_targets, told_predictions
 from vitral.inspection.numbers import number
-from vitral.inspection.targets import Scored, rows_at_once, text_targets, text_tokens
+from vitral.inspection.targets import text_targets, text_tokens
 from vitral.model import Transformer
 
 OF_QUERIES = (*BETWEEN_POSITIONS, "q", "q_pre", "z")
@@ -39,9 +37,8 @@ def heads_by_name(model: Transformer) -> dict[str, int]:
     return {name: counts.get(name.partition(".")[2].partition(".")[2], 0) for name in model.activation_names}
 
 
-@checked(first=True)
 def editing_tap(
-    model: Transformer, time: Count, edits: Sequence[Edit], encode: Encode | None = None, where: str = WHERE
+    model: Transformer, time: int, edits: Sequence[Edit], encode: Encode | None = None, where: str = WHERE
 ) -> Editor:
     """The tap that makes edits while a model reads a sentence of `time` tokens.
 
@@ -86,7 +83,6 @@ def _tokens(model: Transformer, text: str, encode: Encode, where: str) -> Tensor
     return tokens
 
 
-@checked(first=True)
 def edited_trace(
     model: Transformer,
     tokens: Int[Tensor, "batch time"],
@@ -109,14 +105,13 @@ def edited_trace(
     return model.trace(tokens, names, tap=editing_tap(model, tokens.shape[1], edits, encode) if edits else None)
 
 
-@checked(first=True)
 def effect_of_edits(
     model: Transformer,
     tokenizer: Tokenizer,
     text: str,
     edits: Sequence[Edit],
     *,
-    top: Count = 5,
+    top: int = 5,
     masking: Masking | None = None,
 ) -> dict[str, Any]:
     """What edits change of a model's predictions on a text.
@@ -142,8 +137,10 @@ def effect_of_edits(
     scored = text_targets(model, tokens, masking)
     targets = (scored.targets[0] if masking is None else tokens[0]).cpu()
     tap = editing_tap(model, tokens.shape[1], edits, lambda other: text_tokens(model, tokenizer, other))
-    kinds = {"before": None, "after": tap}
-    logits = {kind: _logits(model, tokens, scored, tap, masking).cpu() for kind, tap in kinds.items()}
+    logits = {
+        kind: seen_at_targets(model, scored, masking, ["logits"], each)["logits"][0].cpu()
+        for kind, each in (("before", SILENT), ("after", tap))
+    }
     told = {kind: told_predictions(each, targets, tokenizer, top) for kind, each in logits.items()}
     before, after = (each.double().log_softmax(dim=-1) for each in logits.values())
     apart = (before.exp() * (before - after)).sum(dim=-1)
@@ -158,17 +155,3 @@ def effect_of_edits(
             )
         ],
     }
-
-
-def _logits(
-    model: Transformer, tokens: Tensor, scored: Scored, tap: Tap | None, masking: Masking | None
-) -> Float[Tensor, "time vocab"]:
-    """The logits at each position; of a masked language model, from the row in which it is masked."""
-    if masking is None:
-        return model.trace(tokens, ["logits"], tap=tap)["logits"][0]
-    place = torch.arange(len(scored.inputs), device=scored.inputs.device)
-    kept = []
-    for rows in rows_at_once(model, scored.inputs):
-        seen = model.trace(scored.inputs[rows], ["logits"], tap=tap)["logits"]
-        kept.append(seen[torch.arange(len(seen)), place[rows]])
-    return torch.cat(kept)

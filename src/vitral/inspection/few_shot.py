@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data import Split
@@ -27,9 +26,8 @@ EXAMPLES = ("same", "shuffled", "other")
 """What precedes the scored passage."""
 
 
-@checked(first=True)
 def few_shot_losses(
-    model: Transformer, split: Split, *, length: Count, passages: Count, most_examples: Count
+    model: Transformer, split: Split, *, length: int, passages: int, most_examples: int
 ) -> dict[str, Any]:
     """The loss of passages after 0 to `most_examples` examples of each kind.
 

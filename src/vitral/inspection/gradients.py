@@ -8,6 +8,12 @@ For a fixed batch of N positions with mean loss L, and block l = 1 … n:
 √N makes the first the root mean square over positions of the derivative of the summed loss with respect to one
 position's vector, so that it does not depend on the size of the batch. `scale` is the root mean square of ‖x_l‖ over
 positions: a gradient with respect to a stream ten times as wide is ten times as small, for the same effect.
+
+
+The coordinate check: how far training moves each activation of a model (Yang et al. 2022, appendix D.1).
+
+Where initial values and learning rates suit the width, an activation moves by about as much at any width. Where it
+moves further the wider the model is, a learning rate that suits a narrow model is too high for a wide one.
 """
 
 import math
@@ -19,14 +25,12 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from vitral.core.checked import Count, Natural, checked
 from vitral.core.errors import UsageError
 from vitral.core.taps import Recorder
 from vitral.model import Transformer, next_token_loss
 
 
-@checked(first=True)
-def untrained(model: Transformer, seed: Natural, initialisation: str | None = None) -> Transformer:
+def untrained(model: Transformer, seed: int, initialisation: str | None = None) -> Transformer:
     """A run's model before its first step, in evaluation mode.
 
     Args:
@@ -40,7 +44,6 @@ def untrained(model: Transformer, seed: Natural, initialisation: str | None = No
     return Transformer(config, model.vocab_size, seed=seed).to(model.token_embedding.weight).eval()
 
 
-@checked(first=True)
 def gradients_by_block(
     model: Transformer, inputs: Int[Tensor, "batch time"], targets: Int[Tensor, "batch time"]
 ) -> dict[str, Any]:
@@ -79,7 +82,6 @@ def gradients_by_block(
     }
 
 
-@checked(first=True)
 def first_over_last(state: Mapping[str, Any], kind: str) -> float | None:
     """Gradient at the first block over that at the last; None where one of them is zero or not finite.
 
@@ -98,8 +100,7 @@ def first_over_last(state: Mapping[str, Any], kind: str) -> float | None:
     return first / last if first and last else None
 
 
-@checked(first=True)
-def logged_gradient_norms(events: Sequence[Mapping[str, Any]], log_every: Count) -> dict[str, Any]:
+def logged_gradient_norms(events: Sequence[Mapping[str, Any]], log_every: int) -> dict[str, Any]:
     """Norms of the whole gradient at the logged steps of training, before clipping.
 
     Only steps that `log_every` divides and the last step count. Further steps are logged where a run was saved or
@@ -132,3 +133,21 @@ def _norm(tensors: list[Tensor]) -> float:
 
 def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
+
+
+def activation_movements(
+    before: Transformer, after: Transformer, tokens: Int[Tensor, "batch time"]
+) -> dict[str, float]:
+    """The root mean square of the difference of every activation of two models of one kind, in float64, by name.
+
+    Args:
+        before: the model at one time of its training.
+        after: the model at another.
+        tokens: what both read.
+    """
+    first, last = (model.trace(tokens, model.activation_names) for model in (before, after))
+    return {
+        name: float((last[name].double() - value.double()).square().mean().sqrt())
+        for name, value in first.items()
+        if value.isfinite().all() and last[name].isfinite().all()
+    }

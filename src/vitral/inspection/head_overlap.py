@@ -6,7 +6,6 @@ queries is nearest. Such heads were trained apart, so neither knows of the other
 overlap less than that; redundant ones overlap more. Where all models learn the same set of heads, both overlap alike.
 """
 
-import math
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -18,20 +17,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vitral.core.checked import Count, checked
 from vitral.core.streams import numpy_stream
-from vitral.core.taps import Recorder
-from vitral.inspection.attention import BROAD, patient_queries, weight_names
+from vitral.inspection.attention import BROAD, entropies, overlaps, patient_queries, weight_names
 from vitral.model import Transformer
 
 Plain = dict[str, Any]
 STEPS = 65_535
 """Weights are kept as whole numbers of 1 / STEPS."""
-Rows = Float[np.ndarray, "heads rows source"]
+Rows = Float[Tensor, "heads rows source"]
 
 
-@checked(first=True)
-def attention_rows(model: Transformer, tokens: Int[Tensor, "batch time"], num: Count) -> Plain:
+def attention_rows(model: Transformer, tokens: Int[Tensor, "batch time"], num: int) -> Plain:
     """Rows of weights of every head, of queries drawn once and for all, the same for every model of this context.
 
     Args:
@@ -50,11 +46,9 @@ def attention_rows(model: Transformer, tokens: Int[Tensor, "batch time"], num: C
     queries = torch.nonzero(patient_queries(model.mask.allowed(time, time))).flatten().numpy()
     places = numpy_stream(0, "attention rows").choice(len(tokens) * len(queries), size=num, replace=True)
     windows, at = places // len(queries), queries[places % len(queries)]
-    recorder = Recorder(names)
-    with torch.inference_mode():
-        model(tokens[np.unique(windows)], tap=recorder)
+    seen = model.trace(tokens[np.unique(windows)], names)
     drawn = torch.from_numpy(np.searchsorted(np.unique(windows), windows)), torch.from_numpy(at)
-    layers = [recorder.kept[name].cpu()[drawn[0], :, drawn[1]].transpose(0, 1).numpy() for name in names]
+    layers = [seen[name].cpu()[drawn[0], :, drawn[1]].transpose(0, 1).numpy() for name in names]
     texts = [b64encode(np.rint(rows * STEPS).astype("<u2").tobytes()).decode("ascii") for rows in layers]
     return {"shape": list(layers[0].shape), "layers": texts}
 
@@ -63,25 +57,9 @@ def rows_of(kept: Mapping[str, Any]) -> list[Rows]:
     """The weights that `attention_rows` has kept, for each block; each row sums to 1 again."""
     found = []
     for text in kept["layers"]:
-        rows = np.frombuffer(b64decode(text), dtype="<u2").reshape(kept["shape"]).astype(np.float64)
-        found.append(rows / rows.sum(axis=-1, keepdims=True))
+        rows = torch.from_numpy(np.frombuffer(b64decode(text), dtype="<u2").astype(np.float64)).view(kept["shape"])
+        found.append(rows / rows.sum(dim=-1, keepdim=True))
     return found
-
-
-def entropies(rows: Rows) -> Float[np.ndarray, " heads"]:
-    """Mean entropy of each head's rows, in nats."""
-    return _entropy(rows).mean(axis=-1)
-
-
-def overlaps(one: Rows, other: Float[np.ndarray, "others rows source"]) -> Float[np.ndarray, "heads others"]:
-    """1 - JSD / ln 2 of every head of one with every head of the other, mean over rows; 1 for equal weights."""
-    mixed = _entropy((one[:, None] + other[None]) / 2)
-    alone = (_entropy(one)[:, None] + _entropy(other)[None]) / 2
-    return 1 - (mixed - alone).mean(axis=-1) / math.log(2)
-
-
-def _entropy(rows: Float[np.ndarray, "*rest source"]) -> Float[np.ndarray, "*rest"]:
-    return -(rows * np.log(np.where(rows > 0, rows, 1.0))).sum(axis=-1)
 
 
 def against_other_seeds(
@@ -117,17 +95,17 @@ def _layer(rows: Rows, kinds: Sequence[str], others: Sequence[tuple[Rows, Sequen
     pairs = list(combinations(range(len(rows)), 2))
     matched, apart, partners = [], [], []
     for other, _ in others:
-        distance = np.abs(breadth[:, None] - entropies(other)[None])
-        nearest = distance.argmin(axis=1)
+        distance = (breadth[:, None] - entropies(other)[None]).abs()
+        nearest = distance.argmin(dim=1).tolist()
         across = overlaps(rows, other)
         matched += [(across[one, nearest[two]] + across[two, nearest[one]]) / 2 for one, two in pairs]
-        apart.append(float(distance.min(axis=1).mean()))
+        apart.append(float(distance.amin(dim=1).mean()))
         partners.append(nearest)
     # Head h takes its partner from run h + turn, so that no two heads are of one model where there are enough runs.
     turns = []
     for turn in range(len(others)):
         taken = [(head + turn) % len(others) for head in range(len(rows))]
-        turns.append({others[run][1][int(partners[run][head])] for head, run in enumerate(taken)})
+        turns.append({others[run][1][partners[run][head]] for head, run in enumerate(taken)})
     return {
         "own": fmean(float(own[pair]) for pair in pairs),
         "matched": fmean(map(float, matched)),

@@ -18,21 +18,19 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
-from vitral.core.taps import SILENT, Recorder, Tap
+from vitral.core.taps import SILENT, Tap
 from vitral.inspection.ablation import activation_means, loss_increase, replace_activations
-from vitral.inspection.attention import attended_share, patient_queries, seeing_queries, uniform_weights, weight_names
-from vitral.inspection.numbers import RunningMean, number
-from vitral.inspection.targets import Scored, loss_by_target, rows_at_once
+from vitral.inspection.attention import key_shares, patient_queries
+from vitral.inspection.numbers import number
+from vitral.inspection.targets import Scored, loss_by_target
 from vitral.model import Transformer
 
 OCCURRENCES = ("first", "second", "later")
 """Of a string: its targets in the first occurrence; in the second, without its first token; in later ones."""
 
 
-@checked(first=True)
 def periods_of(tokens: Int[Tensor, "batch time"], shortest: int, longest: int) -> Int[Tensor, " batch"]:
     """The least period of each row, between two limits.
 
@@ -55,7 +53,6 @@ def occurrences(periods: Int[Tensor, " batch"], time: int) -> dict[str, Bool[Ten
     return {"first": place < size, "second": (place > size) & (place < 2 * size), "later": place >= 2 * size}
 
 
-@checked(first=True)
 def induction_scores(
     model: Transformer, tokens: Int[Tensor, "batch time"], periods: Int[Tensor, " batch"]
 ) -> dict[str, Any]:
@@ -86,31 +83,13 @@ def _head_scores(
     model: Transformer, inputs: Int[Tensor, "batch time"], periods: Int[Tensor, " batch"], tap: Tap = SILENT
 ) -> dict[str, Any]:
     """The scores of uniform attention and of every head, while a tap edits the model."""
-    names, time = weight_names(model), inputs.shape[1]
     if model.mask is None:
         return {"uniform": None, "layers": []}
+    time = inputs.shape[1]
     visible = model.mask.allowed(time, time)
     keys = {"previous": _previous(len(inputs), visible), "prefix": _after_match(periods, visible)}
     queries = {"previous": patient_queries(visible), "prefix": torch.ones(time, dtype=torch.bool)}
-    even = {kind: attended_share(uniform_weights(visible), keys[kind], queries[kind]) for kind in keys}
-    means = [{kind: RunningMean() for kind in keys} for _ in names]
-    for rows in rows_at_once(model, inputs):
-        both = _Both(names, tap)
-        with torch.inference_mode():
-            model(inputs[rows], tap=both)
-        for into, name in zip(means, names, strict=True):
-            for kind, chosen in keys.items():
-                share = attended_share(both.kept[name].cpu(), chosen[rows], queries[kind])
-                if share is not None:
-                    into[kind].add(share, seeing_queries(chosen[rows], queries[kind]))
-    heads = range(model.config.num_heads)
-    return {
-        "uniform": {kind: None if share is None else number(share[0]) for kind, share in even.items()},
-        "layers": [
-            {"heads": [{kind: number(mean.value[head]) for kind, mean in layer.items()} for head in heads]}
-            for layer in means
-        ],
-    }
+    return key_shares(model, inputs, keys, queries, tap)
 
 
 def _previous(batch: int, visible: Bool[Tensor, "time time"]) -> Bool[Tensor, "batch time time"]:
@@ -126,18 +105,6 @@ def _after_match(periods: Int[Tensor, " batch"], visible: Bool[Tensor, "time tim
     return (back[None] % size == 0) & (back[None] >= size) & (place >= 1) & visible
 
 
-class _Both(Recorder):
-    """Records what a model computes under another tap."""
-
-    def __init__(self, names: list[str], edit: Tap) -> None:
-        super().__init__(names)
-        self._edit = edit
-
-    def __call__(self, name: str, value: Tensor) -> Tensor:
-        return super().__call__(name, self._edit(name, value))
-
-
-@checked(first=True)
 def induction_ablation(
     model: Transformer, tokens: Int[Tensor, "batch time"], periods: Int[Tensor, " batch"]
 ) -> dict[str, Any]:

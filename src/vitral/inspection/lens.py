@@ -4,17 +4,18 @@ Legend of axes: batch = rows of tokens, time = positions, d_model = width of the
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vitral.core.checked import Count, checked
+from vitral.core.taps import SILENT, Tap
 from vitral.data import Tokenizer
 from vitral.evaluation import Masking
 from vitral.inspection.numbers import number, numbers
-from vitral.inspection.targets import UNSCORED, Scored, rows_at_once, text_targets, text_tokens
+from vitral.inspection.targets import UNSCORED, Scored, passes, text_targets, text_tokens
 from vitral.model import ModelConfig, Transformer
 
 
@@ -81,9 +82,8 @@ def token_norms(stream: Float[Tensor, "batch time d_model"]) -> Float[Tensor, "b
     return stream.double().norm(dim=-1)
 
 
-@checked(first=True)
 def logit_lens(
-    model: Transformer, tokenizer: Tokenizer, text: str, *, top: Count = 5, masking: Masking | None = None
+    model: Transformer, tokenizer: Tokenizer, text: str, *, top: int = 5, masking: Masking | None = None
 ) -> dict[str, Any]:
     """The logit lens of a text, after the embedding and after every sublayer.
 
@@ -109,9 +109,9 @@ def logit_lens(
     tokens = text_tokens(model, tokenizer, text)
     scored = text_targets(model, tokens, masking)
     targets = (scored.targets[0] if masking is None else tokens[0]).cpu()
-    streams = _streams_at_targets(model, scored) if masking is not None else model.trace(tokens, _points(model))
+    streams = seen_at_targets(model, scored, masking, stream_points(model.config))
     points = []
-    for point in _points(model):
+    for point in stream_points(model.config):
         logits = lens_logits(model, streams[point])[0].cpu()  # not every device has float64
         points.append({"point": point} | told_predictions(logits, targets, tokenizer, top))
     plain = [None if token == UNSCORED else _named(tokenizer, token) for token in targets.tolist()]
@@ -143,10 +143,6 @@ def told_predictions(
     return {"loss": number(-mean), "positions": positions}
 
 
-def _points(model: Transformer) -> list[str]:
-    return stream_points(model.config)
-
-
 def _most_probable(logits: Float[Tensor, "time vocab"], top: int) -> list[list[tuple[float, int]]]:
     """For each position the probability and id of the most probable tokens; of equals the lower id first."""
     order = logits.sort(dim=-1, descending=True, stable=True).indices[:, : max(0, top)]
@@ -154,17 +150,20 @@ def _most_probable(logits: Float[Tensor, "time vocab"], top: int) -> list[list[t
     return [list(zip(*row, strict=True)) for row in zip(shares.tolist(), order.tolist(), strict=True)]
 
 
-def _streams_at_targets(model: Transformer, scored: Scored) -> dict[str, Float[Tensor, "1 time d_model"]]:
-    """The stream at the masked position of each row: row t gives position t."""
-    kept: dict[str, list[Tensor]] = {point: [] for point in _points(model)}
+def seen_at_targets(
+    model: Transformer, scored: Scored, masking: Masking | None, names: Sequence[str], tap: Tap = SILENT
+) -> dict[str, Float[Tensor, "1 time width"]]:
+    """Activations of a text; of a masked language model those at the masked position of each row: row t gives t."""
+    if masking is None:
+        return model.trace(scored.inputs, names, tap=tap)
+    kept: dict[str, list[Tensor]] = {name: [] for name in names}
     place = torch.arange(len(scored.inputs), device=scored.inputs.device)
-    for rows in rows_at_once(model, scored.inputs):
-        for point, seen in model.trace(scored.inputs[rows], list(kept)).items():
-            kept[point].append(seen[torch.arange(len(seen)), place[rows]])
-    return {point: torch.cat(pieces)[None] for point, pieces in kept.items()}
+    for rows, seen in passes(model, scored.inputs, names, tap):
+        for name, value in seen.items():
+            kept[name].append(value[torch.arange(len(value)), place[rows]])
+    return {name: torch.cat(pieces)[None] for name, pieces in kept.items()}
 
 
-@checked(first=True)
 def residual_norms(model: Transformer, tokenizer: Tokenizer, text: str) -> dict[str, Any]:
     """Norms of the stream, and of what each sublayer contributes to it, at every position of a text.
 
@@ -181,7 +180,7 @@ def residual_norms(model: Transformer, tokenizer: Tokenizer, text: str) -> dict[
         UsageError: an empty text, one longer than the context, or a character without a token.
     """
     tokens = text_tokens(model, tokenizer, text)
-    names = {"stream": [*_points(model), "final_norm"], "added": contribution_points(model.config)}
+    names = {"stream": [*stream_points(model.config), "final_norm"], "added": contribution_points(model.config)}
     seen = model.trace(tokens, [*names["stream"], *names["added"]])
     norms = {name: token_norms(value.cpu())[0] for name, value in seen.items()}
     return {

@@ -19,12 +19,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vitral.core.checked import Count, Natural, checked
-from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data.tasks import KeyValueRecall
-from vitral.inspection.recall import answer_distances
-from vitral.inspection.retrieval import MASKS, REACH, answer_logits, fit, small_model
+from vitral.inspection.retrieval import MASKS, REACH, answer_distances, answer_logits, fit, small_model
 from vitral.model import Transformer
 
 KEYS = VALUES = 8
@@ -42,8 +39,7 @@ def task_of(pairs: int) -> KeyValueRecall:
     return KeyValueRecall(pairs=pairs, queries=pairs, keys=KEYS, values=VALUES, shortest=0, longest=LONGEST)
 
 
-@checked(first=True)
-def recall_under_masks(pairs: Count, *, steps: Count, seeds: Sequence[Natural]) -> dict[str, Any]:
+def recall_under_masks(pairs: int, *, steps: int, seeds: Sequence[int]) -> dict[str, Any]:
     """Right answers of every mask by distance.
 
     Args:
@@ -55,10 +51,8 @@ def recall_under_masks(pairs: Count, *, steps: Count, seeds: Sequence[Natural]) 
         `pairs`, `steps`, `bins`, `reach` of the window, from the answer; `answers` in each bin; `chance`, of a guess
         among all values; `guess`: by mask, of `without_keys` in each bin; `masks`: by mask and seed (as text)
         `accuracy` in each bin, None where there is no answer, and `loss`, nats per answer, mean of the last ten
-        steps. Raises: UsageError: more pairs than there are keys.
+        steps.
     """
-    if pairs > KEYS:
-        raise UsageError("pairs: {pairs} pairs of different keys, and there are {keys} keys", pairs=pairs, keys=KEYS)
     task = task_of(pairs)
     tokens = sequences(task, TESTED, 0, "test")
     which = answer_distances(tokens, task)

@@ -12,7 +12,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.data import Split, Tokenizer
 from vitral.evaluation import Masking
@@ -65,13 +64,12 @@ class Predictor:
         return torch.cat(pieces)
 
 
-@checked(first=True)
 def capabilities(
     model: Transformer,
     tokenizer: Tokenizer,
     split: Split,
-    contexts: Count,
-    gaps: Count,
+    contexts: int,
+    gaps: int,
     *,
     masking: Masking | None,
 ) -> dict[str, Any]:
@@ -159,14 +157,7 @@ def leakage(predictor: Predictor, windows: Int[Tensor, "rows time"], position: i
         next token, predicted at the position of the whole window; `moved`, the mean total variation ½ Σ |p - p'|
         between the probabilities before and after the swap; `follows`, the share of swaps after which the most probable
         token is the one that was put in.
-
-    Raises:
-        UsageError: fewer than two windows.
     """
-    if len(windows) < LEAST_WINDOWS:
-        raise UsageError(
-            "a token is swapped for that of another window; there are {windows} windows", windows=len(windows)
-        )
     true = windows[:, position + 1]
     other = true.roll(1)
     changed = windows.clone()
@@ -201,12 +192,7 @@ def infilling(predictor: Predictor, windows: Int[Tensor, "rows time"], gap: int)
         p(c | left, right) = p(c | left) p(right | left, c) / Σ_c' p(c' | left) p(right | left, c')
 
     over all tokens c, so each window costs as many passes over its right side as there are tokens.
-
-    Raises:
-        UsageError: no window.
     """
-    if not len(windows):
-        raise UsageError("there is no window with a gap to fill")
     if predictor.mask_token is not None:
         hidden = windows.clone()
         hidden[:, gap] = predictor.mask_token

@@ -2,17 +2,29 @@
 
 Each returns the prediction of every token from those before it. A model cannot be better on average than the Bayes
 predictor, whose prior is the law by which the task was drawn.
+
+
+Learning in context: how far a model's predictions of a Markov chain are from exact predictors of it.
+
+The chain of every row is new, so what a model knows of its transitions comes from the row itself. The Bayes predictor
+counts pairs of states; other predictors count single states, or nothing (`vitral.inspection.predictors`).
+
+Legend of axes: batch = rows of tokens, time = positions, vocab = tokens of the vocabulary.
 """
+
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
+from torch import Tensor
 
-from vitral.core.checked import Count, checked
+from vitral.inspection.numbers import number
+from vitral.inspection.targets import passes
+from vitral.model import Transformer
 
 
-@checked(first=True)
 def repetition_nats(
-    tokens: Int[np.ndarray, "batch time"], *, symbols: Count, shortest: Count, longest: Count
+    tokens: Int[np.ndarray, "batch time"], *, symbols: int, shortest: int, longest: int
 ) -> Float[np.ndarray, "batch time"]:
     """The loss of the Bayes predictor of `RepeatedStrings` on every token, the first included, in nats.
 
@@ -40,18 +52,16 @@ def repetition_nats(
     return evidence[:, :-1] - evidence[:, 1:]
 
 
-@checked(first=True)
 def count_nats(
-    states: Int[np.ndarray, "batch time"], *, symbols: Count, concentration: float
+    states: Int[np.ndarray, "batch time"], *, symbols: int, concentration: float
 ) -> Float[np.ndarray, "batch targets"]:
     """The loss of (n_j + c) / (t + k c) on every symbol after the first, where n_j counts how often j came so far."""
     predicted = chain_predictions(states[:, :-1], symbols=symbols, concentration=concentration)["unigram"]
     return -np.log(np.take_along_axis(predicted, states[:, 1:, None], axis=2)[..., 0])
 
 
-@checked(first=True)
 def chain_predictions(
-    states: Int[np.ndarray, "batch time"], *, symbols: Count, concentration: float
+    states: Int[np.ndarray, "batch time"], *, symbols: int, concentration: float
 ) -> dict[str, Float[np.ndarray, "batch time symbols"]]:
     """Predictions of the state after each, of a Markov chain with unknown transitions.
 
@@ -76,3 +86,40 @@ def chain_predictions(
         for name, counts in (("bigram", pairs[every, now]), ("unigram", singles)):
             found[name][:, place] = (counts + concentration) / (counts.sum(axis=1) + symbols * concentration)[:, None]
     return found
+
+
+PREDICTORS = ("bigram", "unigram", "uniform")
+
+
+def chain_distances(
+    model: Transformer, tokens: Int[Tensor, "batch time"], states: Int[Tensor, " states"], *, concentration: float
+) -> dict[str, Any]:
+    """Losses of a model and of the exact predictors on the same targets, and how far the model is from each.
+
+    Args:
+        model: in evaluation mode.
+        tokens: rows, each of a chain of its own; the last token of each is only a target.
+        states: the token of each state.
+        concentration: of the Dirichlet distribution from which the rows of the transition matrices were drawn.
+
+    Returns:
+        `losses` in nats per token, of "model" and of each of `PREDICTORS`; `nats`, the same at every position, each a
+        list; `divergence`, for each predictor P the mean over targets of KL(P, model) in nats.
+    """
+    targets = tokens[:, 1:].cpu().numpy()
+    known = states.cpu().numpy()
+    order = np.argsort(known)
+    index = order[np.searchsorted(known, tokens.cpu().numpy(), sorter=order)]
+    exact = chain_predictions(index[:, :-1], symbols=len(known), concentration=concentration)
+    read = passes(model, tokens[:, :-1], ["logits"])
+    own = np.concatenate([seen["logits"].double().log_softmax(dim=-1).cpu().numpy() for _rows, seen in read])
+    at = np.take_along_axis
+    nats = {"model": -at(own, targets[..., None], axis=2)[..., 0]}
+    nats |= {name: -np.log(at(exact[name], index[:, 1:, None], axis=2)[..., 0]) for name in PREDICTORS}
+    logs = own[..., known]
+    divergence = {name: float((exact[name] * (np.log(exact[name]) - logs)).sum(axis=2).mean()) for name in PREDICTORS}
+    return {
+        "losses": {name: number(float(each.mean())) for name, each in nats.items()},
+        "nats": {name: [number(value) for value in each.mean(axis=0).tolist()] for name, each in nats.items()},
+        "divergence": {name: number(value) for name, value in divergence.items()},
+    }

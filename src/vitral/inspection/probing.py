@@ -22,8 +22,6 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int
 
-from vitral.core.checked import Count, checked
-from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data import Split, Tokenizer
 from vitral.inspection.attention import landmarks
@@ -38,13 +36,12 @@ SPLITS: tuple[str, ...] = ("train", "validation", "test")
 Windows = Int[np.ndarray, "windows time"]
 
 
-@checked(first=True)
 def linear_probes(
     model: Transformer,
     fresh: Transformer,
     tokenizer: Tokenizer,
     splits: Mapping[str, Split],
-    sizes: Mapping[str, Count],
+    sizes: Mapping[str, int],
 ) -> dict[str, Any] | None:
     """The accuracy of every probe on every task.
 
@@ -58,13 +55,7 @@ def linear_probes(
     Returns:
         By task (`order`, `word begin`, `word end`) and probe a `ProbeScore`: `trained`, `untrained`, `tokens`, and
         `control`, the trained model's on the control task (none for `order`). None where a split has too few windows.
-
-    Raises:
-        UsageError: a split or its size is missing.
     """
-    missing = [name for name in SPLITS if name not in splits or name not in sizes]
-    if missing:
-        raise UsageError("splits and sizes: {name} is missing", name=missing[0])
     time = model.config.context_length
     windows = {name: spread_windows(splits[name], time, sizes[name]).numpy() for name in SPLITS}
     if time < 2 * (FARTHEST + 1) or min(map(len, windows.values())) < 2 * (FARTHEST + 1):

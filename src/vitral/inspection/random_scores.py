@@ -13,7 +13,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vitral.attention import scales, steps
-from vitral.core.checked import Count, Natural, checked
 from vitral.core.streams import torch_stream
 from vitral.inspection.softmax import entropy_share, jacobian_norm, query_sensitivity, saturated
 from vitral.model import ModelConfig, cost
@@ -28,6 +27,7 @@ KEYS = 64
 CHUNK = 1 << 22
 """Numbers drawn at once: 16 MB."""
 BY_ROW = ("row_variance", "entropy_share", "saturated", "jacobian", "sensitivity")
+UNKNOWN = {"variance": None, "variance_error": None}
 SURE = 3.0
 """Standard errors by which two numbers must differ to be called different."""
 LEAST = 1e-30
@@ -44,8 +44,7 @@ def expected_variance(scale: str, d_k: int) -> float:
     return {"none": float(d_k), "sqrt": 1.0, "linear": 1 / d_k}[scale]
 
 
-@checked(first=True)
-def score_statistics(pairs: Count, rows: Count, seed: Natural) -> dict[str, Any]:
+def score_statistics(pairs: int, rows: int, seed: int) -> dict[str, Any]:
     """Statistics of every scale at every d_k of `D_KS`.
 
     Args:
@@ -58,13 +57,11 @@ def score_statistics(pairs: Count, rows: Count, seed: Natural) -> dict[str, Any]
         adaptive scale), `row_variance`, `entropy_share`, `saturated`, `jacobian`, `sensitivity` and
         `sensitivity_median`, each with its standard error as `NAME_error`.
     """
-    found: dict[str, dict[str, list[Any]]] = {scale: {} for scale in SCALES}
-    for d_k in D_KS:
-        by_pair, by_row = pair_variances(d_k, pairs, seed), row_statistics(d_k, rows, seed)
-        for scale, numbers in found.items():
-            everything = {**by_row[scale], **by_pair.get(scale, {"variance": None, "variance_error": None})}
-            for name, value in everything.items():
-                numbers.setdefault(name, []).append(value)
+    by_d_k = [(pair_variances(d_k, pairs, seed), row_statistics(d_k, rows, seed)) for d_k in D_KS]
+    found: dict[str, dict[str, list[Any]]] = {}
+    for scale in SCALES:
+        numbers = [by_row[scale] | by_pair.get(scale, UNKNOWN) for by_pair, by_row in by_d_k]
+        found[scale] = {name: [each[name] for each in numbers] for name in numbers[0]}
     return {"pairs": pairs, "rows": rows, "keys": KEYS, "d_ks": list(D_KS), "scales": found}
 
 
@@ -137,8 +134,7 @@ def statistics_of_rows(
     }
 
 
-@checked(first=True)
-def head_costs(base: ModelConfig, vocab_size: Count) -> list[dict[str, Any]]:
+def head_costs(base: ModelConfig, vocab_size: int) -> list[dict[str, Any]]:
     """Parameters and training FLOPs per token at each d_k, by the formulas of `vitral.model.counts`.
 
     Twice: with the base's d_model, where a larger d_k means fewer heads, for every d_k that divides it (`varies` is
@@ -195,5 +191,4 @@ def change(values: Sequence[float]) -> float:
 
 def _chunks(total: int, most: int) -> list[int]:
     """Sizes that sum to `total`, none above `most`."""
-    whole, rest = divmod(total, most)
-    return [most] * whole + ([rest] if rest else [])
+    return [len(each) for each in torch.arange(total).split(most)]

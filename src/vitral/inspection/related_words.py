@@ -18,26 +18,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data import Split, Tokenizer
 from vitral.inspection.attention import visible_by_layer, weight_names
-from vitral.inspection.targets import rows_at_once, window_targets
+from vitral.inspection.targets import passes, window_targets
 from vitral.inspection.word_lists import PairKind
-from vitral.inspection.words import (
-    LEAST_COUNT,
-    LEAST_SHARE,
-    LEAST_WORDS,
-    REACH,
-    SHUFFLES,
-    MinimalPair,
-    co_occurrences,
-    cosines,
-    fill,
-    positive_pmi,
-    whole_words,
-)
+from vitral.inspection.words import SHUFFLES, MinimalPair, counted_similarity, fill, tokens_until
 from vitral.model import Transformer
 
 Plain = dict[str, Any]
@@ -48,9 +35,8 @@ ROUNDS = 20
 _WORD = re.compile(r"\w+")
 
 
-@checked(first=True)
 def similar_word_scores(
-    model: Transformer, tokenizer: Tokenizer, train: Split, test: Split, *, windows: Count, most_words: Count
+    model: Transformer, tokenizer: Tokenizer, train: Split, test: Split, *, windows: int, most_words: int
 ) -> Plain | None:
     """Partial correlation of a head's scores with the similarity of the two words, beside that of shuffled words.
 
@@ -73,11 +59,10 @@ def similar_word_scores(
         each of `SHUFFLES` permutations, the same ones for all heads. None without attention, or with fewer than
         `LEAST_WORDS` words.
     """
-    words = whole_words(tokenizer, train, least_count=LEAST_COUNT, most=most_words, least_share=LEAST_SHARE)
-    if model.mask is None or len(words) < LEAST_WORDS:
+    similarity = None if model.mask is None else counted_similarity(tokenizer, train, most_words)
+    if similarity is None:
         return None
-    counted = torch.from_numpy(positive_pmi(co_occurrences(train, words, tokenizer.vocab_size, reach=REACH)))
-    similar = cosines(counted, counted).numpy()
+    words, similar = similarity
     row = np.full(tokenizer.vocab_size, -1)
     row[words] = np.arange(len(words))
     inputs = window_targets(model, test, windows).inputs
@@ -110,10 +95,9 @@ def _scores(model: Transformer, inputs: Tensor, places: np.ndarray) -> list[list
     """The scaled scores of all pairs, by block and head."""
     names = [name.replace(".weights", ".scaled") for name in weight_names(model)]
     found: list[list[list[np.ndarray]]] = [[[] for _ in range(model.config.num_heads)] for _ in names]
-    for rows in rows_at_once(model, inputs):
+    for rows, seen in passes(model, inputs, names):
         here = places[(places[:, 0] >= rows.start) & (places[:, 0] < rows.stop)]
         window, query, key = here.T
-        seen = model.trace(inputs[rows], names)
         for block, name in enumerate(names):
             scores = seen[name].double().cpu().numpy()
             for head in range(scores.shape[1]):
@@ -135,7 +119,6 @@ def _unit(values: Float[np.ndarray, " pairs"]) -> Float[np.ndarray, " pairs"]:
     return values / norm if norm else values
 
 
-@checked(first=True)
 def agreeing_weights(model: Transformer, tokenizer: Tokenizer, kinds: Sequence[PairKind]) -> list[Plain]:
     """The weight of a form on its subject, where the two agree and where they do not.
 
@@ -158,7 +141,7 @@ def agreeing_weights(model: Transformer, tokenizer: Tokenizer, kinds: Sequence[P
         for index, subject in enumerate(kind.subjects):
             try:
                 both = [
-                    _weights(model, tokenizer, pair, form)
+                    [_weight(model, tokenizer, sentence, form, _end(pair, sentence)) for sentence in pair]
                     for pair, form in zip(pairs[2 * index : 2 * index + 2], subject, strict=True)
                 ]
             except UsageError:
@@ -168,13 +151,6 @@ def agreeing_weights(model: Transformer, tokenizer: Tokenizer, kinds: Sequence[P
                 {"kind": kind.kind, "subject": subject[0], "agree": agree.tolist(), "disagree": disagree.tolist()}
             )
     return found
-
-
-def _weights(
-    model: Transformer, tokenizer: Tokenizer, pair: MinimalPair, subject: str
-) -> tuple[Float[Tensor, "layers heads"], Float[Tensor, "layers heads"]]:
-    good, bad = (_weight(model, tokenizer, sentence, subject, _end(pair, sentence)) for sentence in pair)
-    return good, bad
 
 
 def _end(pair: MinimalPair, sentence: str) -> int:
@@ -187,22 +163,9 @@ def _end(pair: MinimalPair, sentence: str) -> int:
 def _weight(
     model: Transformer, tokenizer: Tokenizer, sentence: str, subject: str, end: int
 ) -> Float[Tensor, "layers heads"]:
-    tokens = tokenizer.encode(sentence)
-    key, query = (_tokens_of(tokenizer, sentence, tokens, place) for place in (len(subject), end))
-    whole = torch.from_numpy(np.concatenate([[tokenizer.start], tokens[:query]]).astype(np.int64))
+    (whole, key), (_, query) = (tokens_until(tokenizer, sentence, place) for place in (len(subject), end))
+    whole = whole[: query + 1]
     if len(whole) > model.config.context_length:
         raise UsageError("{sentence!r}: longer than the model's context", sentence=sentence)
     seen = model.trace(whole[None], weight_names(model))
     return torch.stack([weights[0, :, query, key].cpu() for weights in seen.values()]).double()
-
-
-def _tokens_of(tokenizer: Tokenizer, sentence: str, tokens: np.ndarray, end: int) -> int:
-    """How many tokens the beginning of a sentence is.
-
-    Raises:
-        UsageError: no token ends there.
-    """
-    until = tokenizer.encode(sentence[:end])
-    if tokens[: len(until)].tolist() != until.tolist():
-        raise UsageError("in {sentence!r} no token ends with the word {word!r}", sentence=sentence, word=sentence[:end])
-    return len(until)

@@ -1,7 +1,8 @@
 """Saturation of a model's attention: size of its scores, sharpness of its weights, gradient at its queries."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -9,11 +10,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from vitral.attention import Causal, Mask
-from vitral.core.checked import Count, checked
+from vitral.attention import Causal
 from vitral.core.errors import UsageError
 from vitral.core.taps import Recorder
 from vitral.inspection.attention import visible_by_layer
+from vitral.inspection.numbers import RunningMean
 from vitral.inspection.softmax import entropy_share, jacobian_norm, mutual_information, saturated
 from vitral.model import Transformer, first_target, next_token_loss
 
@@ -35,12 +36,11 @@ BY_HEAD = (
 )
 
 
-@checked(first=True)
 def attention_saturation(
     model: Transformer,
     inputs: Int[Tensor, "batch time"],
     targets: Int[Tensor, "batch time"],
-    batch_numbers: Count = BATCH_NUMBERS,
+    batch_numbers: int = BATCH_NUMBERS,
 ) -> dict[str, Any]:
     """Statistics of every head's attention over some windows.
 
@@ -66,26 +66,26 @@ def attention_saturation(
         - `factors`: the learned scale times √d_k, one number for the layer or one for each head; empty if not learned.
 
     Raises:
-        UsageError: the model has no blocks, or no position attends to two others.
+        UsageError: in a block no position attends to two others.
     """
-    layers, time = len(model.blocks), inputs.shape[1]
-    mask, allowed = _masks_of(model, time)
-    names = {layer: [f"blocks.{layer}.attn.{step}" for step in STEPS] for layer in range(layers)}
-    sums: list[dict[str, Tensor]] = [{} for _ in range(layers)]
+    mask = model.mask
+    allowed = [] if mask is None else visible_by_layer(model, inputs.shape[1])
+    if mask is None or not allowed or not all(bool((each.sum(dim=-1) > 1).any()) for each in allowed):
+        raise UsageError("in this model no position attends to two others, so its attention cannot saturate")
+    names = [[f"blocks.{layer}.attn.{step}" for step in STEPS] for layer in range(len(allowed))]
+    means: list[dict[str, RunningMean]] = [defaultdict(RunningMean) for _ in allowed]
     nats, num_targets = 0.0, targets[:, first_target(mask) :].numel()
-    for some, following in _batches(model, inputs, targets, batch_numbers):
-        recorder = Recorder(name for steps in names.values() for name in steps)
+    size = max(1, batch_numbers // (model.config.num_heads * inputs.shape[1] ** 2))
+    for some, following in zip(inputs.split(size), targets.split(size), strict=True):
+        recorder = Recorder(name for steps in names for name in steps)
         with torch.enable_grad():
             loss = next_token_loss(model(some, tap=recorder), following, mask) * (num_targets * len(some) / len(inputs))
-            queries = [recorder.kept[names[layer][0]] for layer in range(layers)]
-            gradients = torch.autograd.grad(loss, queries)
+            gradients = torch.autograd.grad(loss, [recorder.kept[steps[0]] for steps in names])
         nats += loss.item()
-        for layer, gradient in enumerate(gradients):
-            kept = {name.rpartition(".")[2]: recorder.kept[name] for name in names[layer]}
-            for name, value in _head_sums(kept, gradient, allowed[layer]).items():
-                sums[layer][name] = sums[layer].get(name, torch.zeros_like(value)) + value
-    found = [_finished(numbers) for numbers in sums]
-    return {"loss": nats / num_targets, "layers": [numbers | _factors(model, at) for at, numbers in enumerate(found)]}
+        for into, steps, gradient, visible in zip(means, names, gradients, allowed, strict=True):
+            _add_means(into, [recorder.kept[name].detach() for name in steps], gradient, visible)
+    found = [_by_head(into) | _factors(model, layer) for layer, into in enumerate(means)]
+    return {"loss": nats / num_targets, "layers": found}
 
 
 def independent_variance(state: Mapping[str, Any], d_head: int) -> float:
@@ -121,97 +121,69 @@ def uniform_mutual_information(time: int) -> float:
     return float(mutual_information(causal / causal.sum(dim=-1, keepdim=True)))
 
 
-def _head_sums(
-    kept: Mapping[str, Tensor],
+def _add_means(
+    into: Mapping[str, RunningMean],
+    kept: Sequence[Tensor],
     gradient: Float[Tensor, "batch heads time d_head"],
     allowed: Bool[Tensor, "time source"],
-) -> dict[str, Tensor]:
-    """Sums over windows and rows, for each head, of which `_finished` makes means; in float64.
+) -> None:
+    """Include some windows in the means over windows, rows and pairs, for each head, in float64.
 
     Args:
+        into: the means, of which `_by_head` makes the result.
         kept: one layer's `STEPS`: q [batch, heads, time, d_head], k [batch, kv_heads, time, d_head]; scores, scaled,
             weights [batch, heads, time, source].
         gradient: ∂L/∂q, L summed over targets.
         allowed: which keys a query may see.
     """
-    q, k, scores, scaled, weights = (kept[step].detach() for step in STEPS)
+    q, k, scores, scaled, weights = (each.double() for each in kept)
     visible = allowed.sum(dim=-1)
     wide = visible > 1
-    rows, keys = weights[:, :, wide].double(), visible[wide].double()
-    seen = scaled[:, :, wide].double().masked_fill(~allowed[wide], 0.0)
-    row_variance = seen.square().sum(dim=-1) / keys - (seen.sum(dim=-1) / keys).square()
+    rows, keys = weights[:, :, wide], visible[wide].double()
+    seen = scaled[:, :, wide].masked_fill(~allowed[wide], 0.0)
     by_row = {
-        "row_variance": row_variance,
+        "row_variance": seen.square().sum(dim=-1) / keys - (seen.sum(dim=-1) / keys).square(),
         "entropy_share": entropy_share(rows, keys),
         "saturated": saturated(rows).double(),
         "jacobian": jacobian_norm(rows),
+        "query_gradient": gradient.double().norm(dim=-1),
     }
-    found = {name: values.sum(dim=(0, 2)) for name, values in by_row.items()}
     for name, values in (("score", scores), ("scaled", scaled)):
-        pairs = values.double()[:, :, allowed]
-        found |= {f"{name}_sum": pairs.sum(dim=(0, 2)), f"{name}_square": pairs.square().sum(dim=(0, 2))}
-    heads, groups = q.shape[1], q.shape[1] // k.shape[1]
-    moments = {"query_moment": q.double(), "key_moment": k.double().repeat_interleave(groups, dim=1)}
-    found |= {name: torch.einsum("bhtd,bhte->hde", each, each) for name, each in moments.items()}
-    # Of every other window, for the bias of the mutual information.
-    found |= {f"attended_{at}": weights[at::2].double().sum(dim=0) for at in range(2)}
-    found |= {f"windows_{at}": torch.tensor(float(len(weights[at::2])), dtype=torch.float64) for at in range(2)}
-    found |= {
-        "rows": torch.full((heads,), float(len(q) * int(wide.sum())), dtype=torch.float64),
-        "pairs": torch.full((heads,), float(len(q) * int(allowed.sum())), dtype=torch.float64),
-        "queries": torch.full((heads,), float(len(q) * q.shape[2]), dtype=torch.float64),
-        "query_gradient": gradient.double().norm(dim=-1).sum(dim=(0, 2)),
-        "query_square": q.double().square().mean(dim=-1).sum(dim=(0, 2)),
-        "key_square": k.double().square().mean(dim=-1).sum(dim=(0, 2)).repeat_interleave(groups),
-    }
-    return found
+        by_row |= {name: values[:, :, allowed], f"{name}_square": values[:, :, allowed].square()}
+    found = {name: values.mean(dim=(0, 2)) for name, values in by_row.items()}
+    for name, each in (("query", q), ("key", k.repeat_interleave(q.shape[1] // k.shape[1], dim=1))):
+        found[f"{name}_moment"] = torch.einsum("bhtd,bhte->hde", each, each) / (len(each) * each.shape[2])
+    for name, value in found.items():
+        into[name].add(value, len(q))
+    # Of every other window too, for the bias of the mutual information.
+    for name, some in (("attended", weights), ("even", weights[::2]), ("odd", weights[1::2])):
+        if len(some):
+            into[name].add(some.mean(dim=0), len(some))
 
 
-def _masks_of(model: Transformer, time: int) -> tuple[Mask, list[Bool[Tensor, "time source"]]]:
-    """The model's mask and the pairs each block allows; refuses a model with a block where no query sees two keys."""
-    if not len(model.blocks):
-        raise UsageError("a model without blocks has no attention")
-    mask = model.mask
-    allowed = [] if mask is None else visible_by_layer(model, time)
-    if mask is None or not all(bool((each.sum(dim=-1) > 1).any()) for each in allowed):
-        raise UsageError("in this model no position attends to two others, so its attention cannot saturate")
-    return mask, allowed
-
-
-def _batches(
-    model: Transformer, inputs: Tensor, targets: Tensor, batch_numbers: int
-) -> Iterator[tuple[Tensor, Tensor]]:
-    size = max(1, batch_numbers // (model.config.num_heads * inputs.shape[1] ** 2))
-    yield from zip(inputs.split(size), targets.split(size), strict=True)
-
-
-def _finished(sums: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Means and variances from `_head_sums` of all windows, as lists over heads."""
-    found = {name: sums[name] / sums["rows"] for name in ("row_variance", "entropy_share", "saturated", "jacobian")}
-    found |= {name: sums[name] / sums["queries"] for name in ("query_gradient", "query_square", "key_square")}
+def _by_head(means: Mapping[str, RunningMean]) -> dict[str, list[float]]:
+    """What is told of the means of `_add_means`, as lists over heads."""
+    found = {name: mean.value for name, mean in means.items()}
     for name in ("score", "scaled"):
-        mean = sums[f"{name}_sum"] / sums["pairs"]
-        found[f"{name}_variance"] = sums[f"{name}_square"] / sums["pairs"] - mean.square()
-    queries = sums["queries"][:, None, None]
-    found["met_at_random"] = (sums["query_moment"] / queries * (sums["key_moment"] / queries)).sum(dim=(1, 2))
-    found["mutual_information"] = _positions(sums)
+        found[f"{name}_variance"] = found[f"{name}_square"] - found[name].square()
+    for name in ("query", "key"):
+        found[f"{name}_square"] = found[f"{name}_moment"].diagonal(dim1=1, dim2=2).mean(dim=-1)
+    found["met_at_random"] = (found["query_moment"] * found["key_moment"]).sum(dim=(1, 2))
+    found["mutual_information"] = _positions(found)
     return {name: found[name].tolist() for name in BY_HEAD}
 
 
-def _positions(sums: Mapping[str, Tensor]) -> Float[Tensor, " heads"]:
+def _positions(means: Mapping[str, Float[Tensor, "heads time source"]]) -> Float[Tensor, " heads"]:
     """The mutual information of query position and attended key position, corrected for the number of windows.
 
     p(j | i) is a mean over windows. From few windows its entropy is too low, most where rows are one-hot, so the plain
     estimate I is too high by about c / windows. Of two halves of the windows it is too high by twice that, so 2 I less
     the mean over both halves has no such bias (Quenouille 1949); it can fall slightly below 0.
     """
-    whole = sums["attended_0"] + sums["attended_1"]
-    windows = [sums["windows_0"], sums["windows_1"]]
-    plain = mutual_information(whole / sum(windows))
-    if not all(windows):
+    plain = mutual_information(means["attended"])
+    if "odd" not in means:
         return plain
-    halves = [mutual_information(sums[f"attended_{at}"] / windows[at]) for at in range(2)]
-    return 2 * plain - (halves[0] + halves[1]) / 2
+    return 2 * plain - (mutual_information(means["even"]) + mutual_information(means["odd"])) / 2
 
 
 def _factors(model: Transformer, layer: int) -> dict[str, Any]:

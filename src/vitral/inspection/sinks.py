@@ -10,25 +10,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
-from vitral.core.checked import checked
 from vitral.core.taps import Editor
 from vitral.inspection.ablation import effect
-from vitral.inspection.attention import (
-    attended_share,
-    patient_queries,
-    seeing_queries,
-    uniform_weights,
-    weight_names,
-)
-from vitral.inspection.numbers import RunningMean, number
-from vitral.inspection.targets import Scored, loss_by_row, rows_at_once
+from vitral.inspection.attention import key_shares, patient_queries
+from vitral.inspection.numbers import number
+from vitral.inspection.targets import Scored, loss_by_row
 from vitral.model import Transformer
 
 
-@checked(first=True)
 def attention_sinks(model: Transformer, windows: Scored) -> dict[str, Any]:
     """Weight on the first position by layer and head, and the loss increase when it may not be attended to.
 
@@ -46,24 +38,22 @@ def attention_sinks(model: Transformer, windows: Scored) -> dict[str, Any]:
         blocks together. An effect is {"increase", "error"}, in nats per token, with the standard error over the windows
         or None. Without attention `layers` is empty; without targets `loss` and all effects are None.
     """
-    shares = _weights_on_first(model, windows)
-    layers = range(model.config.num_layers if model.mask is not None else 0)
-    heads = range(model.config.num_heads)
-    found = [
-        {
-            "heads": [
-                {"weight": weight, "without": _without(model, windows, {layer: [head]})}
-                for head, weight in zip(heads, shares["layers"][layer], strict=True)
-            ],
-            "without": _without(model, windows, {layer: heads}),
-        }
-        for layer in layers
-    ]
+    loss = number(loss_by_row(model, windows).mean()) if windows.count else None
+    if model.mask is None:
+        return {"uniform": None, "loss": loss, "layers": [], "without": None}
+    time, heads = windows.inputs.shape[1], range(model.config.num_heads)
+    visible = model.mask.allowed(time, time)
+    first = (visible & (torch.arange(time) == 0)).expand(len(windows.inputs), -1, -1)
+    shares = key_shares(model, windows.inputs, {"weight": first}, {"weight": patient_queries(visible)})
+    for layer, found in enumerate(shares["layers"]):
+        for place, head in enumerate(found["heads"]):
+            head["without"] = _without(model, windows, {layer: [place]})
+        found["without"] = _without(model, windows, {layer: heads})
     return {
-        "uniform": shares["uniform"],
-        "loss": number(loss_by_row(model, windows).mean()) if windows.count else None,
-        "layers": found,
-        "without": _without(model, windows, dict.fromkeys(layers, heads)) if layers else None,
+        "uniform": shares["uniform"]["weight"],
+        "loss": loss,
+        "layers": shares["layers"],
+        "without": _without(model, windows, dict.fromkeys(range(model.config.num_layers), heads)),
     }
 
 
@@ -97,33 +87,3 @@ def _without(model: Transformer, windows: Scored, heads: dict[int, Sequence[int]
         return None
     before = loss_by_row(model, windows, without_first(dict.fromkeys(heads, ())))
     return effect(before, loss_by_row(model, windows, without_first(heads)), sampled=windows.sampled)
-
-
-def _weights_on_first(model: Transformer, windows: Scored) -> dict[str, Any]:
-    """The mean weight on the first position: of uniform attention, and by layer and head."""
-    if model.mask is None:
-        return {"uniform": None, "layers": []}
-    time = windows.inputs.shape[1]
-    visible = model.mask.allowed(time, time)
-    queries, first = patient_queries(visible), _first_key(visible)
-    if not seeing_queries(first, queries):
-        heads = [None] * model.config.num_heads
-        return {"uniform": None, "layers": [heads] * model.config.num_layers}
-    even = attended_share(uniform_weights(visible), first, queries)
-    means = [RunningMean() for _ in weight_names(model)]
-    for rows in rows_at_once(model, windows.inputs):
-        seen = model.trace(windows.inputs[rows], weight_names(model)) if means else {}
-        for mean, weights in zip(means, seen.values(), strict=True):
-            share = attended_share(weights.cpu(), first.expand(len(weights), -1, -1), queries)
-            if share is not None:
-                mean.add(share, len(weights))
-    return {
-        "uniform": None if even is None else number(even[0]),
-        "layers": [[number(each) for each in mean.value] for mean in means],
-    }
-
-
-def _first_key(visible: Bool[Tensor, "time time"]) -> Bool[Tensor, "1 time time"]:
-    first = torch.zeros_like(visible)
-    first[:, 0] = visible[:, 0]
-    return first[None]

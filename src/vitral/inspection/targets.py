@@ -3,7 +3,7 @@
 Legend of axes: batch = rows of tokens, time = positions, as in `vitral.core.names.AXES`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +11,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.core.taps import SILENT, Tap
@@ -48,7 +47,6 @@ class Scored:
         return int((self.targets != UNSCORED).sum())
 
 
-@checked(first=True)
 def text_tokens(model: Transformer, tokenizer: Tokenizer, text: str) -> Int[Tensor, "1 time"]:
     """The ids of a text, on the model's device.
 
@@ -70,7 +68,6 @@ def text_tokens(model: Transformer, tokenizer: Tokenizer, text: str) -> Int[Tens
     return tokens.to(model.token_embedding.weight.device)
 
 
-@checked(first=True)
 def text_targets(model: Transformer, tokens: Int[Tensor, "1 time"], masking: Masking | None = None) -> Scored:
     """The targets of one text.
 
@@ -94,8 +91,7 @@ def text_targets(model: Transformer, tokens: Int[Tensor, "1 time"], masking: Mas
     return next_token_targets(model, tokens, following)
 
 
-@checked(first=True)
-def window_targets(model: Transformer, part: Split, count: Count, masking: Masking | None = None) -> Scored:
+def window_targets(model: Transformer, part: Split, count: int, masking: Masking | None = None) -> Scored:
     """Windows of a split with their targets, evenly spread over it, the same for every run.
 
     Args:
@@ -105,10 +101,8 @@ def window_targets(model: Transformer, part: Split, count: Count, masking: Maski
         masking: of a masked language model, whose targets are the masked tokens of each window.
 
     Raises:
-        UsageError: a count below 1, or a split shorter than a window.
+        UsageError: a split shorter than a window.
     """
-    if count < 1:
-        raise UsageError("inspect: {count} windows; at least 1 is needed", count=count)
     device = model.token_embedding.weight.device
     inputs, following = (each.to(device) for each in scored_windows(part, model.config.context_length, count))
     if masking is None:
@@ -131,21 +125,17 @@ def next_token_targets(
     return Scored(inputs, kept, sampled)
 
 
-@checked(first=True)
 def loss_by_row(model: Transformer, scored: Scored, tap: Tap = SILENT) -> Float[Tensor, " batch"]:
     """Mean cross-entropy of each row's targets in nats per token, in float64 on the CPU; NaN for a row without any."""
     counts = (scored.targets != UNSCORED).sum(dim=1).cpu()
     return loss_by_target(model, scored, tap).sum(dim=1) / counts
 
 
-@checked(first=True)
 def loss_by_target(model: Transformer, scored: Scored, tap: Tap = SILENT) -> Float[Tensor, "batch time"]:
     """Cross-entropy of each target in nats, in float64 on the CPU; 0 where there is none."""
     each = []
-    for rows in rows_at_once(model, scored.inputs):
-        with torch.inference_mode():
-            logits = model(scored.inputs[rows], tap=tap)
-        targets = scored.targets[rows]
+    for rows, seen in passes(model, scored.inputs, ["logits"], tap):
+        logits, targets = seen["logits"], scored.targets[rows]
         losses = functional.cross_entropy(
             logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, 1),
             targets.flatten(),
@@ -154,6 +144,14 @@ def loss_by_target(model: Transformer, scored: Scored, tap: Tap = SILENT) -> Flo
         )
         each.append(losses.cpu().double().view(targets.shape))
     return torch.cat(each)
+
+
+def passes(
+    model: Transformer, inputs: Int[Tensor, "batch time"], names: Sequence[str], tap: Tap = SILENT
+) -> Iterator[tuple[slice, dict[str, Tensor]]]:
+    """Forward passes over all rows, a few at a time: which rows, and their named activations after a tap's edits."""
+    for rows in rows_at_once(model, inputs):
+        yield rows, model.trace(inputs[rows], names, tap=tap)
 
 
 def rows_at_once(model: Transformer, inputs: Int[Tensor, "batch time"]) -> Iterator[slice]:

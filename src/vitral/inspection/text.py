@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from vitral.attention.masks import ByLayer
-from vitral.core.checked import Count, checked
-from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.data import Split, Tokenizer
 from vitral.evaluation import Masking
@@ -21,15 +19,14 @@ SCHEMA = 1
 """Version of what `inspect_text` returns; `docs/inspect.md` documents it."""
 
 
-@checked(first=True)
 def inspect_text(
     model: Transformer,
     tokenizer: Tokenizer,
     text: str,
     *,
     part: Split | None = None,
-    windows: Count | None = None,
-    top: Count = 5,
+    windows: int | None = None,
+    top: int = 5,
     edits: Sequence[Edit] = (),
     masking: Masking | None = None,
 ) -> dict[str, Any]:
@@ -50,13 +47,8 @@ def inspect_text(
         `ablation`, `lens`, `norms` and `notes`, with edits also `edited`; see `docs/inspect.md`.
 
     Raises:
-        UsageError: an empty text, one longer than the context, a character without a token, fewer than one window, or
-            windows without a split.
+        UsageError: an empty text, one longer than the context, or a character without a token.
     """
-    if (windows is None) != (part is None):
-        raise UsageError("inspect: windows and the split to draw them from go together")
-    if top < 1:
-        raise UsageError("inspect: top {top}; at least 1 token is needed", top=top)
     tokens = text_tokens(model, tokenizer, text)
     changed = effect_of_edits(model, tokenizer, text, edits, top=top, masking=masking) if edits else None
     drawn = window_targets(model, part, windows, masking) if part is not None and windows is not None else None

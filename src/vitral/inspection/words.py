@@ -11,20 +11,23 @@ where a tokenizer cuts its two forms into different numbers of tokens, that is p
 `word_measures` does all of it for one model, with the lists of `vitral.inspection.word_lists`.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data import Split, Tokenizer
+from vitral.data.batches import thinned
+from vitral.evaluation import WittenBell
 from vitral.inspection.word_lists import PairKind, Sense, language_of, word_lists
 from vitral.model import Transformer
 
@@ -39,13 +42,16 @@ SHUFFLES = 99
 SHOWN_WORDS, SHOWN_NEIGHBOURS = 8, 5
 LANGUAGE_TOKENS = 200_000
 """Tokens of the training split from which its language is recognized."""
+ORDER = 3
+"""Of the counted n-grams: with a million subword tokens, longer ones predict worse."""
+MOST_COUNTED = 2**23
+"""Tokens of a longer training split that are counted."""
 CHANCE = 0.5
 TIE = 1e-4
 """Nats of preference below which two sentences count as equally probable: rounding alone gives some."""
 
 
-@checked(first=True)
-def word_measures(model: Transformer, tokenizer: Tokenizer, splits: Mapping[str, Split], *, most_words: Count) -> Plain:
+def word_measures(model: Transformer, tokenizer: Tokenizer, splits: Mapping[str, Split], *, most_words: int) -> Plain:
     """Neighbours, senses and minimal pairs of one model, in the language of its training text.
 
     Args:
@@ -56,7 +62,7 @@ def word_measures(model: Transformer, tokenizer: Tokenizer, splits: Mapping[str,
 
     Returns:
         `language`, its code; `neighbours`, see `neighbours`; `places`, the names of the points in the residual stream;
-        `senses`, see `senses`; `pairs`, see `pair_preferences`.
+        `senses`, see `senses`; `pairs`, see `preferences`.
 
     Raises:
         UsageError: there are no word lists for the language of the text.
@@ -69,7 +75,7 @@ def word_measures(model: Transformer, tokenizer: Tokenizer, splits: Mapping[str,
         "neighbours": neighbours(model, tokenizer, train, lists.neighbours, most_words=most_words),
         "places": _places(model),
         "senses": senses(model, tokenizer, splits["test"], lists.senses),
-        "pairs": pair_preferences(model, tokenizer, lists.pairs),
+        "pairs": preferences(lists.pairs, partial(preference, model, tokenizer)),
     }
 
 
@@ -90,27 +96,28 @@ def neighbours(
         same for each of `SHUFFLES` permutations of the words (Mantel 1967); `of`, for each listed word its nearest
         words with their cosines, `embedded` and `counted`. None with fewer than `LEAST_WORDS` words.
     """
-    words = whole_words(tokenizer, part, least_count=LEAST_COUNT, most=most_words, least_share=LEAST_SHARE)
-    if len(words) < LEAST_WORDS:
+    similarity = counted_similarity(tokenizer, part, most_words)
+    if similarity is None:
         return None
-    counted = torch.from_numpy(positive_pmi(co_occurrences(part, words, tokenizer.vocab_size, reach=REACH)))
+    words, similar_counted = similarity
     embedded = model.token_embedding.weight.detach()[torch.from_numpy(words)]
     shuffles = np.stack([numpy_stream(0, "meaning", "shuffle", i).permutation(len(words)) for i in range(SHUFFLES)])
-    similar, similar_counted = (cosines(rows, rows).numpy() for rows in (embedded, counted))
+    similar = cosines(embedded, embedded).numpy()
     correlation, shuffled = spearman(similar, similar_counted, shuffles)
     spelled = [tokenizer.token_bytes(int(word)).decode("utf-8", "replace").strip() for word in words]
     rows = [spelled.index(word) for word in shown if word in spelled][:SHOWN_WORDS]
 
-    def listed(vectors: Tensor, row: int) -> list[Plain]:
-        found = nearest(vectors, row, range(len(words)), SHOWN_NEIGHBOURS)
-        return [{"word": spelled[index], "cosine": cosine} for index, cosine in found]
+    def nearest(similar: np.ndarray, row: int) -> list[Plain]:
+        order = [other for other in np.argsort(-similar[row], kind="stable").tolist() if other != row]
+        return [{"word": spelled[other], "cosine": float(similar[row, other])} for other in order[:SHOWN_NEIGHBOURS]]
 
     return {
         "words": len(words),
         "correlation": correlation,
         "shuffled": shuffled,
         "of": [
-            {"word": spelled[row], "embedded": listed(embedded, row), "counted": listed(counted, row)} for row in rows
+            {"word": spelled[row], "embedded": nearest(similar, row), "counted": nearest(similar_counted, row)}
+            for row in rows
         ],
     }
 
@@ -124,18 +131,15 @@ def cosines(one: Float[Tensor, "rows width"], other: Float[Tensor, "columns widt
     return unit @ other_unit.T
 
 
-def nearest(vectors: Float[Tensor, "rows width"], row: int, among: Sequence[int], num: int) -> list[tuple[int, float]]:
-    """The rows of `among` most similar to one row, without that row, nearest first; of equals the earlier in `among`.
-
-    Raises:
-        UsageError: `among` contains no other row.
-    """
-    others = [other for other in among if other != row]
-    if not others:
-        raise UsageError("there is no other vector to be a neighbour")
-    similar = cosines(vectors[row : row + 1], vectors[others])[0]
-    order = torch.argsort(similar, descending=True, stable=True)[:num].tolist()
-    return [(others[place], float(similar[place])) for place in order]
+def counted_similarity(
+    tokenizer: Tokenizer, part: Split, most_words: int
+) -> tuple[Int[np.ndarray, " words"], Float[np.ndarray, "words words"]] | None:
+    """The most frequent whole words of a text, and the cosines of their counted contexts; None for too few words."""
+    words = whole_words(tokenizer, part, least_count=LEAST_COUNT, most=most_words, least_share=LEAST_SHARE)
+    if len(words) < LEAST_WORDS:
+        return None
+    counted = torch.from_numpy(positive_pmi(co_occurrences(part, words, tokenizer.vocab_size, reach=REACH)))
+    return words, cosines(counted, counted).numpy()
 
 
 def whole_words(
@@ -219,26 +223,18 @@ def spearman(
     Returns:
         The correlation, and that of every shuffle; 0 where one similarity is the same for all pairs.
     """
-    upper = np.triu(np.ones(one.shape, dtype=bool), 1)
-    ranks = _centred_ranks(one, upper)
-    fixed = _centred_ranks(other, upper)[upper]
-    norm = np.sqrt((ranks[upper] ** 2).sum() * (fixed**2).sum())
-
-    def correlation(order: np.ndarray) -> float:
-        return float((ranks[np.ix_(order, order)][upper] * fixed).sum() / norm) if norm else 0.0
-
-    return correlation(np.arange(len(one))), [correlation(order) for order in shuffles]
-
-
-def _centred_ranks(
-    values: Float[np.ndarray, "words words"], upper: Bool[np.ndarray, "words words"]
-) -> Float[np.ndarray, "words words"]:
     from scipy.stats import rankdata
 
-    ranks = np.zeros(values.shape)
-    ranks[upper] = rankdata(values[upper])
-    ranks[upper] -= ranks[upper].mean()
-    return ranks + ranks.T
+    pairs = np.triu_indices(len(one), 1)
+    ranks, fixed = np.zeros(one.shape), rankdata(other[pairs])
+    ranks[pairs] = rankdata(one[pairs])
+    ranks, fixed = ranks + ranks.T, fixed - fixed.mean()
+    norm = ranks[pairs].std() * np.sqrt(len(fixed)) * np.linalg.norm(fixed)
+
+    def correlation(order: np.ndarray) -> float:
+        return float(ranks[np.ix_(order, order)][pairs] @ fixed / norm) if norm else 0.0
+
+    return correlation(np.arange(len(one))), [correlation(order) for order in shuffles]
 
 
 # ---------------------------------------------------------------- one word in two senses
@@ -261,11 +257,18 @@ def senses(model: Transformer, tokenizer: Tokenizer, part: Split, words: Sequenc
         `across`, the mean cosine in the embedding and after every block, within a sense and across senses.
     """
     before = passage(tokenizer, part, model.config.context_length // 2)
+    return sense_cosines(words, partial(_vectors, model, tokenizer, before))
+
+
+def sense_cosines(
+    words: Sequence[Sense], vectors: Callable[[str, str], Float[Tensor, "places d_model"]]
+) -> list[Plain]:
+    """What `senses` returns, of the vectors of a word in a sentence; words for which there are none are left out."""
     found = []
     for one in words:
         try:
             first, second = (
-                [_vectors(model, tokenizer, before, sentence, one.word) for sentence in sentences]
+                [vectors(sentence, one.word) for sentence in sentences]
                 for sentences in (one.first_sentences, one.second_sentences)
             )
         except UsageError:
@@ -274,6 +277,23 @@ def senses(model: Transformer, tokenizer: Tokenizer, part: Split, words: Sequenc
         cosines_of = {"within": _mean_cosines(within), "across": _mean_cosines(list(product(first, second)))}
         found.append({"word": one.word, "first": one.first, "second": one.second, **cosines_of})
     return found
+
+
+def context_separations(model: Transformer, tokenizer: Tokenizer, words: Sequence[Sense]) -> dict[str, float]:
+    """By word, the cosine within a sense less that across senses of the mean embedding of the tokens before the word.
+
+    It shows how far apart the contexts are before any attention has mixed them into the word.
+    """
+
+    def before(sentence: str, word: str) -> Tensor:
+        tokens, place = place_of(tokenizer, sentence, word)
+        if place < 2:
+            raise UsageError("there is no word before the word")
+        embedding = model.token_embedding.weight.detach()
+        return embedding[tokens[1:place].to(embedding.device)].mean(dim=0)[None]
+
+    measured = sense_cosines(words, before)
+    return {one["word"]: each[0] for one, each in zip(measured, separations(measured), strict=True)}
 
 
 def separations(measured: Sequence[Plain]) -> list[list[float]]:
@@ -324,8 +344,41 @@ def _mean_cosines(pairs: Sequence[tuple[Tensor, Tensor]]) -> list[float]:
 # ---------------------------------------------------------------- minimal pairs
 
 
-def pair_preferences(model: Transformer, tokenizer: Tokenizer, kinds: Sequence[PairKind]) -> list[Plain]:
-    """The preference of a model in every minimal pair of these kinds.
+Forms = Sequence[tuple[str, str]]
+"""Words, each in its two forms: singular and plural, or masculine and feminine."""
+
+
+class MinimalPair(NamedTuple):
+    """A right sentence, and the same with the other form of one word."""
+
+    good: str
+    bad: str
+
+
+def fill(templates: Sequence[str], subjects: Forms, elements: Forms, between: Forms = ()) -> list[MinimalPair]:
+    """Two pairs for each subject, one for each of its forms; templates and other words take turns.
+
+    `{element}`, the only difference within a pair, has the subject's form in the good sentence and the other form in
+    the bad one. Each form is right as often as wrong, so a model that prefers one form whatever the subject is right in
+    half of the pairs. `{same}` is a word in the subject's form, `{other}` one in the other form.
+
+    >>> fill(["{subject} {element}."], [("A dog", "Dogs")], [("runs", "run")])[1]
+    MinimalPair(good='Dogs run.', bad='Dogs runs.')
+    """
+    pairs = []
+    for index, subject in enumerate(subjects):
+        template = templates[index % len(templates)]
+        element = elements[index // len(templates) % len(elements)]
+        middle = between[index % len(between)] if between else ("", "")
+        for form in (0, 1):
+            words = {"subject": subject[form], "same": middle[form], "other": middle[1 - form]}
+            good, bad = (template.format(**words, element=element[choice]) for choice in (form, 1 - form))
+            pairs.append(MinimalPair(good, bad))
+    return pairs
+
+
+def preferences(kinds: Sequence[PairKind], preference: Callable[[MinimalPair], float]) -> list[Plain]:
+    """The preference in every minimal pair of these kinds.
 
     Returns:
         For each pair: `kind`, `good`, `bad`, and `preference`, ln p(good) - ln p(bad) in nats, or None where the
@@ -335,11 +388,28 @@ def pair_preferences(model: Transformer, tokenizer: Tokenizer, kinds: Sequence[P
     for kind in kinds:
         for pair in fill(kind.templates, kind.subjects, kind.elements, kind.between):
             try:
-                preferred = preference(model, tokenizer, pair)
+                preferred = preference(pair)
             except UsageError:
                 preferred = None
             found.append({"kind": kind.kind, "good": pair.good, "bad": pair.bad, "preference": preferred})
     return found
+
+
+def counted_pairs(tokenizer: Tokenizer, train: Split, kinds: Sequence[PairKind]) -> list[Plain]:
+    """The `preferences` of an n-gram model, which knows only which words stand side by side.
+
+    Args:
+        tokenizer: of the split.
+        train: tokens that are counted.
+        kinds: of minimal pairs.
+    """
+    counted = WittenBell(thinned(train, MOST_COUNTED), tokenizer.vocab_size, ORDER)
+
+    def nats(sentence: str) -> float:
+        tokens = np.concatenate([[tokenizer.start], tokenizer.encode(sentence)]).astype(np.int64)
+        return float(counted.nats(Split(tokens, np.array([[0, len(tokens)]])))[-1].sum())
+
+    return preferences(kinds, lambda pair: nats(pair.bad) - nats(pair.good))
 
 
 def pair_scores(pairs: Sequence[Plain], kind: str | None = None) -> list[float]:
@@ -375,44 +445,6 @@ def _score(preference: float) -> float:
     if abs(preference) < TIE:
         return CHANCE
     return 1.0 if preference > 0 else 0.0
-
-
-Forms = Sequence[tuple[str, str]]
-"""Words, each in its two forms: singular and plural, or masculine and feminine."""
-
-
-class MinimalPair(NamedTuple):
-    """A right sentence, and the same with the other form of one word."""
-
-    good: str
-    bad: str
-
-
-def fill(templates: Sequence[str], subjects: Forms, elements: Forms, between: Forms = ()) -> list[MinimalPair]:
-    """Two pairs for each subject, one for each of its forms; templates and other words take turns.
-
-    `{element}`, the only difference within a pair, has the subject's form in the good sentence and the other form in
-    the bad one. Each form is right as often as wrong, so a model that prefers one form whatever the subject is right in
-    half of the pairs. `{same}` is a word in the subject's form, `{other}` one in the other form.
-
-    >>> fill(["{subject} {element}."], [("A dog", "Dogs")], [("runs", "run")])[1]
-    MinimalPair(good='Dogs run.', bad='Dogs runs.')
-
-    Raises:
-        UsageError: there is no template, subject or element.
-    """
-    if not (templates and subjects and elements):
-        raise UsageError("minimal pairs need a template, a subject and an element")
-    pairs = []
-    for index, subject in enumerate(subjects):
-        template = templates[index % len(templates)]
-        element = elements[index // len(templates) % len(elements)]
-        middle = between[index % len(between)] if between else ("", "")
-        for form in (0, 1):
-            words = {"subject": subject[form], "same": middle[form], "other": middle[1 - form]}
-            good, bad = (template.format(**words, element=element[choice]) for choice in (form, 1 - form))
-            pairs.append(MinimalPair(good, bad))
-    return pairs
 
 
 def log_probability(model: Transformer, tokens: Int[np.ndarray, " time"], start: int) -> float:
@@ -457,8 +489,8 @@ def place_of(tokenizer: Tokenizer, sentence: str, word: str) -> tuple[Int[Tensor
     Raises:
         UsageError: the word does not occur in the sentence exactly once, or does not end where a token does.
     """
-    spaced = f" {sentence} "
-    found = [place for place in range(1, len(spaced)) if _is_word_at(spaced, word, place)]
+    letter = r"[^\W\d_]"
+    found = [each.end() for each in re.finditer(f"(?<!{letter}){re.escape(word)}(?!{letter})", sentence)]
     if len(found) != 1:
         raise UsageError(
             "the word {word!r} occurs {found} times in {sentence!r}, not once",
@@ -466,14 +498,16 @@ def place_of(tokenizer: Tokenizer, sentence: str, word: str) -> tuple[Int[Tensor
             found=len(found),
             sentence=sentence,
         )
-    end = found[0] - 1 + len(word)
+    return tokens_until(tokenizer, sentence, found[0])
+
+
+def tokens_until(tokenizer: Tokenizer, sentence: str, end: int) -> tuple[Int[Tensor, " time"], int]:
+    """The tokens of a sentence after the start token, and how many of them the first `end` characters are.
+
+    Raises:
+        UsageError: no token ends there.
+    """
     whole, until = tokenizer.encode(sentence), tokenizer.encode(sentence[:end])
     if whole[: len(until)].tolist() != until.tolist():
-        raise UsageError("in {sentence!r} no token ends with the word {word!r}", sentence=sentence, word=word)
-    tokens = torch.from_numpy(np.concatenate([[tokenizer.start], whole]).astype(np.int64))
-    return tokens, len(until)
-
-
-def _is_word_at(spaced: str, word: str, place: int) -> bool:
-    around = spaced[place - 1], spaced[place + len(word) : place + len(word) + 1]
-    return spaced.startswith(word, place) and not any(character.isalpha() for character in around)
+        raise UsageError("in {sentence!r} no token ends with the word {word!r}", sentence=sentence, word=sentence[:end])
+    return torch.from_numpy(np.concatenate([[tokenizer.start], whole]).astype(np.int64)), len(until)

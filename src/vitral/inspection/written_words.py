@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from vitral.core.checked import Count, Natural, checked
 from vitral.core.errors import UsageError
 from vitral.data import Dataset, Tokenizer
 from vitral.data.alphabet import UnseenCharacter
@@ -30,8 +29,7 @@ _LONGER = (1, 2, 4, 8)
 _SHOWN = 400
 
 
-@checked(first=True)
-def written_words(model: Transformer, tokenizer: Tokenizer, dataset: Dataset, *, words: Count, seed: Natural) -> dict:
+def written_words(model: Transformer, tokenizer: Tokenizer, dataset: Dataset, *, words: int, seed: int) -> dict:
     """Shares of real and of distinct words in texts that a model writes at temperature 1.
 
     Args:

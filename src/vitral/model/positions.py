@@ -25,8 +25,8 @@ class Positions(nn.Module):
         return None
 
     def rotate(
-        self, x: Float[Tensor, "batch heads time d_head"], start: int
-    ) -> Float[Tensor, "batch heads time d_head"]:
+        self, x: Float[Tensor, "*batch time d_head"], start: int
+    ) -> Float[Tensor, "*batch time d_head"]:
         """Queries or keys at positions start …, rotated by position."""
         return x
 
@@ -105,8 +105,8 @@ class Rotary(Positions):
         return frequencies(self.rotation.width(self.turns.shape[-1]), self.rotation)
 
     def rotate(
-        self, x: Float[Tensor, "batch heads time d_head"], start: int
-    ) -> Float[Tensor, "batch heads time d_head"]:
+        self, x: Float[Tensor, "*batch time d_head"], start: int
+    ) -> Float[Tensor, "*batch time d_head"]:
         """(a, b) → (a cos φ - b sin φ, a sin φ + b cos φ)."""
         end, width = start + x.shape[-2], x.shape[-1]
         if isinstance(end, torch.SymInt):  # in a graph for any length a slice would make the whole table another case

@@ -7,7 +7,7 @@ from vitral.figures.lines import Axis, Line
 from vitral.figures.margin import Reference
 from vitral.figures.sections import Heading, Table
 from vitral.inspection import retrieval_by_distance
-from vitral.inspection.proportions import wilson
+from vitral.inspection.classification import wilson
 from vitral.inspection.retrieval import BATCH, CHANCE, LAYERS, LENGTH, SYMBOLS, WINDOW
 from vitral.studies.probe import LEVEL, Check, Plain, Setting, StudyResult, View, lined
 

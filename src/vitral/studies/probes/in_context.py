@@ -13,7 +13,7 @@ from vitral.data.tasks import MarkovChains
 from vitral.figures.lines import Axis
 from vitral.figures.sections import Heading
 from vitral.inspection import chain_distances
-from vitral.inspection.in_context import PREDICTORS
+from vitral.inspection.predictors import PREDICTORS
 from vitral.studies import probe
 from vitral.studies.claims import Read
 from vitral.studies.probe import ArmMeasures, Arms, Plain, Quantity, StudyResult, Trained, View

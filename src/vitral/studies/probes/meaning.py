@@ -13,10 +13,18 @@ from vitral.figures.lines import Axis, Line
 from vitral.figures.sections import Heading, Table
 from vitral.figures.text import NONE, minus, signed
 from vitral.inspection import untrained, word_measures
-from vitral.inspection.proportions import wilson
+from vitral.inspection.classification import wilson
 from vitral.inspection.word_lists import word_lists
-from vitral.inspection.word_references import ORDER, context_separations, counted_pairs
-from vitral.inspection.words import CHANCE, item_scores, pair_scores, separations, subject_scores
+from vitral.inspection.words import (
+    CHANCE,
+    ORDER,
+    context_separations,
+    counted_pairs,
+    item_scores,
+    pair_scores,
+    separations,
+    subject_scores,
+)
 from vitral.studies import probe
 from vitral.studies.claims import to_fixed
 from vitral.studies.intervals import mean_interval
