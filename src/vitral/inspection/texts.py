@@ -25,15 +25,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int, UInt64
+from jaxtyping import Float, Int, UInt64
 
+from vitral.core.checked import Count, Natural, checked
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.core.streams import numpy_stream
 from vitral.data import Dataset, Split, Tokenizer
 from vitral.data.batches import thinned
 from vitral.decoding import GREEDY, Reader, Sampling, beam_search, choose, distribution, uniforms
-from vitral.evaluation import WittenBell, training_text
+from vitral.evaluation import WittenBell, longest_copy, training_text
 from vitral.inspection.repetition import distinct, find_loop, repeated_share, split_words
 from vitral.model import Transformer
 
@@ -54,6 +55,9 @@ UNAVERAGED = ("text", "looped", "marks")
 """Measures without a mean."""
 MOST_COUNTED = 2**25
 """Number of tokens of a longer training split that are counted."""
+
+LEAST_COPY = 6
+"""Characters of the shortest copy that is searched for by hash; texts with no copy so long are searched one by one."""
 _BASE = np.uint64(0x9E3779B97F4A7C15)
 
 SAMPLINGS: Mapping[str, Sampling] = {
@@ -71,8 +75,9 @@ SAMPLINGS: Mapping[str, Sampling] = {
 BEAM = N_("beam search, width {width}").format(width=BEAMS)
 
 
+@checked(first=True)
 def strategy_measures(
-    model: Transformer, tokenizer: Tokenizer, dataset: Dataset, *, prompts: int, length: int, seed: int
+    model: Transformer, tokenizer: Tokenizer, dataset: Dataset, *, prompts: Count, length: Count, seed: Natural
 ) -> Plain:
     """Measures of the continuation of every prompt by every strategy.
 
@@ -296,47 +301,65 @@ class Copied:
 def copied(texts: Sequence[str], training_text: str, n: int) -> list[Copied]:
     """The copies in each of many texts, all found in one pass over the training text.
 
-    Single characters, then longer and longer substrings, are compared by a 64-bit hash. At each length
+    Substrings of LEAST_COPY characters, then longer and longer ones, are compared by a 64-bit hash. At each length
     those of the training text that no sample shares are dropped, so that few are left after the first. Two different
     substrings have the same hash once in some 10¹⁰ searches.
 
     Args:
         texts: the samples.
         training_text: see `vitral.evaluation.training_text`.
-        n: characters of an n-gram.
+        n: characters of an n-gram, at least LEAST_COPY.
     """
     lengths = np.array([len(text) for text in texts], dtype=np.int64)
-    samples, train = _codes("".join(texts)), _codes(training_text)
-    owner, ends = np.repeat(np.arange(len(texts)), lengths), np.repeat(np.cumsum(lengths), lengths)
-    places, there = np.arange(len(samples)), np.arange(len(train))
-    hashes, others = samples.copy(), train.copy()
-    longest, old, size = np.zeros(len(texts), dtype=np.int64), np.zeros(len(texts), dtype=np.int64), 1
+    owner = np.repeat(np.arange(len(texts)), np.maximum(lengths - LEAST_COPY + 1, 0))
+    offsets = np.concatenate([np.arange(max(length - LEAST_COPY + 1, 0)) for length in lengths.tolist()] or [[]])
+    firsts = np.cumsum(lengths) - lengths
+    samples, places = _codes("".join(texts)), (firsts[owner] + offsets).astype(np.int64)
+    train = _codes(training_text)
+    there = np.arange(max(len(train) - LEAST_COPY + 1, 0))
+    size, found_at, old = LEAST_COPY, np.zeros(len(texts), dtype=np.int64), np.zeros(len(texts), dtype=np.int64)
+    hashes, others = _hashes(samples, places, size), _hashes(train, there, size)
     while len(places) and len(there):
         kept, kept_there = _shared(hashes, others)
-        longest[owner[places[kept]]] = size
+        owner, places, there = owner[kept], places[kept], there[kept_there]
+        found_at[owner] = size
         if size == n:
-            old = np.bincount(owner[places[kept]], minlength=len(texts))
+            old = np.bincount(owner, minlength=len(texts))
         # One character more, where both text and sample have one.
-        kept, kept_there = kept & (places + size < ends[places]), kept_there & (there + size < len(train))
-        places, there = places[kept], there[kept_there]
-        hashes = hashes[kept] * _BASE + samples[places + size]
-        others = others[kept_there] * _BASE + train[there + size]
+        room, room_there = places + size < (firsts + lengths)[owner], there + size < len(train)
+        owner, places, there = owner[room], places[room], there[room_there]
+        hashes = hashes[kept][room] * _BASE + samples[places + size]
+        others = others[kept_there][room_there] * _BASE + train[there + size]
         size += 1
-    grams = lengths - n + 1
-    novel = [1 - known / most if most > 0 else None for known, most in zip(old.tolist(), grams.tolist(), strict=True)]
-    return [Copied(*each) for each in zip(longest.tolist(), novel, strict=True)]
+    results = []
+    for text, longest, known in zip(texts, found_at.tolist(), old.tolist(), strict=True):
+        grams = len(text) - n + 1
+        novel = 1 - known / grams if grams > 0 else None
+        results.append(Copied(longest or longest_copy(text, training_text).length, novel))
+    return results
 
 
 def _codes(text: str) -> UInt64[np.ndarray, " characters"]:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.uint64) + np.uint64(1)
 
 
+def _hashes(
+    codes: UInt64[np.ndarray, " characters"], places: Int[np.ndarray, " places"], size: int
+) -> UInt64[np.ndarray, " places"]:
+    """A polynomial hash, modulo 2^64, of the `size` characters at every place."""
+    hashes = np.zeros(len(places), dtype=np.uint64)
+    for offset in range(size):
+        hashes = hashes * _BASE + codes[places + offset]
+    return hashes
+
+
 def _shared(
     few: UInt64[np.ndarray, " few"], many: UInt64[np.ndarray, " many"]
-) -> tuple[Bool[np.ndarray, " few"], Bool[np.ndarray, " many"]]:
-    """Which of either side's hashes occur on the other side too, without a sort of the many."""
+) -> tuple[Int[np.ndarray, " kept_few"], Int[np.ndarray, " kept_many"]]:
+    """The indices on either side whose hash occurs on the other side too."""
     kinds, kind = np.unique(few, return_inverse=True)
     nearest = np.minimum(np.searchsorted(kinds, many), len(kinds) - 1)
-    hit, there = kinds[nearest] == many, np.zeros(len(kinds), dtype=bool)
+    hit = kinds[nearest] == many
+    there = np.zeros(len(kinds), dtype=bool)
     there[nearest[hit]] = True
-    return there[kind], hit
+    return np.flatnonzero(there[kind]), np.flatnonzero(hit)

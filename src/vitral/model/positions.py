@@ -24,9 +24,7 @@ class Positions(nn.Module):
         """The vectors added to the token embeddings at positions start … start + time - 1."""
         return None
 
-    def rotate(
-        self, x: Float[Tensor, "*batch time d_head"], start: int
-    ) -> Float[Tensor, "*batch time d_head"]:
+    def rotate(self, x: Float[Tensor, "*batch time d_head"], start: int) -> Float[Tensor, "*batch time d_head"]:
         """Queries or keys at positions start …, rotated by position."""
         return x
 
@@ -104,9 +102,7 @@ class Rotary(Positions):
         """The rotation of each pair from one position to the next, in radians."""
         return frequencies(self.rotation.width(self.turns.shape[-1]), self.rotation)
 
-    def rotate(
-        self, x: Float[Tensor, "*batch time d_head"], start: int
-    ) -> Float[Tensor, "*batch time d_head"]:
+    def rotate(self, x: Float[Tensor, "*batch time d_head"], start: int) -> Float[Tensor, "*batch time d_head"]:
         """(a, b) → (a cos φ - b sin φ, a sin φ + b cos φ)."""
         end, width = start + x.shape[-2], x.shape[-1]
         if isinstance(end, torch.SymInt):  # in a graph for any length a slice would make the whole table another case
