@@ -17,18 +17,18 @@ from vitral.core.checked import Count, Finite, Natural, Share, Within, checked, 
 from vitral.core.errors import UsageError
 
 
-@checked(first=True)
+@checked
 def product(rows: Float[Tensor, "time width"], columns: Float[Tensor, "width out"], *, times: int = 1) -> Tensor:
     """A product."""
     return times * (rows @ columns)
 
 
-@checked(first=True)
+@checked
 def halves(numbers: Sequence[int], share: Share = 0.5) -> list[float]:
     return [number * share for number in numbers]
 
 
-@checked(first=True)
+@checked
 class Counter:
     def __init__(self, start: Natural = 0) -> None:
         self.start = start

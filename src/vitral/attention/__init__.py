@@ -6,8 +6,8 @@ from vitral.attention.masks import Bidirectional, Causal, Explicit, Mask, Paddin
 from vitral.attention.multihead import MultiHeadAttention
 from vitral.core.checked import checked
 
-attend = checked(first=True)(executions.attend)
-attend_traced = checked(first=True)(executions.attend_traced)
+attend = checked(executions.attend)
+attend_traced = checked(executions.attend_traced)
 
 __all__ = [
     "Bidirectional",

@@ -24,7 +24,6 @@ INNER_STEPS = ("scores", "scaled", "masked", "weights")
 """The steps that exist only in the traced execution."""
 
 
-@checked(first=["__init__"])
 class MultiHeadAttention(nn.Module):
     """MultiHead(x) = Concat(head_1, …, head_h) W_O (Vaswani et al. 2017, §3.2.2).
 
@@ -33,6 +32,7 @@ class MultiHeadAttention(nn.Module):
     (Ainslie et al. 2023); a single one serves all (Shazeer 2019).
     """
 
+    @checked
     def __init__(
         self,
         d_model: Count,

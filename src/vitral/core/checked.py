@@ -1,6 +1,6 @@
 """Checked calls: a public function compares its arguments with its annotations before it begins.
 
-`@checked(first=True)` refuses a value of another kind in one line that names the argument, and keeps `Annotated` limits
+`@checked` refuses a value of another kind in one line that names the argument, and keeps `Annotated` limits
 such as `Count`. Whatever goes wrong inside a function passes unchanged.
 """
 
@@ -11,7 +11,7 @@ import inspect
 import re
 import sys
 import types
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, wraps
 from itertools import islice
 from numbers import Integral, Real
@@ -58,21 +58,14 @@ Digits = Annotated[int, Within(0, 17)]
 """Digits after the decimal point."""
 
 
-def checked(*, first: bool | Collection[str]) -> Callable[[T], T]:
-    """Compare the arguments of a public function, or of a class's public methods, before each call.
-
-    Args:
-        first: True; of a class, also the names of the methods to do it for. The `forward` of a class is left alone.
-    """
-    return lambda target: _class(target, first) if isinstance(target, type) else _call(target)
-
-
-def _class(target: Any, first: bool | Collection[str]) -> Any:
+def checked(target: T) -> T:
+    """Compare the arguments of a public function, or of a class's public methods but `forward`, before each call."""
+    if not isinstance(target, type):
+        return _call(target)
     for name, member in list(vars(target).items()):
         inner = getattr(member, "__func__", member)
         is_public = name == "__init__" or not name.startswith(("_", "forward"))
-        is_chosen = is_public if isinstance(first, bool) else name in first
-        if is_chosen and isinstance(inner, types.FunctionType) and not hasattr(inner, "__isabstractmethod__"):
+        if is_public and isinstance(inner, types.FunctionType) and not hasattr(inner, "__isabstractmethod__"):
             call = _call(inner)
             setattr(target, name, call if inner is member else type(member)(call))
     return target

@@ -59,7 +59,7 @@ In post-norm the outputs of the norms are `resid_mid` and `resid_post`.
 """
 
 
-@checked(first=True)
+@checked
 def activation_names(num_layers: Natural, without: Collection[str] = ()) -> list[str]:
     """The names of the activations of a model with `num_layers` blocks, in the order in which they are computed.
 
@@ -75,7 +75,7 @@ def activation_names(num_layers: Natural, without: Collection[str] = ()) -> list
     return ["embed", *inside, "final_norm", "logits"]
 
 
-@checked(first=True)
+@checked
 def require_known(names: Iterable[str], num_layers: Natural, without: Collection[str] = ()) -> None:
     """Refuse a name that is not an activation of such a model; arguments as `activation_names`.
 

@@ -210,7 +210,7 @@ def register(kind: Kind, name: str, factory: AnyFactory, *, replace: bool = Fals
 def register(
     kind: Kind, name: str, factory: None = None, *, replace: bool = False
 ) -> Callable[[AnyFactory], AnyFactory]: ...
-@checked(first=True)
+@checked
 def register(kind: Kind, name: str, factory: Factory | None = None, *, replace: bool = False) -> Any:
     """Register a part of your own, by which configurations and studies may name it like one of Vitral's.
 
@@ -283,7 +283,7 @@ def _source(factory: Factory) -> tuple[str, str]:
     return re.sub(r"[^\w.-]", "_", path.name)[:120] if raw else CELL, hashlib.sha256(raw).hexdigest()
 
 
-@checked(first=True)
+@checked
 def import_parts(path: Path) -> list[Part]:
     """Run a Python file of the user's, which registers parts; nothing is written beside it.
 

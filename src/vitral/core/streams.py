@@ -16,7 +16,7 @@ import torch
 from vitral.core.checked import Natural, checked
 
 
-@checked(first=True)
+@checked
 def key(seed: Natural, purpose: str, *index: int | str) -> int:
     """The 63-bit key of a stream: the first bytes of a BLAKE2 hash of its name."""
     name = "/".join(str(part) for part in (seed, purpose, *index))

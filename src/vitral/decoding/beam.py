@@ -21,7 +21,7 @@ MAX_LENGTH_PENALTY = 10.0
 """Far above usual values (0 to 1), and small enough to avoid overflow."""
 
 
-@checked(first=True)
+@checked
 def beam_search(
     model: Transformer,
     tokenizer: Tokenizer,

@@ -65,7 +65,7 @@ class Sample:
     score: float | None = None
 
 
-@checked(first=True)
+@checked
 def generate(
     model: Transformer,
     tokenizer: Tokenizer,
@@ -103,7 +103,7 @@ def generate(
     return [draft.sample() for draft in drafts]
 
 
-@checked(first=True)
+@checked
 def stream(
     model: Transformer,
     tokenizer: Tokenizer,

@@ -50,7 +50,7 @@ class Way(NamedTuple):
     found: str
 
 
-@checked(first=True)
+@checked
 def way_of(model: Transformer, *, use_cache: bool = True) -> Way:
     """How a `Reader` of this model computes here and now."""
     if not use_cache:
@@ -59,7 +59,6 @@ def way_of(model: Transformer, *, use_cache: bool = True) -> Way:
     return Way(False, step) if isinstance(step, str) else Way(True, native().found)
 
 
-@checked(first=["__init__"])
 class Reader:
     """A batch of rows of equal length.
 
@@ -68,6 +67,7 @@ class Reader:
     window shorter than the prefix is recomputed at every step.
     """
 
+    @checked
     def __init__(self, model: Transformer, tokens: Int[Tensor, "batch time"], *, use_cache: bool = True) -> None:
         """Start with these rows of 1 to context_length tokens each."""
         self._tokens, self._length = tokens, tokens.shape[1]

@@ -240,7 +240,7 @@ def _require(fits: bool, complaint: str, **places: Any) -> None:
         raise UsageError(complaint, **places)
 
 
-@checked(first=True)
+@checked
 def uniforms(seed: Natural, sample: Natural) -> np.random.Generator:
     """The random stream of a sample: its t-th `random()`, uniform on [0, 1), chooses the t-th token."""
     return numpy_stream(seed, "sampling", sample)

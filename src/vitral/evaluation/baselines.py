@@ -14,7 +14,7 @@ SAME = 0.0005
 _NAMES = {1: N_("unigram"), 2: N_("bigram"), 3: N_("trigram")}
 
 
-@checked(first=["__init__", "from_plain"])
+@checked
 @dataclass(frozen=True)
 class NgramBaselines:
     """Losses on the test split of n-gram models counted on the training split.
@@ -55,7 +55,7 @@ class NgramBaselines:
             ) from None
 
 
-@checked(first=True)
+@checked
 def baseline_name(order: Count) -> str:
     """The usual name of an n-gram of this order.
 
@@ -65,7 +65,7 @@ def baseline_name(order: Count) -> str:
     return _(_NAMES[order]) if order in _NAMES else _("{order}-gram", order=order)
 
 
-@checked(first=True)
+@checked
 def rank_among_baselines(loss: float, baselines: NgramBaselines) -> str:
     """The rank of a loss among the n-gram baselines, to follow "the loss is …".
 
@@ -90,7 +90,7 @@ def rank_among_baselines(loss: float, baselines: NgramBaselines) -> str:
     return _("between the {above} and the {below}", above=baseline_name(above), below=baseline_name(below))
 
 
-@checked(first=True)
+@checked
 def neighbours(loss: float, orders: Mapping[int, float]) -> tuple[int | None, int | None]:
     """The orders of the n-gram baselines next to a loss: of the one above it, and of the one below or equal.
 

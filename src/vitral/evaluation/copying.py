@@ -45,7 +45,7 @@ class Copy:
     position: int
 
 
-@checked(first=True)
+@checked
 def longest_copy(sample: str, training_text: str) -> Copy:
     """The longest substring of the sample that occurs in the training text; length 0 if no character does.
 
@@ -60,7 +60,7 @@ def longest_copy(sample: str, training_text: str) -> Copy:
     return Copy(length, sample[position : position + length], position)
 
 
-@checked(first=True)
+@checked
 def novel_share(sample: str, training_text: str, n: Count) -> float:
     """The share of the sample's character n-grams, counted with repeats, that do not occur in the training text.
 
@@ -85,7 +85,7 @@ Span = tuple[int, int]
 """Begin and end of a passage, in characters."""
 
 
-@checked(first=True)
+@checked
 def copied_spans(sample: str, training_text: str) -> tuple[Span, ...]:
     """The passages of a sample in which `COPIED_WORDS` or more words in a row stand verbatim in the training text.
 
@@ -124,7 +124,7 @@ def _is_inside(text: str, at: int) -> bool:
     return 0 < at < len(text) and bool(_IN_WORD.match(text, at - 1)) and bool(_IN_WORD.match(text, at))
 
 
-@checked(first=True)
+@checked
 def training_text(dataset: Dataset) -> str:
     """The text of the training split, its segments joined by `SEAM`."""
     split = dataset.splits["train"]

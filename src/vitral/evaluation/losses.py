@@ -80,7 +80,7 @@ def no_tick() -> None:
     """The default progress callback: do nothing."""
 
 
-@checked(first=True)
+@checked
 def evaluate_split(
     model: Transformer,
     split: Split,
@@ -158,7 +158,7 @@ def _scored(
             yield blanked, hidden, inputs[hidden]
 
 
-@checked(first=True)
+@checked
 def token_losses(
     model: Transformer, split: Split, *, batch_tokens: Count = 4096, tick: Callable[[], None] = no_tick
 ) -> Float[np.ndarray, " targets"]:

@@ -12,7 +12,7 @@ from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
 
 
-@checked(first=["__init__", "count", "hide"])
+@checked
 @dataclass(frozen=True)
 class Masking:
     """Masking of a window (Devlin et al. 2019, section 3.1, simplified).

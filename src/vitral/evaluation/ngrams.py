@@ -31,7 +31,7 @@ COUNTED = 2**20
 """Size of that sample: evenly spaced tokens of each split."""
 
 
-@checked(first=True)
+@checked
 def ngram_baselines(
     train: Split, test: Split, vocab_size: Count, orders: Count = 6, *, tick: Callable[[], None] = no_tick
 ) -> NgramBaselines:
@@ -58,7 +58,7 @@ def counted_parts(train: Split, test: Split) -> tuple[Split, Split, int | None]:
     return train, test, int((train.segments[:, 1] - train.segments[:, 0]).sum())
 
 
-@checked(first=True)
+@checked
 def counts_by_order(train: Split, vocab_size: Count) -> "Iterator[Counts]":
     """The counts of a split at orders 1, 2, 3 and so on without end, each counted when it is asked for.
 
@@ -73,7 +73,7 @@ def counts_by_order(train: Split, vocab_size: Count) -> "Iterator[Counts]":
         contexts, num_contexts = _as_contexts(grams, depths), len(counts.keys)
 
 
-@checked(first=True)
+@checked
 class WittenBell:
     """Witten-Bell n-gram model of a split.
 
@@ -151,7 +151,7 @@ class WittenBell:
         return rows
 
 
-@checked(first=True)
+@checked
 def bigram_entropy(split: Split, vocab_size: Count) -> float:
     """H(w | v) = -Σ c(v w)/N log(c(v w)/c(v)) over the split's pairs of adjacent tokens, in nats (Shannon 1951, eq. 1).
 
@@ -168,7 +168,7 @@ def bigram_entropy(split: Split, vocab_size: Count) -> float:
     return float(0 - (counts.counts * np.log(shares)).sum() / total)
 
 
-@checked(first=True)
+@checked
 def entropy_by_place(split: Split, context_length: Count) -> float:
     """H(w | v, p) of the split's targets w, v the token before and p its position in the window, in nats.
 

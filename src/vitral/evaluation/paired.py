@@ -25,7 +25,7 @@ LEAST = 200
 """Targets or characters of a block at least: neighbouring losses are not independent."""
 
 
-@checked(first=["__init__"])
+@checked
 @dataclass(frozen=True, eq=False)
 class TargetLosses:
     """The losses of one model on the targets of a split.
@@ -43,7 +43,7 @@ class TargetLosses:
     whole: SplitLoss
 
 
-@checked(first=True)
+@checked
 def target_losses(model: Transformer, split: Split, tokenizer: Tokenizer) -> TargetLosses:
     """The next-token loss of every target of a split, with its place in the text.
 
@@ -64,7 +64,7 @@ def target_losses(model: Transformer, split: Split, tokenizer: Tokenizer) -> Tar
     return TargetLosses(nats, places, int(ends[-1]), whole)
 
 
-@checked(first=True)
+@checked
 def block_differences(one: TargetLosses, other: TargetLosses, *, same_tokens: bool) -> Float[np.ndarray, " blocks"]:
     """The loss of one model minus that of another in each block of the same text.
 
@@ -90,7 +90,7 @@ def block_differences(one: TargetLosses, other: TargetLosses, *, same_tokens: bo
     return (first - second) * blocks
 
 
-@checked(first=True)
+@checked
 def ngram_differences(model: Transformer, train: Split, test: Split, orders: Count) -> dict[int, list[float]]:
     """The loss of a model minus that of an n-gram baseline in each block of the test split, by order.
 

@@ -32,7 +32,7 @@ LABELLED_ONCE = ("one", "choice", "total")
 GIVEN_AXES = {1: ("columns",), 2: ("rows", "columns"), 3: ("heads", "rows", "columns")}
 
 
-@checked(first=True)
+@checked
 @dataclass(frozen=True)
 class Choice:
     """Which heads are shown, and the cell whose arithmetic is written out.

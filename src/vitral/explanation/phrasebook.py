@@ -76,7 +76,7 @@ class Phrases:
         return self.language in COMMA and not self.in_data
 
 
-@checked(first=True)
+@checked
 def phrases(language: str | None = None) -> Phrases:
     """The phrases of a language; of the current one if None.
 

@@ -28,7 +28,7 @@ RULES = (("temperature", 0.5), ("top_k", 3.0), ("top_p", 0.9))
 """Decoding rules that are shown after the greedy choice."""
 
 
-@checked(first=True)
+@checked
 @dataclass(frozen=True)
 class RunView:
     """The part of a model's forward pass that is shown.
@@ -52,7 +52,7 @@ class RunView:
     backward: bool = False
 
 
-@checked(first=True)
+@checked
 def walk_example(example: Example, choice: Choice | None = None, language: str | None = None) -> Walkthrough:
     """The computation of a worked example, from the given numbers to the last step that follows from them.
 
@@ -77,7 +77,7 @@ def walk_example(example: Example, choice: Choice | None = None, language: str |
     return Walkthrough(example.title, tuple(intro), (chapter,), say.language, drawn, sheet=example.sheet)
 
 
-@checked(first=True)
+@checked
 def walk_backward(
     example: Example, cell: str | None = None, choice: Choice | None = None, language: str | None = None
 ) -> Walkthrough:
@@ -103,7 +103,7 @@ def walk_backward(
     return Walkthrough(example.title, intro, (chapter,), say.language)
 
 
-@checked(first=True)
+@checked
 def walk_run(
     model: Transformer, tokenizer: Tokenizer, text: str, view: RunView | None = None, name: str = ""
 ) -> Walkthrough:

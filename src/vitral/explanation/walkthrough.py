@@ -69,7 +69,7 @@ def opening(walkthrough: Walkthrough, say: Phrases, marked: str = "brackets") ->
     return [*walkthrough.intro, f"{how} {say('page.cut')} {opened}" if is_cut else how]
 
 
-@checked(first=True)
+@checked
 def to_text(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = False) -> str:
     """Plain text: each step with formula, shapes, sentence, aligned numbers and the arithmetic of one of them.
 
@@ -91,7 +91,7 @@ def to_text(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = False
     return "\n\n".join(visible(part) for part in parts)
 
 
-@checked(first=True)
+@checked
 def to_plain(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = False) -> dict[str, Any]:
     """All contents of a walkthrough; infinite numbers as "inf" and "-inf", cells counted from 0.
 

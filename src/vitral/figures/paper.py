@@ -77,7 +77,7 @@ class Paper:
     language: str
 
 
-@checked(first=True)
+@checked
 def paper_page(paper: Paper, sections: Sequence[Section] = ()) -> str:
     """The sheet as a self-contained page for printing.
 
@@ -101,7 +101,7 @@ MOST_IN_HALF = 5
 """Columns of boxes, with that of the labels, that fit in half of a line."""
 
 
-@checked(first=True)
+@checked
 def paper_latex(paper: Paper, appendix: str = "") -> str:
     """The sheet as a LaTeX document for pdflatex with amsmath.
 

@@ -75,7 +75,7 @@ SAMPLINGS: Mapping[str, Sampling] = {
 BEAM = N_("beam search, width {width}").format(width=BEAMS)
 
 
-@checked(first=True)
+@checked
 def strategy_measures(
     model: Transformer, tokenizer: Tokenizer, dataset: Dataset, *, prompts: Count, length: Count, seed: Natural
 ) -> Plain:

@@ -41,7 +41,7 @@ class Export:
     proof: Proof | None
 
 
-@checked(first=True)
+@checked
 def export_run(run: LoadedRun, out: Path, *, to: str = ANY, proof: bool = True, command: str = "") -> Export:
     """Write a run as a folder that another library opens, and prove it there.
 

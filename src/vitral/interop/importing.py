@@ -30,7 +30,7 @@ from vitral.runs.folder import IMPORTED, is_run
 from vitral.runs.identity import SPECIAL_IDS, document_hash, new_identity
 
 
-@checked(first=True)
+@checked
 def import_model(
     source: str | Path, out: Path, *, tokenizer: str | Path | None = None, names: Path | None = None, hub: Any = None
 ) -> RunFolder:

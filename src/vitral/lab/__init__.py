@@ -138,7 +138,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-@checked(first=True)
+@checked
 def set_language(name: str | None = None) -> str:
     """Choose the language of texts, pages and messages in this process.
 

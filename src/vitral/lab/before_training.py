@@ -17,7 +17,7 @@ from vitral.runs import RunConfig, is_run, load_run
 from vitral.training.plans import FIT
 
 
-@checked(first=True)
+@checked
 def survey(
     source: str | Path | Run = "sample", *, minutes: Finite | None = None, context: Count | None = None, **corpus: Any
 ) -> Survey:
@@ -62,7 +62,7 @@ def _survey(dataset: Dataset, read: Corpus, config: RunConfig, plan: TextPlan) -
     return replace(surveyed, plan=tuple(plan.plain()), advice=plan.lines)
 
 
-@checked(first=True)
+@checked
 def count(
     start: str | Path | Run = "shakespeare",
     *,

@@ -17,7 +17,7 @@ def examine(folder: Path) -> Diagnosis:
     return examine_study(folder) if is_study(folder) else examine_run(folder)
 
 
-@checked(first=True)
+@checked
 def doctor(run: str | Path | Run | None = None, *, repair: bool = False) -> Diagnosis:
     """Check this machine, or a run or a study for damage.
 

@@ -58,7 +58,7 @@ class Preset:
     run: Mapping[str, Any]
 
 
-@checked(first=True)
+@checked
 def presets() -> dict[str, Preset]:
     """Every preset by name."""
     files = [file for file in (resources.files("vitral.lab") / "_presets").iterdir() if file.name.endswith(".toml")]
@@ -133,7 +133,7 @@ class RunPlan:
         return train(config, out, callback=callback, dataset=dataset, init_from=self.init_from, frame=frame)
 
 
-@checked(first=True)
+@checked
 def configure(
     start: str | None = None,
     *,

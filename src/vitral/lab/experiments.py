@@ -22,7 +22,7 @@ from vitral.studies import against_counts, loss_claims
 from vitral.training import Callback, silent
 
 
-@checked(first=True)
+@checked
 def study(
     name: str | Path,
     start: str | Path | None = None,
@@ -68,7 +68,7 @@ def study(
         return plan.run(callback=told, executor=executor)
 
 
-@checked(first=True)
+@checked
 @dataclass(frozen=True, repr=False)
 class DemoPage(Shown):
     """The page of the demonstration.
@@ -106,7 +106,7 @@ def _demo_page(demonstrated: DemoPage) -> str:
     return written_page(demonstrated.html, demonstrated)
 
 
-@checked(first=True)
+@checked
 def demo(
     out: str | Path | None = None,
     *,

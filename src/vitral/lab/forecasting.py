@@ -63,7 +63,7 @@ def accelerators() -> dict[str, Accelerator]:
     return {kind: Accelerator(kind, **given) for kind, given in known.items()}
 
 
-@checked(first=True)
+@checked
 @dataclass(frozen=True, repr=False)
 class Forecast(Shown, Tabular):
     """What a training needs on machines that are not here. A range is (low, high), or None where the speed is unknown.
@@ -164,7 +164,7 @@ def _range(found: Range | None, spec: str) -> str:
     return "?" if found is None else _("{low} to {high}", low=number(found[0], spec), high=number(found[1], spec))
 
 
-@checked(first=True)
+@checked
 def forecast(
     start: str | Path | Run = "shakespeare",
     *,

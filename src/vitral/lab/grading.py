@@ -41,7 +41,7 @@ class FailedSheet(GradedSheet):
     """A sheet on which the program failed."""
 
 
-@checked(first=True)
+@checked
 def grade(
     folder: str | Path,
     key: KeyArgument,

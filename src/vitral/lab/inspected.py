@@ -10,7 +10,7 @@ from vitral.figures.plain import plain_text
 from vitral.reports.inspection import edits_table, head_table, inspection_page, norm_table, sublayer_table, summary
 
 
-@checked(first=True)
+@checked
 @dataclass(frozen=True, repr=False)
 class Inspection(Shown, Tabular):
     """Attention maps, kinds of heads, ablations, logit lens and norms of a run on one text.

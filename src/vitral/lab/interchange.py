@@ -12,7 +12,7 @@ from vitral.lab.run import Run, Which
 from vitral.runs import load_run
 
 
-@checked(first=True)
+@checked
 def import_(
     source: str | Path,
     out: str | Path | None = None,
@@ -44,7 +44,7 @@ def folder_for(source: str | Path) -> Path:
     return free_folder(name.partition("@")[0].replace(":", "/") if is_hub(name) else name)
 
 
-@checked(first=True)
+@checked
 def export(
     run: str | Path | Run, out: str | Path, *, to: str = "hf", proof: bool = True, checkpoint: Which = "best"
 ) -> Export:

@@ -30,7 +30,7 @@ USED_BY = {
 }
 
 
-@checked(first=True)
+@checked
 @dataclass(frozen=True, repr=False)
 class Names(Shown, Tabular):
     """Names of one kind, each with a description.
@@ -110,7 +110,7 @@ def _minutes(minutes: float | None) -> str:
     return _("{n} min", n=max(1, round(minutes))) if minutes < 100 else _("{n} h", n=number(minutes / 60, ".1f"))
 
 
-@checked(first=True)
+@checked
 def list_presets() -> Names:
     """The presets with their descriptions; `vitral.presets` has their configurations."""
     from vitral.lab.configuration import presets
@@ -118,7 +118,7 @@ def list_presets() -> Names:
     return Names("presets", {name: preset.description for name, preset in presets().items()}, {})
 
 
-@checked(first=True)
+@checked
 def list_texts() -> Names:
     """The texts that have a name."""
     from vitral.data import corpus_names
@@ -126,7 +126,7 @@ def list_texts() -> Names:
     return Names("texts", corpus_names(), {})
 
 
-@checked(first=True)
+@checked
 def list_studies(*, times: bool = False) -> Names:
     """The studies with their questions.
 
@@ -143,7 +143,7 @@ def list_studies(*, times: bool = False) -> Names:
         return Names("studies", study_names(), found)
 
 
-@checked(first=True)
+@checked
 def list_examples() -> Names:
     """The worked examples of the gallery with their titles."""
     from vitral.lab.examples import find_example, gallery

@@ -25,7 +25,7 @@ OF_TEXT = {"encoding": "encoding", "field": "field", "glob": "glob", "specials":
 """Arguments of `train` and `count` that are keys of `[corpus]`."""
 
 
-@checked(first=True)
+@checked
 def train(
     start: str | Path | None = None,
     out: str | Path | None = None,
@@ -87,7 +87,7 @@ def train(
     return ended(folder)
 
 
-@checked(first=True)
+@checked
 def resume(
     run: str | Path | Run,
     *,
@@ -120,7 +120,7 @@ def resume(
     return ended(folder)
 
 
-@checked(first=True)
+@checked
 def continue_(
     run: str | Path | Run,
     out: str | Path | None = None,
@@ -158,14 +158,14 @@ def continue_(
     return ended(folder)
 
 
-@checked(first=True)
+@checked
 def continue_run(run: str | Path | Run, out: str | Path | None = None, **options: Any) -> Run:
     """The former name of `continue_`."""
     renamed("continue_run", "continue_")
     return continue_(run, out, **options)
 
 
-@checked(first=True)
+@checked
 def free_folder(name: str) -> Path:
     """A folder for a new run that does not exist yet: `runs/NAME`, then `runs/NAME-2` and so on."""
     stem = Path("runs") / (Path(name).resolve().stem or "run")

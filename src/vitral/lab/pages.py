@@ -28,7 +28,7 @@ class Bundle:
     size: int
 
 
-@checked(first=True)
+@checked
 def bundle(
     run: str | Path | Run,
     out: str | Path | None = None,
@@ -84,7 +84,7 @@ def _taken(path: Path) -> UsageError:
     return UsageError("{path}: exists already and was not overwritten; choose another name with --out", path=path)
 
 
-@checked(first=True)
+@checked
 def open_(
     runs: str | Path | Run | Sequence[str | Path | Run],
     *,

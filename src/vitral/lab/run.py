@@ -72,7 +72,7 @@ class Generation(Sampling, GenerateOptions):
     replace: str | None = None
 
 
-@checked(first=True)
+@checked
 class Run(Shown):
     """A trained model, loaded.
 
@@ -496,7 +496,7 @@ class Run(Shown):
         return write_run_report(self.path)
 
 
-@checked(first=True)
+@checked
 def load(path: str | Path, which: Which = "best", *, device: str = "cpu", corpus: str | Path | None = None) -> Run:
     """Load a run's "best" or "last" checkpoint; see `Run`."""
     return Run(path, which, device=device, corpus=corpus)

@@ -37,7 +37,7 @@ from vitral.training.trainer import chain_from_anchor
 POINTERS = {"best", "last"}
 
 
-@checked(first=True)
+@checked
 def examine_run(path: Path, *, replay: bool = True) -> Diagnosis:
     """Whether a run is complete: its files and checkpoints, and one logged step computed again. Nothing is written.
 

@@ -13,7 +13,7 @@ from vitral.figures.notebook import Shown, page_of
 from vitral.figures.sections import Preformatted
 
 
-@checked(first=True)
+@checked
 @dataclass(frozen=True, repr=False)
 class Samples(Shown, Tabular):
     """Texts that a run wrote.

@@ -75,7 +75,7 @@ class _Found:
     is_named: bool = True
 
 
-@checked(first=True)
+@checked
 def compare(
     *runs: str | Path | Run,
     prompt: str = "",

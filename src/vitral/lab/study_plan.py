@@ -20,7 +20,7 @@ from vitral.studies.record import read_record, seeds_of
 from vitral.training import Callback, RunConfig, silent
 
 
-@checked(first=True)
+@checked
 @dataclass(frozen=True)
 class StudyPlan:
     """A study with its base configuration, seeds and folder."""
@@ -48,7 +48,7 @@ class StudyPlan:
         return write_report(done, command=self.command)
 
 
-@checked(first=True)
+@checked
 def plan_study(
     name: str,
     start: str | None = None,

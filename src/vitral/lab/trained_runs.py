@@ -18,7 +18,7 @@ MAX_TOKENS = 400
 """Of `generate` where nothing is said, as of the command."""
 
 
-@checked(first=True)
+@checked
 def evaluate(
     run: str | Path | Run,
     *,
@@ -58,7 +58,7 @@ def evaluate(
     return loaded.measure(copying=copying is not False) if text is None else loaded.measure_text(text, replace=replace)
 
 
-@checked(first=True)
+@checked
 def generate(
     run: str | Path | Run,
     prompt: str = "",
@@ -94,7 +94,7 @@ def generate(
     return Samples(str(loaded.path), loaded.step, tuple(loaded.samples([prompt], **chosen)))
 
 
-@checked(first=True)
+@checked
 def inspect(
     run: str | Path | Run,
     text: str,

@@ -26,7 +26,7 @@ TEXT = "To be"
 FIXABLE = ("rounding", "unclear", "follows", "wrong")
 
 
-@checked(first=True)
+@checked
 def explain(
     what: str | Path | Run,
     text: str | None = None,
@@ -108,7 +108,7 @@ def numbers(chosen: Numbers, first: int) -> tuple[int, ...] | None:
     return tuple(dict.fromkeys(int(one) - first for one in several))
 
 
-@checked(first=True)
+@checked
 def check(example: str | Path, *, fix: bool = False, out: str | Path | None = None) -> CheckReport:
     """Check the numbers of a worked example: which is wrong first, and why.
 
@@ -130,7 +130,7 @@ def check(example: str | Path, *, fix: bool = False, out: str | Path | None = No
     return report
 
 
-@checked(first=True)
+@checked
 def exercise(
     file: str | Path | None = None, *, kind: str | None = None, out: str | Path | None = None, **sizes: Any
 ) -> Example:

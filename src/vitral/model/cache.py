@@ -10,7 +10,6 @@ from vitral.model.config import ModelConfig
 from vitral.model.recurrence import State
 
 
-@checked(first=["__init__"])
 class KVCache:
     """Keys and values of every layer for the tokens so far, in preallocated tensors; of an LSTM its state after them.
 
@@ -19,6 +18,7 @@ class KVCache:
         capacity: maximum number of tokens.
     """
 
+    @checked
     def __init__(
         self, config: ModelConfig, batch: Count, capacity: Count, *, dtype: torch.dtype, device: torch.device
     ) -> None:

@@ -58,7 +58,7 @@ class Cost:
     cache_bytes: int
 
 
-@checked(first=True)
+@checked
 def parameter_table(config: ModelConfig, vocab_size: Count) -> list[ParameterRow]:
     """Every learned tensor, in the order of the computation, with its formula.
 
@@ -89,13 +89,13 @@ def parameter_table(config: ModelConfig, vocab_size: Count) -> list[ParameterRow
     return rows
 
 
-@checked(first=True)
+@checked
 def count_parameters(config: ModelConfig, vocab_size: Count) -> int:
     """Number of parameters, a tied head counted once."""
     return sum(row.count for row in parameter_table(config, vocab_size))
 
 
-@checked(first=True)
+@checked
 def cost(config: ModelConfig, vocab_size: Count, batch_size: Count = 1) -> Cost:
     """Operations per token and bytes, in float32.
 

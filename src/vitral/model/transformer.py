@@ -31,7 +31,7 @@ ADD_NOTHING = ("rotary", "alibi", "relative", "none")
 """Positions that add nothing to the token embeddings; the sum of a sine's and a cosine's squares is one."""
 
 
-@checked(first=True)
+@checked
 class Transformer(nn.Module):
     """A decoder-only Transformer: maps tokens to the logits of the next token at every position.
 

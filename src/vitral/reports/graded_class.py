@@ -116,7 +116,7 @@ class StepOfClass:
         return {**told, "slips": [{"slip": slip, "sheets": count} for slip, count in self.slips]}
 
 
-@checked(first=True)
+@checked
 @dataclass(frozen=True, repr=False)
 class GradedClass(Shown, Tabular):
     """The sheets of a class with their points; print it to read it.

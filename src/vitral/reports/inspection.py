@@ -45,7 +45,7 @@ NORMS = N_(
 )
 
 
-@checked(first=True)
+@checked
 def inspection_page(found: Found) -> str:
     """The whole page: ablations, kinds of heads, attention maps, logit lens, residual norms."""
     sections: list[Section] = [Listing(tuple(map(_, found["notes"])))] if found["notes"] else []

@@ -17,7 +17,7 @@ from vitral.runs import RunConfig
 from vitral.training.optimizer_cost import kept_numbers, optimizer_flops
 
 
-@checked(first=True)
+@checked
 @dataclass(frozen=True, repr=False)
 class ModelCount(Shown, Tabular):
     """A model's size and costs.

@@ -33,7 +33,7 @@ MADE_BY = N_("Made by Vitral.")
 PAGE = "run.html"
 
 
-@checked(first=True)
+@checked
 def write_run_report(path: Path) -> Path:
     """Write `report/run.html`, `report/losses.svg` and `.png` into a run's folder, and return the path of the page.
 
@@ -62,7 +62,7 @@ def run_page(run: SealedRun, report: ReportFolder) -> str:
     return page(_("Run {name}", name=run.folder.path.name), sections, footer=_(MADE_BY))
 
 
-@checked(first=True)
+@checked
 def require_run_report(path: Path) -> None:
     """Write the page of a run again unless it is there as it was written.
 

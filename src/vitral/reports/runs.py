@@ -95,7 +95,7 @@ SORTED_BY = {"size": "parameters", "progress": "step", "rank": "test_loss"}
 """Columns for people -> the values that they are sorted by."""
 
 
-@checked(first=True)
+@checked
 @dataclass(frozen=True, repr=False)
 class RunList(Shown, Tabular):
     """The runs below a folder, in order; print it to read it.
@@ -225,7 +225,7 @@ def _list_page(found: RunList) -> str:
     return found.page(found.sections())
 
 
-@checked(first=True)
+@checked
 def list_runs(folder: str | Path = "runs", *, order: Order = "loss", text: str | None = None) -> RunList:
     """Every run below a folder in a table: text, size, loss beside its baselines, when, state.
 

@@ -109,7 +109,7 @@ RELATIONS_DATA = tuple(
 )
 
 
-@checked(first=True)
+@checked
 @dataclass(frozen=True, repr=False)
 class RunComparison(Shown, Tabular):
     """Runs side by side; print it to read it.

@@ -57,7 +57,7 @@ DATA_ONLY = (
 """Columns of the comparisons that only data have."""
 
 
-@checked(first=True)
+@checked
 @dataclass(frozen=True, repr=False)
 class StudyPage(Shown, Tabular):
     """The files of a study's report.
@@ -127,7 +127,7 @@ def _study_page(shown: StudyPage) -> str:
     return written_page(shown.html, shown)
 
 
-@checked(first=True)
+@checked
 def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
     """Write `report/study.html`, `study.md`, `results.json`, tables and `figures/` into the study's folder.
 

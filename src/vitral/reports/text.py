@@ -23,7 +23,7 @@ from vitral.reports.unwritten import Unwritten
 PAGE = "corpus.html"
 
 
-@checked(first=True)
+@checked
 @dataclass(frozen=True, repr=False)
 class Survey(Shown, Tabular):
     """A text before training.
@@ -114,7 +114,7 @@ def _survey_page(survey: Survey) -> str:
     return survey.page(Unwritten())
 
 
-@checked(first=True)
+@checked
 def survey_dataset(dataset: Dataset, text: Text, *, context_length: int, batch_size: int) -> Survey:
     """The survey of a prepared text, for batches of `batch_size` windows of `context_length` tokens."""
     report = corpus_report(dataset, text, context_length=context_length, batch_size=batch_size)

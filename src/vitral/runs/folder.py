@@ -48,6 +48,7 @@ from vitral.runs.search import run_folders
 
 DUE = {"evaluation", "sample"}
 """Events that are due at a step."""
+MOST_CONFIG = 1 << 20
 MOST_DOCUMENT = 1 << 26
 """Maximum bytes of a file that is read whole; a tokenizer of a million tokens is smaller."""
 CONFIG, RUN = "config.toml", "run.json"
@@ -153,7 +154,7 @@ class RunFolder:
         Raises:
             UsageError: it cannot be read.
         """
-        return parse_toml(self._read(CONFIG), self.path / CONFIG)
+        return parse_toml(self._read(CONFIG, MOST_CONFIG), self.path / CONFIG)
 
     def newest(self) -> Checkpoint | None:
         """The newest intact checkpoint, without its tensors; None if there is none."""
@@ -360,9 +361,9 @@ class RunFolder:
         for pointer, name in pointers(checkpoint).items():
             replace_durably(self.path / pointer, f"{name}\n".encode())
 
-    def _read(self, name: str) -> bytes:
+    def _read(self, name: str, most: int = MOST_DOCUMENT) -> bytes:
         with readable(self.path / name):
-            return read(self.path / name, MOST_DOCUMENT)
+            return read(self.path / name, most)
 
 
 def pointers(newest: Checkpoint) -> dict[str, str]:

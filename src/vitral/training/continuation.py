@@ -27,7 +27,7 @@ PEAK = 0.5
 """Their highest rate as a share of the parent's, where that had decayed (measured: docs/experiments.md)."""
 
 
-@checked(first=True)
+@checked
 def continue_run(
     path: Path,
     out: Path,

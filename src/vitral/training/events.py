@@ -38,7 +38,7 @@ def silent(event: Event) -> None:
     """Ignore the event."""
 
 
-@checked(first=True)
+@checked
 def all_of(*callbacks: Callback) -> Callback:
     """One callback that calls several, and returns the lines of text that they return."""
 

@@ -32,7 +32,7 @@ class FinishedRun(UsageError):
     """A run that is asked to go on, and has finished."""
 
 
-@checked(first=True)
+@checked
 def resume(
     path: Path,
     *,

@@ -46,7 +46,7 @@ MOST_EXCESS = 0.5
 """A fresh model whose loss on random tokens is larger than ln V by more than this is noted."""
 
 
-@checked(first=True)
+@checked
 def train(
     config: RunConfig,
     out: Path,

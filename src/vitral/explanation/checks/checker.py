@@ -43,7 +43,7 @@ SPREAD = 1.0
 CODE = {verdict: place for place, verdict in enumerate(ORDER)}
 
 
-@checked(first=True)
+@checked
 def check(example: Example) -> CheckReport:
     """Compare every claimed cell with the true number and with the results of the author's own numbers."""
     return _Checker(example).report()

@@ -9,7 +9,7 @@ from vitral.explanation.checks.report import CellFinding, CheckedQuantity, Check
 from vitral.explanation.examples.places import KeyPath
 
 
-@checked(first=True)
+@checked
 def corrected(report: CheckReport) -> str:
     """The example's text with the true number, in its unit, for every one that is neither right nor doubtful."""
     return corrected_file(report).decode()

@@ -30,7 +30,7 @@ MOST_BYTES = 2**20
 """A larger file is not a worked example."""
 
 
-@checked(first=True)
+@checked
 def load_example(path: Path, find_model: FindModel) -> Example:
     """Read a worked example from a file.
 
@@ -74,7 +74,7 @@ def read_limited(file: BinaryIO, name: str) -> bytes:
     return raw
 
 
-@checked(first=True)
+@checked
 def parse_example(text: str, find_model: FindModel, path: Path | None = None) -> Example:
     """Read a worked example from its text; see `load_example`."""
     return read_example(TomlDocument(str(path or "example"), text), find_model, path)

@@ -41,7 +41,7 @@ KINDS = {
 """The kinds of exercises by name."""
 
 
-@checked(first=True)
+@checked
 @dataclass(frozen=True)
 class Exercise:
     """The kind and the sizes of an exercise.
@@ -104,7 +104,7 @@ class Exercise:
         return f"{self.kind or 'attention'}-{self.seed}"
 
 
-@checked(first=True)
+@checked
 def exercise_of(kind: str | None = None, **sizes: Any) -> Exercise:
     """An exercise with the usual sizes of its kind, where no others are given.
 

@@ -23,7 +23,7 @@ BORDER = 0.01
 """A number to compute is at least this share of a unit away from a border between two rounded numbers."""
 
 
-@checked(first=True)
+@checked
 def exercise_text(exercise: Exercise, *, blanks: bool = True) -> str:
     """The exercise as the text of a worked example.
 
@@ -34,7 +34,7 @@ def exercise_text(exercise: Exercise, *, blanks: bool = True) -> str:
     return _text(exercise, problem_of(exercise), {} if blanks else None)
 
 
-@checked(first=True)
+@checked
 def key_text(exercise: Exercise) -> str:
     """The exercise as the text of a worked example, with all numbers computed."""
     problem = problem_of(exercise)

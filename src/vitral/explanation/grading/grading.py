@@ -90,7 +90,7 @@ class SheetGrade:
         }
 
 
-@checked(first=True)
+@checked
 def grade_document(student: Document, key: AnswerKey, rule: GradingRule) -> SheetGrade:
     """Grade a student's document with the given numbers of the key.
 

@@ -13,7 +13,7 @@ from vitral.figures.latex import PREAMBLE
 GEOMETRY = r"\usepackage[margin=2.2cm]{geometry}"
 
 
-@checked(first=True)
+@checked
 def to_latex(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = False) -> str:
     """A complete document.
 

@@ -62,7 +62,7 @@ CHOICES = (Greedy, Beam)
 """Operations whose numbers are indices of words."""
 
 
-@checked(first=True)
+@checked
 def to_live(
     example: Example,
     choice: Choice | None = None,
@@ -93,7 +93,7 @@ def to_live(
     return to_page(walkthrough, digits=digits, before=live_tables(walkthrough, digits))
 
 
-@checked(first=True)
+@checked
 def blanks_of(example: Example) -> tuple[str, ...]:
     """The claimed quantities of which a cell is left open, in the order of the computation."""
     return tuple(claim.name for claim in example.claims if bool(claim.values.isnan().any()))

@@ -66,7 +66,7 @@ def _room(walkthrough: Walkthrough, say: Phrases) -> _Room:
     return _Room(int(_Room.arithmetic * share), int(_Room.numbers * share), int(_Room.hidden * share))
 
 
-@checked(first=True)
+@checked
 def to_page(
     walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = False, before: Sequence[Section] = ()
 ) -> str:
@@ -93,7 +93,7 @@ def _walkthrough_page(walkthrough: Walkthrough) -> str:
     return to_page(walkthrough)
 
 
-@checked(first=True)
+@checked
 def to_markdown(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = False) -> str:
     """A Markdown document; the arithmetic of each table's chosen cells is below it, formulas between dollar signs.
 
@@ -114,7 +114,7 @@ def to_markdown(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = F
     return markdown(walkthrough.title, sections, lead=lead)
 
 
-@checked(first=True)
+@checked
 def to_sections(walkthrough: Walkthrough, *, digits: Digits = 3) -> list[Section]:
     """Sections of another page; each step can be folded."""
     say = walkthrough.phrases()
