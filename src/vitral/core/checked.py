@@ -60,7 +60,7 @@ Digits = Annotated[int, Within(0, 17)]
 
 def checked(target: T) -> T:
     """Compare the arguments of a public function, or of a class's public methods but `forward`, before each call."""
-    if not isinstance(target, type):
+    if isinstance(target, types.FunctionType):
         return _call(target)
     for name, member in list(vars(target).items()):
         inner = getattr(member, "__func__", member)

@@ -33,7 +33,7 @@ def cores(root: Path = ROOT) -> int:
 def memory_limit(root: Path = ROOT) -> int | None:
     """Memory in bytes that this process may use: the smallest of physical memory, cgroup limits and RLIMIT_AS."""
     limits = [_physical_memory(), _resource_limit("RLIMIT_AS")]
-    limits += [_first_number(group, LIMITS) for group in _groups(root, "memory")]
+    limits += [_first_number(group, ("memory.max", "memory.limit_in_bytes")) for group in _groups(root, "memory")]
     return min((limit for limit in limits if limit is not None), default=None)
 
 
@@ -84,9 +84,6 @@ def _of_processor(root: Path, wanted: str) -> str:
         if name.strip() == wanted:
             return value.strip()
     return ""
-
-
-LIMITS = ("memory.max", "memory.limit_in_bytes")
 
 
 def _groups(root: Path, controller: str) -> Iterator[Path]:
