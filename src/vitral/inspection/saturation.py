@@ -162,7 +162,7 @@ def _add_means(
 
 
 def _by_head(means: Mapping[str, RunningMean]) -> dict[str, list[float]]:
-    """What is told of the means of `_add_means`, as lists over heads."""
+    """The means of `_add_means`, as lists over heads."""
     found = {name: mean.value for name, mean in means.items()}
     for name in ("score", "scaled"):
         found[f"{name}_variance"] = found[f"{name}_square"] - found[name].square()

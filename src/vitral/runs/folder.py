@@ -49,6 +49,7 @@ from vitral.runs.search import run_folders
 DUE = {"evaluation", "sample"}
 """Events that are due at a step."""
 MOST_CONFIG = 1 << 20
+"""Maximum bytes of config.toml, since a parser of TOML needs a second for some megabytes."""
 MOST_DOCUMENT = 1 << 26
 """Maximum bytes of a file that is read whole; a tokenizer of a million tokens is smaller."""
 CONFIG, RUN = "config.toml", "run.json"
