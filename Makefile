@@ -117,7 +117,7 @@ wheel: $(VENV)/.installed
 SMALL_DEMO := $(addprefix --set ,model.d_model=12 model.num_layers=1 model.num_heads=3 model.context_length=11 \
 	training.steps=4 training.evaluate_every=2 training.sample_every=1 training.sample_tokens=20 training.batch_size=5)
 COMPILERS := '^(.*-)?(cc|c[89]9|c\+\+|gcc|g\+\+|cpp|clang|clang\+\+|clang-cpp|icx|icpx|tcc)(-[0-9.]+)?$$'
-GENERATING := tests/native tests/decoding tests/cli/test_commands.py tests/lab/test_library.py tests/page/test_server.py
+GENERATING := tests/native tests/decoding tests/app/test_commands.py tests/app/test_library.py tests/page/test_server.py
 HIDDEN := build/no-compiler
 no-compiler: $(VENV)/.installed-dev
 	rm -rf $(HIDDEN) && mkdir -p $(HIDDEN)/bin

@@ -13,7 +13,8 @@ from benchmarks.machine import describe_machine, machine_slug
 from benchmarks.options import QUICK_ROUNDS, LeftOut, Options
 from benchmarks.peers import nanogpt
 from benchmarks.rows import ROWS, USUAL, together
-from vitral.figures.style import save
+from vitral.core.files import replace_durably
+from vitral.report.style import figure_files
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -91,7 +92,8 @@ def _measure(rows: Sequence[str], options: Options, folder: Path | None, console
     if folder is not None and kept:
         title = f"{machine['processor']}, {options.threads} threads, {machine['date']}"
         in_order = {row: kept[row] for row in ROWS if row in kept}
-        save(figure.draw(figure.bars(in_order), title), folder, slug)
+        for name, content in figure_files(figure.draw(figure.bars(in_order), title), slug).items():
+            replace_durably(folder / name, content)
         console.print(f"kept in {folder}", highlight=False)
     return left_out
 

@@ -20,7 +20,7 @@ from students import Changed, Sheet, student_sheet
 from vitral.core.errors import UsageError
 from vitral.explanation import CheckReport, Verdict, check, parse_example
 from vitral.explanation.checks.slips import Slip
-from vitral.lab.examples import preset_model
+from vitral.runs.presets import preset_model
 
 ACCUSED = (Verdict.follows, Verdict.wrong)
 ACQUITTED = (Verdict.right, Verdict.rounding, Verdict.unclear)

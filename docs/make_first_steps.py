@@ -9,7 +9,7 @@ A block ```text right after one of them is its output, or that of its last comma
 
 In an output, a line `…` stands for any number of lines. Commands and Python run in a folder of their own each, with the
 text of the document in it. `rewritten` puts today's output into a document and keeps its choice of lines: a line stays
-where it is, with today's numbers. tests/cli/test_first_steps.py compares the rest: see `stable`.
+where it is, with today's numbers. tests/app/test_first_steps.py compares the rest: see `stable`.
 
 Run it on a machine that does nothing else: it takes about five minutes a document.
 """

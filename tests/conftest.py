@@ -85,7 +85,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
 @pytest.fixture(scope="session")
 def tiny_run(once: Once, own_cache: None) -> Path:
     """A run of five steps on the bundled play, for all that only look at one."""
-    from vitral.cli import run
+    from vitral.app.terminal import run
 
     def make(folder: Path) -> None:
         assert run(["train", "sample", "--out", str(folder), *SETTINGS]) == 0

@@ -8,7 +8,7 @@ import { numbers, sentences } from "./words.mjs";
 
 const banner = (source) => `Made from web/${source} by "make web"; do not edit. Apache-2.0.`;
 const [given] = process.argv.slice(2);
-const [templates, page] = given ? [given, given] : ["../src/vitral/figures/templates", "../src/vitral/page/assets"];
+const [templates, page] = given ? [given, given] : ["../src/vitral/report/templates", "../src/vitral/page/assets"];
 mkdirSync(page, { recursive: true });
 
 const all = sentences("src/page");

@@ -9,21 +9,19 @@
 
 import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from vitral.core.renamed import FormerModule
 
 if TYPE_CHECKING:
-    from vitral.attention import attend, attend_traced
-    from vitral.core.errors import Interrupted, StorageError, TrainingStopped, UsageError, VitralError
-    from vitral.lab import (
+    from vitral.app import (
         Run,
         bundle,
         check,
         compare,
         configure,
         continue_,
-        continue_run,
         count,
         demo,
         doctor,
@@ -51,6 +49,8 @@ if TYPE_CHECKING:
         survey,
         train,
     )
+    from vitral.attention import attend, attend_traced
+    from vitral.core.errors import Interrupted, StorageError, TrainingStopped, UsageError, VitralError
 
 __all__ = [
     "Interrupted",
@@ -66,7 +66,6 @@ __all__ = [
     "compare",
     "configure",
     "continue_",
-    "continue_run",
     "count",
     "demo",
     "doctor",
@@ -110,7 +109,18 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for, so that `import vitral` costs nothing."""
     if name not in __all__:
         raise AttributeError(f"module 'vitral' has no attribute {name!r}")
-    return getattr(import_module(_ELSEWHERE.get(name, "vitral.lab")), name)
+    return getattr(import_module(_ELSEWHERE.get(name, "vitral.app")), name)
+
+
+class _Face(ModuleType):
+    """The package, whose operations `compare`, `doctor` and `forecast` are not hidden by the rooms of these names."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in __all__ and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Face
 
 
 def __dir__() -> list[str]:

@@ -1,5 +1,5 @@
 """`python -m vitral` is `vitral`."""
 
-from vitral.cli import main
+from vitral.app.terminal import main
 
 main()

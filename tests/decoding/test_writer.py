@@ -29,10 +29,6 @@ def test_an_unfinished_character_waits() -> None:
     assert pieces_of([b"a\xe2", b"\x90", b"\xa0b"], [])[0] == ["a", "", "␠b", ""]
 
 
-def test_bytes_that_become_no_character_are_replaced() -> None:
-    assert pieces_of([b"a\xe2", b"b", b"\xff", b"\xe2\x90"], [])[0] == ["a", "\ufffdb", "\ufffd", "", "\ufffd"]
-
-
 def test_what_may_become_a_stop_string_waits() -> None:
     assert pieces_of([b"a", b"b", b"a", b"b", b"c", b"d"], ["abc"])[0] == ["", "", "ab", "", "", ""]
     assert pieces_of([b"a", b"b", b"a", b"b", b"d"], ["abc"])[0] == ["", "", "ab", "", "abd", ""]

@@ -24,11 +24,6 @@ def test_the_longest_copy_is_the_longest(sample: str, training: str) -> None:
     assert longest_copy(sample, training) == Copy(end - begin, sample[begin:end], begin)
 
 
-def test_of_equally_long_copies_the_first_counts() -> None:
-    assert longest_copy("xabyxcd", "cd ab") == Copy(2, "ab", 1)
-    assert longest_copy("xyz", "abc") == longest_copy("", "abc") == Copy(0, "", 0)
-
-
 @given(TEXT.filter(len), TEXT, st.data())
 def test_the_novel_share_counts_every_occurrence(sample: str, training: str, data: st.DataObject) -> None:
     n = data.draw(st.integers(1, len(sample)))

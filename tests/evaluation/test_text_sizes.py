@@ -54,12 +54,6 @@ def test_all_of_the_text_is_counted_once(name: str) -> None:
     assert [len(part.encode()) for part in parts] == sizes.tolist()
 
 
-def test_the_tokens_of_a_text_that_comes_back_have_their_own_sizes() -> None:
-    tokenizer = char_tokenizer("".join(sorted(set(TEXT))))
-    found = sizes_in_text(tokenizer, TEXT, tokenizer.encode(TEXT))[1]
-    assert found.tolist() == [len(character.encode()) for character in TEXT]
-
-
 @pytest.mark.parametrize("mask", ["causal", {"name": "prefix", "length": 3}])
 @pytest.mark.parametrize("masking", [None, Masking(0.3, 0)])
 def test_what_is_scored_is_what_is_counted(mask: Any, masking: Masking | None) -> None:

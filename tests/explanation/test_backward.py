@@ -11,26 +11,17 @@ from tiers import few
 from variants import EXPLAINED, TEXT, TOKENIZER, made
 
 from vitral.core.errors import UsageError
-from vitral.explanation import (
-    Choice,
-    Example,
-    RunView,
-    Step,
-    parse_example,
-    to_markdown,
-    to_page,
-    to_text,
-    walk_backward,
-    walk_run,
-)
+from vitral.explanation import Choice, Example, RunView, Step, parse_example, to_text, walk_backward, walk_run
 from vitral.explanation.backward import Backward, log_loss, loss_of, named_cell
+from vitral.explanation.examples.by_name import find_example, gallery
 from vitral.explanation.examples.schema import AXES
 from vitral.explanation.formulas import text, value_of
 from vitral.explanation.formulas.notation import Equation, Number
 from vitral.explanation.phrasebook import LANGUAGES, phrases
 from vitral.explanation.sheet import Sheet, computed
 from vitral.explanation.trace import trace_text
-from vitral.lab.examples import find_example, gallery, preset_model
+from vitral.report.walkthrough import to_markdown, to_page
+from vitral.runs.presets import preset_model
 
 BLOCK = """
 block = "post"

@@ -8,7 +8,8 @@ from scrambled import make_claims, make_given
 
 from vitral.explanation import CheckReport, Verdict, check, corrected, parse_example, phrases
 from vitral.explanation.checks.report import first_wrong, rows, summary
-from vitral.lab.examples import find_example, gallery, preset_model
+from vitral.explanation.examples.by_name import find_example, gallery
+from vitral.runs.presets import preset_model
 
 SAY = phrases("en")
 FULL = os.environ.get("VITRAL_FULL") == "1"

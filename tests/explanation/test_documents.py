@@ -11,15 +11,16 @@ import openpyxl
 import pytest
 from tiers import few
 
-from vitral.cli.check import check_all
+from vitral.app.terminal import run
 from vitral.core.errors import UsageError
-from vitral.explanation import KINDS, Verdict, check, load_example, phrases
+from vitral.explanation import KINDS, Verdict, check, load_example
 from vitral.explanation.checks.correction import corrected_file
 from vitral.explanation.documents import SUFFIXES, document_of
 from vitral.explanation.documents.grid import SpreadsheetDocument
 from vitral.explanation.documents.labels import Label, known_label
+from vitral.explanation.examples.by_name import find_example, gallery
 from vitral.explanation.examples.file import MOST_BYTES, read_example
-from vitral.lab.examples import find_example, gallery, preset_model
+from vitral.runs.presets import preset_model
 
 Matrix = list[list[str]]
 
@@ -282,7 +283,7 @@ def test_unzipped_size_is_asked_first() -> None:
 
 
 def test_endings_are_those_of_the_completion() -> None:
-    from vitral.cli.completion import EXAMPLE_ENDINGS, EXERCISE_KINDS
+    from vitral.app.completion import EXAMPLE_ENDINGS, EXERCISE_KINDS
 
     assert EXAMPLE_ENDINGS == SUFFIXES
     assert tuple(KINDS) == EXERCISE_KINDS
@@ -315,7 +316,7 @@ def test_more_standard_input_than_a_file_may_have_is_refused(monkeypatch: pytest
 
 def test_the_standard_input_is_read_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"[given]\nq = [[")))
-    assert check_all(["-"], phrases("en"), as_json=True, fix_into=(False, None)) == 2
+    assert run(["check", "-", "--format", "json"]) == 2
     [entry] = json.loads(capsys.readouterr().out)
     assert "line 2" in entry["error"]
 

@@ -18,15 +18,18 @@ from tiers import few
 from tiny import tiny_sheet
 from variants import EXPLAINED, TEXT, TOKENIZER, made
 
-from vitral.explanation import Walkthrough, check, parse_example, to_latex, to_page, to_plain, to_text, walk_example
+from vitral.core.text import visible
+from vitral.explanation import Walkthrough, check, parse_example, to_plain, to_text, walk_example
 from vitral.explanation.backward import Backward, loss_of
 from vitral.explanation.checks.report import working
+from vitral.explanation.examples.by_name import find_example, gallery
 from vitral.explanation.formulas import latex, lines, markdown_latex, mathml, text
 from vitral.explanation.formulas.notation import Equation, Expression
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.trace import trace_text
-from vitral.figures.text import visible
-from vitral.lab.examples import find_example, gallery, preset_model
+from vitral.report.walkthrough import to_page
+from vitral.report.walkthrough_latex import to_latex
+from vitral.runs.presets import preset_model
 
 FULL = os.environ.get("VITRAL_FULL") == "1"
 LANGUAGES = ("en", "pt")

@@ -11,7 +11,8 @@ from vitral.core.errors import UsageError
 from vitral.core.language import in_language
 from vitral.core.names import ATTENTION_STEPS, BLOCK_STEPS
 from vitral.explanation import Choice, Example, Exercise, Verdict, check, exercise_text, parse_example, walk_example
-from vitral.lab.examples import find_example, gallery, preset_model
+from vitral.explanation.examples.by_name import find_example, gallery
+from vitral.runs.presets import preset_model
 
 
 def read(text: str) -> Example:

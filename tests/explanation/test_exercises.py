@@ -11,6 +11,7 @@ import pytest
 import torch
 from tiers import few
 
+from vitral.app.exercises import pdf_of
 from vitral.core.errors import UsageError
 from vitral.core.language import in_language
 from vitral.explanation import KINDS, Exercise, Verdict, check, exercise_of, exercise_text, key_text, parse_example
@@ -18,8 +19,8 @@ from vitral.explanation.exercises.effort import effort
 from vitral.explanation.exercises.problems import LIMITS
 from vitral.explanation.exercises.sheets import ExerciseSheet
 from vitral.explanation.exercises.workbook import workbook
-from vitral.lab.examples import preset_model
-from vitral.lab.exercises import pdf_of
+from vitral.report.paper import sheet_latex, sheet_page
+from vitral.runs.presets import preset_model
 
 SEEDS = range(12 if os.environ.get("VITRAL_FULL") == "1" else 4)
 FINE = (Verdict.right, Verdict.rounding)
@@ -102,9 +103,9 @@ def test_a_sheet_has_a_box_for_each_number_and_tells_none(kind: str) -> None:
     assert boxes == [None] * asked
     assert len(numbers) == asked
     assert None not in numbers
-    assert sheet.latex().count(r"\place{}") == asked
-    assert sheet.key_latex().count(r"\place{}") == 0
-    assert len(re.findall(r"<td></td>", sheet.html())) == asked + sum(
+    assert sheet_latex(sheet).count(r"\place{}") == asked
+    assert sheet_latex(sheet, is_key=True).count(r"\place{}") == 0
+    assert len(re.findall(r"<td></td>", sheet_page(sheet))) == asked + sum(
         any(grid.columns)
         for grid in (*empty.given, *empty.helps, *(grid for task in empty.tasks for grid in task.grids))
     )
@@ -114,11 +115,11 @@ def test_pages_load_nothing_and_are_in_the_language() -> None:
     for language, code in (("en", "en"), ("pt", "pt-BR")):
         with in_language(language):
             sheet = ExerciseSheet(exercise_of("multi-head", seed=3))
-            for page in (sheet.html(), sheet.key_html()):
+            for page in (sheet_page(sheet), sheet_page(sheet, is_key=True)):
                 assert f'<html lang="{code}">' in page
                 assert "default-src 'none'" in page
                 assert not re.search(r"(src|href)=\"(?!#)", page)
-            told = sheet.html()
+            told = sheet_page(sheet)
     assert "Compute the numbers" not in told
 
 
@@ -135,7 +136,7 @@ def test_tables_that_help_have_the_exponentials_that_are_needed() -> None:
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_latex_becomes_a_pdf() -> None:
     sheet = ExerciseSheet(exercise_of("choice", seed=2))
-    for document in (sheet.latex(), sheet.key_latex()):
+    for document in (sheet_latex(sheet), sheet_latex(sheet, is_key=True)):
         made = pdf_of(document)
         assert made is not None
         assert made.startswith(b"%PDF")

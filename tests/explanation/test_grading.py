@@ -8,14 +8,16 @@ from vitral.core.errors import UsageError
 from vitral.core.language import in_language
 from vitral.explanation import Verdict, parse_example
 from vitral.explanation.documents import document_of
+from vitral.explanation.examples.by_name import gallery
 from vitral.explanation.examples.document import TomlDocument
 from vitral.explanation.grading.answers import agreement, read_answers
 from vitral.explanation.grading.grading import SheetGrade, check_rule, grade_document
 from vitral.explanation.grading.key import AnswerKey
 from vitral.explanation.grading.pseudonyms import read_pseudonyms, with_pseudonyms, written_pseudonyms
 from vitral.explanation.grading.rule import GradingRule
-from vitral.lab.examples import gallery, preset_model
-from vitral.reports.graded_class import GradedClass, GradedSheet
+from vitral.explanation.grading.sheets import GradedSheet
+from vitral.report.graded_class import GradedClass
+from vitral.runs.presets import preset_model
 
 GIVEN = """title = "Two words"
 mask = "bidirectional"

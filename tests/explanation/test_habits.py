@@ -12,7 +12,7 @@ from vitral.explanation.checks.intervals import Interval, reached
 from vitral.explanation.checks.units import Unit, units
 from vitral.explanation.examples.digits import MOST_DECIMALS
 from vitral.explanation.operations import Normalise, Operation, Project, Scale, Score, Softmax, Weigh
-from vitral.lab.examples import preset_model
+from vitral.runs.presets import preset_model
 
 HEAD = 'mask = "bidirectional"\nscale = "sqrt"\n[given]\n'
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vitral.explanation.formulas import MOST_TERMS, escape, latex, mathml, number, sides, text, value_of
+from vitral.core.latex import escape
+from vitral.explanation.formulas import MOST_TERMS, latex, mathml, number, sides, text, value_of
 from vitral.explanation.formulas.notation import (
     Apply,
     Difference,

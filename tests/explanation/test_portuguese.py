@@ -22,18 +22,18 @@ from vitral.explanation import (
     check,
     exercise_text,
     parse_example,
-    to_latex,
-    to_markdown,
-    to_page,
     to_plain,
     to_text,
     walk_example,
     walk_run,
 )
 from vitral.explanation.checks.report import report_text
+from vitral.explanation.examples.by_name import find_example, gallery
 from vitral.explanation.phrasebook import phrases
-from vitral.lab.examples import find_example, gallery, preset_model
 from vitral.model import ModelConfig, Transformer
+from vitral.report.walkthrough import to_markdown, to_page
+from vitral.report.walkthrough_latex import to_latex
+from vitral.runs.presets import preset_model
 
 ENGLISH = frozenset(
     re.findall(

@@ -7,13 +7,15 @@ import pytest
 import torch
 
 from vitral.core.errors import UsageError
-from vitral.explanation import check, corrected, parse_example, to_latex, to_markdown, to_page, to_text, walk_example
+from vitral.explanation import check, corrected, parse_example, to_text, walk_example
+from vitral.explanation.examples.by_name import find_example
 from vitral.explanation.examples.example import Example
 from vitral.explanation.examples.names import NICKNAMES, Names
 from vitral.explanation.examples.numerals import value_of
 from vitral.explanation.examples.schema import ALIASES, AXES
-from vitral.lab.examples import find_example
 from vitral.model import ModelConfig
+from vitral.report.walkthrough import to_markdown, to_page
+from vitral.report.walkthrough_latex import to_latex
 
 GIVEN = """mask = "causal"
 scale = "sqrt"

@@ -13,7 +13,7 @@ from vitral.explanation.checks.edits import Editor, moved
 from vitral.explanation.checks.report import guess
 from vitral.explanation.checks.slips import COMMONNESS, misprints
 from vitral.explanation.expressions import Call, compute, parse
-from vitral.lab.examples import preset_model
+from vitral.runs.presets import preset_model
 
 DIGITS = 3
 

@@ -11,7 +11,7 @@ from students import CELLS, HABITS, KINDS, LISTED, PROBLEMS, SLIPS, UNLISTED, Sh
 
 from benchmarks.sheets import Row, measured
 from vitral.explanation import Example, parse_example
-from vitral.lab.examples import preset_model
+from vitral.runs.presets import preset_model
 
 FULL = os.environ.get("VITRAL_FULL") == "1"
 SHEETS = 2000 if FULL else 16

@@ -13,11 +13,12 @@ from tiers import few
 from vitral.core.errors import UsageError
 from vitral.core.streams import torch_stream
 from vitral.data import CorpusConfig, Tokenizer, build_tokenizer
-from vitral.explanation import Choice, RunView, Step, parse_example, phrases, to_latex, to_text, walk_example, walk_run
+from vitral.explanation import Choice, RunView, Step, parse_example, phrases, to_text, walk_example, walk_run
 from vitral.explanation.formulas import text as as_text
 from vitral.explanation.phrasebook import catalogue
 from vitral.explanation.trace import trace_text
 from vitral.model import ModelConfig, Transformer
+from vitral.report.walkthrough_latex import to_latex
 
 TEXT = "abBda"
 SIZES = {"d_model": 24, "num_layers": 2, "num_heads": 6, "context_length": 23}

@@ -4,10 +4,11 @@ import pytest
 import torch
 from students import student_sheet
 
+from vitral.explanation.examples.by_name import gallery
 from vitral.explanation.examples.example import Example
 from vitral.explanation.examples.file import parse_example
 from vitral.explanation.expressions import compute, references
-from vitral.lab.examples import gallery, preset_model
+from vitral.runs.presets import preset_model
 
 
 def agree(example: Example) -> None:

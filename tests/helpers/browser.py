@@ -65,7 +65,7 @@ def in_node(body: str, cases: Sequence[Any], *modules: str, source: str | None =
 
     It sees as `vitral` what the committed bundle exports, or what `modules` in `web/src` export; or another `source`.
     """
-    committed = resources.files("vitral.figures") / "templates" / "live.js"
+    committed = resources.files("vitral.report") / "templates" / "live.js"
     if source is None:
         source = bundled(*modules) if modules else committed.read_text(encoding="utf-8")
     given = json.dumps([source, body, list(cases)])

@@ -135,7 +135,7 @@ DECLARED: list[tuple[str, str, Callable[[dict[str, Any]], list[str]]]] = [
         "gallery",
         lambda one: [one[key] for key in ("title", "source", "note") if key in one],
     ),
-    ("lab/_presets/*.toml", "lab", lambda preset: [preset["description"]]),
+    ("runs/_presets/*.toml", "runs", lambda preset: [preset["description"]]),
 ]
 """Files with sentences, their room, and where the sentences are."""
 
@@ -151,7 +151,7 @@ def _of_commands() -> list[Sentence]:
     """The help texts of the commands, their arguments and options; those of the parser's library are marked already."""
     from typer.main import get_command
 
-    from vitral.cli import app
+    from vitral.app.terminal import app
     from vitral.core.language import in_language
 
     found: list[Sentence] = []
@@ -160,7 +160,7 @@ def _of_commands() -> list[Sentence]:
         for name, command in [("vitral", group), *getattr(group, "commands", {}).items()]:
             options = [each for each in command.params if "completion" not in str(each.name)]
             texts = [command.help, *(getattr(each, "help", None) for each in options)]
-            found += [Sentence(text, None, f"vitral {name} --help", "cli") for text in texts if text]
+            found += [Sentence(text, None, f"vitral {name} --help", "app") for text in texts if text]
     return found
 
 

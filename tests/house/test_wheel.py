@@ -77,7 +77,18 @@ def test_without_a_compiler_everything_installs_and_no_old_library_is_used(
     package = ROOT / "src" / "vitral"
     files = {path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     files -= {package / "model" / "native" / build.LIBRARY}  # one that lies beside its source is not packed
-    assert {path.suffix for path in files} == {".py", ".toml", ".txt", ".md", ".po", ".html", ".css", ".js", ".c"}
+    assert {path.suffix for path in files} == {
+        ".py",
+        ".toml",
+        ".txt",
+        ".md",
+        ".po",
+        ".html",
+        ".css",
+        ".js",
+        ".c",
+        ".tex",
+    }
     assert packed(made) == {path.relative_to(ROOT / "src").as_posix() for path in files}
     place = sources / "src" / "vitral" / "model" / "native" / build.LIBRARY
     place.write_bytes(b"an older one")

@@ -53,9 +53,3 @@ def test_every_head_is_taken_out_by_zeros_and_by_its_mean(model, batch) -> None:
         for part, heads in ((found["layers"][1]["heads"][2], [2]), (found["layers"][1]["all"], [0, 1, 2])):
             effect = loss_increase(before, loss_by_row(model, batch, without(1, heads, instead)))
             assert part[way] == {"increase": effect[0], "error": effect[1]}
-
-
-def test_the_only_head_of_a_layer_is_the_layer(batch) -> None:
-    model = Transformer(CONFIG.model_copy(update={"num_heads": 1}), 11, seed=5).eval()
-    for layer in head_ablations(model, batch)["layers"]:
-        assert layer["heads"] == [layer["all"]]

@@ -10,8 +10,8 @@ from vitral.data import char_tokenizer
 from vitral.inspection import head_patterns
 from vitral.inspection.attention import (
     BROAD,
+    add_share,
     attended_distance,
-    attended_share,
     kind_masks,
     landmarks,
     mean_entropy_share,
@@ -20,6 +20,7 @@ from vitral.inspection.attention import (
     patient_queries,
     uniform_weights,
 )
+from vitral.inspection.numbers import RunningMean
 from vitral.model import ModelConfig, Transformer
 
 TOKENIZER = char_tokenizer("\n ab")
@@ -57,12 +58,6 @@ def test_kinds_are_those_worked_by_hand(kind: str, query: int, keys: list[int]) 
     assert keys_of(kind, query) == keys
 
 
-def test_a_key_just_after_an_equal_neighbour_may_be_the_query_itself() -> None:
-    tokens = torch.from_numpy(TOKENIZER.encode("aab"))[None]
-    found = kind_masks(tokens, landmarks(TOKENIZER), CAUSAL[:3, :3])["after same"][0]
-    assert torch.nonzero(found).tolist() == [[1, 1]]
-
-
 def test_a_head_on_the_previous_token_has_all_its_weight_there() -> None:
     tokens = torch.from_numpy(TOKENIZER.encode(WINDOW))[None]
     masks = kind_masks(tokens, landmarks(TOKENIZER), CAUSAL)
@@ -70,18 +65,18 @@ def test_a_head_on_the_previous_token_has_all_its_weight_there() -> None:
     weights[0, 0, range(1, 7), range(6)] = 1.0
     weights[0, :, 0, 0] = 1.0
     weights[0, 1, range(1, 7), range(1, 7)] = 1.0
-    share = attended_share(weights, masks["previous"], ALL)
-    assert share is not None
-    assert share.tolist() == [1.0, 0.0]
+    share = RunningMean()
+    add_share(share, weights, masks["previous"], ALL)
+    assert share.value.tolist() == [1.0, 0.0]
     assert attended_distance(weights, ALL).tolist() == [6 / 7, 0.0]
 
 
 def test_uniform_attention_has_the_share_of_visible_keys() -> None:
     tokens = torch.from_numpy(TOKENIZER.encode(WINDOW))[None]
     even, masks = uniform_weights(CAUSAL), kind_masks(tokens, landmarks(TOKENIZER), CAUSAL)
-    share = attended_share(even, masks["first"], ALL)
-    assert share is not None
-    assert float(share) == pytest.approx(sum(1 / n for n in range(1, 8)) / 7)
+    share = RunningMean()
+    add_share(share, even, masks["first"], ALL)
+    assert float(share.value) == pytest.approx(sum(1 / n for n in range(1, 8)) / 7)
     assert float(mean_entropy_share(even, CAUSAL, ALL)[0]) == pytest.approx(
         6 / 7
     )  # the first query has nothing to spread
@@ -92,16 +87,6 @@ def test_queries_with_few_keys_are_left_out() -> None:
     causal = torch.ones(11, 11, dtype=torch.bool).tril()
     assert torch.nonzero(patient_queries(causal)).flatten().tolist() == [7, 8, 9, 10]
     assert torch.nonzero(patient_queries(CAUSAL)).flatten().tolist() == [6]
-
-
-def test_overlap_is_one_for_equal_heads_and_zero_for_disjoint_ones() -> None:
-    weights = torch.zeros(1, 3, 2, 2)
-    weights[0, :2, :, 0] = 1.0
-    weights[0, 2, :, 1] = 1.0
-    queries = torch.tensor([True, True])
-    assert float(overlap(weights[:, :2], queries)) == pytest.approx(1.0)
-    assert float(overlap(weights[:, 1:], queries)) == pytest.approx(0.0)
-    assert float(overlap(weights, queries)) == pytest.approx(1 / 3)
 
 
 def test_overlap_of_a_half_shared_pair_is_worked_by_hand() -> None:

@@ -9,18 +9,16 @@ import pytest
 import torch
 from pieces import part
 
-from vitral.core.errors import UsageError
 from vitral.data import Split, char_tokenizer
 from vitral.evaluation import Masking
 from vitral.inspection import capabilities
-from vitral.inspection.mask_uses import Predictor, continuation, infilling, leakage, scores
+from vitral.inspection.mask_uses import Predictor, infilling, leakage, scores
 from vitral.model import ModelConfig, Transformer
 
 VOCAB, TIME = 7, 13
 TOKENIZER = char_tokenizer("abcdef")
 """Of 7 tokens, the first of which represents no text."""
 MASKING = Masking(0.15, 0)
-BIDIRECTIONAL = {"attention": {"mask": "bidirectional"}}
 
 
 def model_with(mask: Any = "causal", seed: int = 1, **changes: Any) -> Transformer:
@@ -48,11 +46,6 @@ class TestLeakage:
         assert found["moved"] < 1e-6
         assert not found["visible"]
 
-    def test_a_bidirectional_prediction_moves_with_the_next_token(self) -> None:
-        found = leakage(predictor("bidirectional"), some_windows(31), 5)
-        assert found["moved"] > 1e-3
-        assert found["visible"]
-
     def test_a_prefix_leaks_inside_itself_and_not_behind(self) -> None:
         prefix = predictor({"name": "prefix", "length": 6})
         inside, last, behind = (leakage(prefix, some_windows(31), place) for place in (2, 5, 9))
@@ -77,29 +70,8 @@ class TestInfilling:
         assert found is not None
         assert torch.allclose(found.exp(), joint.softmax(dim=1), atol=1e-5)
 
-    def test_a_mask_token_is_answered_at_its_position_whatever_it_hides(self) -> None:
-        given, windows = predictor("bidirectional", mask_token=0), some_windows()
-        other = windows.clone()
-        other[:, 7] = 1 + windows[:, 7] % (VOCAB - 1)
-        one, two = infilling(given, windows, 7), infilling(given, other, 7)
-        assert one is not None
-        assert two is not None
-        assert torch.equal(one, two)
-        hidden = windows.clone()
-        hidden[:, 7] = 0
-        assert torch.allclose(one, given.log_probabilities(hidden, 7))
-
     def test_a_model_that_sees_its_target_cannot(self) -> None:
         assert infilling(predictor("bidirectional"), some_windows(), 7) is None
-
-
-def test_continuation_reads_the_last_position_or_a_mask_token_after_it() -> None:
-    contexts = some_windows()[:, :6]
-    causal, masked = predictor("causal"), predictor("bidirectional", mask_token=0)
-    with_mask = torch.cat([contexts, torch.zeros(5, 1, dtype=torch.int64)], dim=1)
-    assert torch.equal(continuation(causal, contexts), causal.log_probabilities(contexts, 5))
-    assert torch.equal(continuation(masked, contexts), masked.log_probabilities(with_mask, 6))
-    assert (continuation(causal, contexts)[:, 0] == -torch.inf).all()  # a special token is no answer
 
 
 def test_scores_by_hand() -> None:
@@ -131,16 +103,3 @@ class TestCapabilities:
         assert found["leak"]["late"]["visible"] is visible
         assert (found["leak"]["late"]["moved"] > 1e-6) is visible
         assert (found["filling"]["left"]["num"], found["continuing"]["num"]) == (8, 30)
-
-    @pytest.mark.parametrize(
-        ("changes", "tokens", "why"),
-        [
-            ({"context_length": 4}, 300, "a context of 4 tokens"),
-            ({"attention": {"mask": {"name": "prefix", "length": 12}}}, 300, "leaves no room for a gap"),
-            ({"context_length": 11}, 10, "has 0 whole windows of 11 tokens"),
-            ({"context_length": 11}, 21, "has 1 whole windows of 11 tokens"),
-        ],
-    )
-    def test_a_model_or_text_without_room_is_refused(self, changes: dict[str, Any], tokens: int, why: str) -> None:
-        with pytest.raises(UsageError, match=why):
-            capabilities(model_with(**changes), TOKENIZER, some_split(tokens), 30, 8, masking=None)

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch.nn import functional
 
-from vitral.core.errors import UsageError
 from vitral.data import Split
 from vitral.inspection import activation_movements, loss_by_context
 from vitral.model import ModelConfig, Transformer
@@ -53,13 +52,6 @@ def test_what_a_model_cannot_see_it_does_not_lose() -> None:
     short = loss_by_context(model_with(attention=window), PART, most_targets=200)["nats"]
     assert short[2:] == pytest.approx([short[2]] * 3, abs=1e-6)
     assert abs(short[2] - short[1]) > 1e-4
-
-
-def test_what_cannot_be_measured_is_refused() -> None:
-    with pytest.raises(UsageError, match="a position sees tokens that follow it"):
-        loss_by_context(model_with(attention={"mask": "bidirectional"}), PART, most_targets=200)
-    with pytest.raises(UsageError, match="no 17 tokens in a row"):
-        loss_by_context(model_with(), Split(PART.tokens[:16], np.array([[0, 16]])), most_targets=200)
 
 
 def test_a_movement_by_hand() -> None:

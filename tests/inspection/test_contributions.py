@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional
-from variants import TEXT, TOKENIZER, VARIANTS, made
+from variants import TEXT, TOKENIZER, made
 
 from vitral.core.errors import UsageError
 from vitral.core.taps import Recorder
@@ -14,18 +13,14 @@ from vitral.data import Split
 from vitral.evaluation import Masking
 from vitral.inspection import (
     Scored,
-    ablations,
     activation_means,
     loss_by_row,
-    replace_activations,
     text_targets,
     text_tokens,
     window_targets,
 )
 from vitral.inspection.ablation import effect
-from vitral.inspection.lens import contribution_points
 from vitral.inspection.targets import UNSCORED
-from vitral.model import Transformer
 
 
 @pytest.fixture
@@ -68,47 +63,6 @@ def test_windows_are_of_the_split_and_the_same_again() -> None:
         window_targets(model, part_of(13), 1)
 
 
-@pytest.mark.parametrize("norm", ["pre", "no norm"])
-def test_without_all_contributions_the_model_is_one_without_blocks(norm: str, rows: Scored) -> None:
-    model = made(norm)
-    bare = Transformer(model.config.model_copy(update={"num_layers": 0}), model.vocab_size).eval()
-    bare.load_state_dict({name: model.state_dict()[name] for name in bare.state_dict()})
-    removed = loss_by_row(model, rows, replace_activations(contribution_points(model.config)))
-    assert torch.equal(removed, loss_by_row(bare, rows))
-
-
-@pytest.mark.parametrize(("variant", "key"), [("no attention", "feed_forward"), ("no feed-forward", "attention")])
-def test_a_block_of_one_sublayer_is_that_sublayer(variant: str, key: str, rows: Scored) -> None:
-    found = ablations(made(variant), rows)
-    assert found is not None
-    other = {"feed_forward": "attention", "attention": "feed_forward"}[key]
-    for block in found["blocks"]:
-        assert block["block"] == block[key]
-        assert block[other] is None
-        assert len(block["heads"]) == (0 if variant == "no attention" else 3)
-
-
-def test_what_is_the_same_at_every_position_costs_nothing_by_its_mean(rows: Scored) -> None:
-    model = made("pre")
-    with torch.no_grad():
-        model.get_parameter("blocks.0.mlp.down.weight").zero_()
-    found = ablations(model, rows)
-    assert found is not None
-    by_zero, by_mean = (found["blocks"][0]["feed_forward"][way]["increase"] for way in ("zero", "mean"))
-    assert by_mean == pytest.approx(0.0, abs=1e-6)
-    assert abs(by_zero) > 1e-3
-
-
-def test_only_the_chosen_heads_are_replaced() -> None:
-    value = torch.arange(2 * 3 * 4 * 5.0).view(2, 3, 4, 5)
-    mean = value.mean(dim=(0, -2), keepdim=True)
-    tap = replace_activations(["blocks.0.attn.z"], {"blocks.0.attn.z": mean}, [1])
-    changed = tap("blocks.0.attn.z", value)
-    assert torch.equal(changed[:, [0, 2]], value[:, [0, 2]])
-    assert torch.equal(changed[:, 1], mean[:, 1].expand(2, 4, 5))
-    assert tap("blocks.0.attn.out", value) is value
-
-
 @pytest.mark.parametrize("name", ["blocks.0.attn.z", "blocks.1.mlp.hidden"])
 def test_means_are_over_rows_and_positions(name: str, rows: Scored, monkeypatch: pytest.MonkeyPatch) -> None:
     model = made("pre")
@@ -126,41 +80,9 @@ def test_means_are_over_rows_and_positions(name: str, rows: Scored, monkeypatch:
         activation_means(model, rows.inputs, ["blocks.2.attn.z"])
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_every_part_of_every_variant_has_a_worth_or_none(variant: str, rows: Scored) -> None:
-    model = made(variant)
-    tokens = text_tokens(model, TOKENIZER, TEXT)
-    of_text, of_rows = ablations(model, text_targets(model, tokens)), ablations(model, rows)
-    assert of_rows is not None
-    assert of_rows["loss"] == pytest.approx(float(loss_by_row(model, rows).mean()), rel=1e-5)
-    assert (of_text is None) == (variant == "long prefix")
-    for found, has_errors in ((of_text, False), (of_rows, True)):
-        if found is None:
-            continue
-        assert len(found["blocks"]) == model.config.num_layers
-        for block in found["blocks"]:
-            assert (block["attention"] is None) == (model.config.attention == "none")
-            assert (block["feed_forward"] is None) == (model.config.feed_forward == "none")
-            parts = [block["block"], block["attention"], block["feed_forward"], *block["heads"]]
-            for effects in parts:
-                for one in (effects or {}).values():
-                    assert one["increase"] is not None
-                    assert (one["error"] is not None) == has_errors
-
-
 def test_an_effect_worked_by_hand() -> None:
     before, after = torch.tensor([1.0, 2.0, 3.0]).double(), torch.tensor([2.0, 2.0, 5.0]).double()
     assert effect(before, after, sampled=True) == {"increase": 1.0, "error": float(f"{1 / math.sqrt(3):.6g}")}
     assert effect(before, after, sampled=False) == {"increase": 1.0, "error": None}
     assert effect(before[:1], after[:1], sampled=True) == {"increase": 1.0, "error": None}
     assert effect(before, after * math.nan, sampled=True) == {"increase": None, "error": None}
-
-
-def test_a_masked_model_is_scored_on_its_masked_tokens() -> None:
-    model, masking = made("bidirectional"), Masking(0.15, 0)
-    tokens = text_tokens(model, TOKENIZER, TEXT)
-    scored = text_targets(model, tokens, masking)
-    with torch.inference_mode():
-        logits = model(scored.inputs)
-    expected = functional.cross_entropy(logits.diagonal(dim1=0, dim2=1).T, tokens[0], reduction="none")
-    torch.testing.assert_close(loss_by_row(model, scored), expected.double())

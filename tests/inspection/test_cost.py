@@ -2,22 +2,16 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
-from vitral.inspection import cost
 from vitral.inspection.cost import (
     VOCAB,
-    WAYS,
     counted,
-    held_bytes,
     memory,
     model_config,
     one_more_token,
     rates,
-    slope,
-    timings,
 )
 from vitral.model import Transformer
 
@@ -31,19 +25,6 @@ def test_counted_operations_by_hand() -> None:
     assert found["training"] == 3 * found["at-once"]
     each = [matrices + 4 * position * 64 for position in range(1, n + 1)]
     assert found["one-by-one"] == pytest.approx(sum(each) / n)
-
-
-def test_a_slope_and_its_interval() -> None:
-    exact = slope([1, 2, 4, 8], [5, 5 * 2**1.5, 5 * 4**1.5, 5 * 8**1.5])
-    assert exact["slope"] == pytest.approx(1.5)
-    assert exact["high"] - exact["low"] == pytest.approx(0.0, abs=1e-6)
-    from scipy import stats
-
-    x, y = [100, 200, 300, 500], [1.0, 2.3, 2.9, 5.5]
-    line: Any = stats.linregress(np.log(x), np.log(y))
-    rough = slope(x, y)
-    assert rough["slope"] == pytest.approx(line.slope)
-    assert rough["high"] - rough["slope"] == pytest.approx(stats.t.ppf(0.975, 2) * line.stderr)
 
 
 def test_bytes_found_are_bytes_counted() -> None:
@@ -75,29 +56,6 @@ def test_one_more_token_attends_to_all_before_it() -> None:
     for length in (1, 5, 12, 3):
         step(length)
     assert seen == [1, 5, 12, 3]
-
-
-@pytest.mark.parametrize("mask", ["causal", "bidirectional"])
-def test_bytes_held_are_those_the_formula_tells(mask: str) -> None:
-    """Every allocation and release of a pass over a window, in order: the most held at once."""
-    from torch.profiler import ProfilerActivity, profile
-
-    config = model_config(512, mask)
-    model, window = Transformer(config, VOCAB).eval(), torch.arange(512)[None] % 16
-    with torch.inference_mode(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
-        model(window)
-    assert found.profiler is not None
-    assert found.profiler.kineto_results is not None
-    events: list[Any] = [each for each in found.profiler.kineto_results.events() if each.name() == "[memory]"]
-    held = np.cumsum([each.nbytes() for each in sorted(events, key=lambda each: each.start_ns())])
-    assert held.max() == pytest.approx(held_bytes(config), rel=0.05)
-
-
-def test_everything_is_timed_at_every_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost, "LEAST_SECONDS", 1e-5)
-    found = timings((4, 8), 2, 3)
-    assert {way: [len(many) for many in by_length] for way, by_length in found.items()} == {way: [2, 2] for way in WAYS}
-    assert all(pair[0] >= 0 and pair[1] > 0 for rows in found.values() for many in rows for pair in many)
 
 
 def test_rates_by_hand() -> None:

@@ -6,11 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
-from vitral.inspection.edit_data import Edit, edited, edits_of, read_edits, require_fitting, written
+from vitral.inspection.edit_data import Edit, edited, edits_of, read_edits, require_fitting
 
 HEADED = torch.randn(2, 3, 4, 5, generator=torch.Generator().manual_seed(1))
 FLAT = HEADED[:, 0]
@@ -23,16 +21,10 @@ WRONG = [
     ('[{"at": "embed", "do": "scale"}]', "factor"),
     ('[{"at": "embed", "do": "zero", "factor": 1}]', "factor"),
     ('[{"at": "embed", "do": "set", "value": NaN}]', "edits.0: value"),
-    ('[{"at": "embed", "do": "set", "value": true}]', "edits.0: value"),
-    ('[{"at": "embed", "do": "set", "value": 1e400}]', "edits.0: value"),
-    ('[{"at": "embed", "do": "patch", "from": 3}]', "edits.0: from"),
     ('[{"at": "embed", "do": "patch", "other": "x"}]', "edits.0: unknown key 'other'"),
     ('[{"at": "embed", "do": "zero", "positions": "some"}]', "edits.0: positions"),
     ('[{"at": "embed", "do": "zero", "positions": [1, -1]}]', "edits.0: positions"),
-    ('[{"at": "embed", "do": "zero", "positions": [true]}]', "edits.0: positions"),
-    ('[{"at": "embed", "do": "zero", "positions": null}]', "edits.0: positions"),
     ('[{"at": "embed", "do": "zero", "heads": []}]', "edits.0: heads"),
-    ('[{"at": "embed", "do": "zero", "heads": "all"}]', "edits.0: heads"),
     ('[{"at": "embed", "do": "zero"}, {"at": 3, "do": "zero"}]', "edits.1: at"),
     ("[" * 100_000, "nested"),
 ]
@@ -65,21 +57,13 @@ def test_edits_are_read_from_a_file_and_written_again(tmp_path: Path) -> None:
     ]
     (tmp_path / "edits.json").write_text(json.dumps(plain), encoding="utf-8")
     read = read_edits(str(tmp_path / "edits.json"))
-    assert written(read) == plain
-    assert edits_of(written(read)) == read == edits_of(read)
+    assert [edit.plain() for edit in read] == plain
+    assert edits_of(plain) == read == edits_of(read)
     assert edits_of([{"at": "embed", "do": "zero", "positions": range(2), "heads": [1]}])[0].heads == (1,)
     (tmp_path / "edits.json").write_bytes(b"\xff\xfe")
     for missing in ("edits.json", "none.json", "."):
         with pytest.raises(UsageError, match=str(tmp_path)):
             read_edits(str(tmp_path / missing))
-
-
-@given(st.text(max_size=60))
-def test_any_text_is_edits_or_one_line(text: str) -> None:
-    try:
-        read_edits(f"[{text}")
-    except UsageError as refused:
-        assert "\n" not in str(refused)  # noqa: PT017
 
 
 PLACES = [(None, "all"), ([1], "all"), (None, [2]), ([2, 0], [3, 1])]

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from copier import SYMBOLS, TIME, copier
 
-from vitral.core.errors import UsageError
 from vitral.data import Split
 from vitral.inspection import few_shot_losses
 from vitral.model import ModelConfig, Transformer
@@ -38,16 +37,3 @@ def test_a_model_without_attention_gains_nothing(passages: Split) -> None:
     model = Transformer(ModelConfig.parse(config), SYMBOLS).eval()
     found = few_shot_losses(model, passages, length=LENGTH, passages=20, most_examples=3)
     assert [one["increase"] for one in found["effects"]["same"]] == pytest.approx([0.0] * 4, abs=1e-6)
-
-
-def test_what_does_not_fit_is_refused(passages: Split) -> None:
-    with pytest.raises(UsageError, match="fit"):
-        few_shot_losses(copier(), passages, length=LENGTH, passages=20, most_examples=4)
-    few = Split(passages.tokens[:LENGTH], passages.segments[:1])
-    with pytest.raises(UsageError, match="too few"):
-        few_shot_losses(copier(), few, length=LENGTH, passages=20, most_examples=3)
-
-
-def test_a_passage_of_one_token_leaves_nothing_to_score(passages: Split) -> None:
-    with pytest.raises(UsageError, match=r"^few-shot: a passage of one token"):
-        few_shot_losses(copier(), passages, length=1, passages=20, most_examples=3)

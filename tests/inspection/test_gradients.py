@@ -1,14 +1,12 @@
 """Gradients by block, against finite differences and backpropagation; logged norms."""
 
-import json
 import math
 from typing import Any
 
 import pytest
 import torch
 
-from vitral.core.errors import UsageError
-from vitral.inspection import first_over_last, gradients_by_block, logged_gradient_norms, untrained
+from vitral.inspection import gradients_by_block, logged_gradient_norms
 from vitral.model import ModelConfig, Transformer, next_token_loss
 
 CONTEXT = 8
@@ -55,55 +53,7 @@ def test_parameters_are_those_of_backpropagation(batch: tuple) -> None:
         assert found["parameters"][layer] == pytest.approx(math.sqrt(squares), rel=1e-5)
 
 
-def test_numbers_that_are_not_finite_are_none(batch: tuple) -> None:
-    model = Transformer(config(), 7).eval()
-    with torch.no_grad():
-        model.get_parameter("blocks.1.mlp.up.weight").fill_(math.inf)
-    found = gradients_by_block(model, *batch)
-    assert found["stream"][0] is None
-    json.dumps(found, allow_nan=False)
-
-
-def test_a_model_without_blocks_is_refused(batch: tuple) -> None:
-    with pytest.raises(UsageError, match="without blocks"):
-        gradients_by_block(Transformer(config(num_layers=0), 7), *batch)
-
-
-def test_no_gradient_is_left_in_the_model_and_the_untrained_one_is_another(batch: tuple) -> None:
-    model = Transformer(config(), 7, seed=2).double().eval()
-    with torch.no_grad():
-        model.token_embedding.weight.add_(1.0)
-    fresh = untrained(model, 2)
-    assert gradients_by_block(model, *batch) != gradients_by_block(fresh, *batch)
-    assert gradients_by_block(fresh, *batch) == gradients_by_block(Transformer(config(), 7, seed=2).double(), *batch)
-    assert all(parameter.grad is None for parameter in model.parameters())
-    assert fresh.token_embedding.weight.dtype == torch.float64
-    assert not fresh.training
-
-
-@pytest.mark.parametrize(
-    ("state", "kind", "expected"),
-    [
-        ({"stream": [2.0, 9.0, 1.0]}, "stream", 2.0),
-        ({"stream": [20.0, 1.0], "scale": [0.05, 1.0]}, "share", 1.0),
-        ({"parameters": [0.5, 4.0]}, "parameters", 0.125),
-        ({"stream": [None, 1.0]}, "stream", None),
-        ({"stream": [1.0, 0.0]}, "stream", None),
-        ({"stream": [1.0, 1.0], "scale": [1.0, None]}, "share", None),
-    ],
-)
-def test_the_ratio_of_first_to_last_block_by_hand(state: dict, kind: str, expected: float | None) -> None:
-    assert first_over_last(state, kind) == (None if expected is None else pytest.approx(expected))
-
-
 def test_logged_norms_by_hand() -> None:
     events = [{"step": at, "gradient_norm": norm} for at, norm in enumerate((3.0, 1.0, 8.0, math.inf, 2.0), 1)]
     assert logged_gradient_norms(events, 1) == {"mean": 3.5, "median": 2.5, "largest": 8.0, "num": 4}
     assert logged_gradient_norms([], 1)["mean"] is None
-
-
-def test_logged_norms_are_the_same_however_often_a_run_was_interrupted() -> None:
-    whole = [{"step": step, "gradient_norm": float(step)} for step in (5, 10, 13)]
-    extra = [{"step": step, "gradient_norm": 100.0} for step in (1, 7)]
-    assert logged_gradient_norms(whole + extra, 5) == logged_gradient_norms(whole, 5)
-    assert logged_gradient_norms(whole, 5)["num"] == 3

@@ -5,10 +5,8 @@ import torch
 from copier import SYMBOLS, TIME, copier
 from torch import Tensor
 
-from vitral.core.errors import UsageError
-from vitral.inspection import induction_ablation, induction_scores, periods_of
+from vitral.inspection import induction_ablation, induction_scores
 from vitral.inspection.induction import occurrences
-from vitral.model import ModelConfig, Transformer
 
 
 @pytest.fixture
@@ -33,14 +31,6 @@ def test_the_scores_of_a_constructed_copier_are_one(rows: tuple[Tensor, Tensor])
     assert found["losses"]["first"] > 1.0
 
 
-def test_uniform_scores_are_those_worked_by_hand() -> None:
-    tokens = torch.tensor([[0, 1, 2, 0, 1, 2, 0, 1]])
-    found = induction_scores(copier(), tokens, torch.tensor([3]))
-    # Queries 3, 4, 5 have one fitting key (1, 2, 3) among 4, 5, 6; query 6 has two (1, 4) among 7.
-    assert found["uniform"]["prefix"] == pytest.approx((1 / 4 + 1 / 5 + 1 / 6 + 2 / 7) / 4, rel=1e-5)
-    assert found["uniform"]["previous"] == pytest.approx(1 / 7, rel=1e-5)  # the only query of the most keys
-
-
 def test_without_the_previous_token_head_the_copier_copies_nothing(rows: tuple[Tensor, Tensor]) -> None:
     found = induction_ablation(copier(), *rows)
     assert found["previous"] == {"layer": 0, "head": 0}
@@ -61,21 +51,3 @@ def test_occurrences_by_hand() -> None:
         "second": [False, False, True, False, False, False],
         "later": [False, False, False, True, True, True],
     }
-
-
-def test_the_period_is_the_least_that_fits(rows: tuple[Tensor, Tensor]) -> None:
-    tokens, periods = rows
-    assert torch.equal(periods_of(tokens, 4, 6), periods)
-    assert periods_of(torch.tensor([[1, 1, 1, 1, 1, 1]]), 2, 4).tolist() == [2]
-    with pytest.raises(UsageError, match="period"):
-        periods_of(torch.tensor([[0, 1, 2, 3, 4, 5]]), 2, 4)
-
-
-def test_a_model_without_attention_has_losses_and_no_heads(rows: tuple[Tensor, Tensor]) -> None:
-    config = {"context_length": TIME, "d_model": 8, "num_layers": 1, "num_heads": 2, "attention": "none"}
-    model = Transformer(ModelConfig.parse(config), SYMBOLS).eval()
-    found = induction_scores(model, *rows)
-    assert found["layers"] == []
-    assert found["losses"]["second"] > 0.5
-    with pytest.raises(UsageError, match="attention"):
-        induction_ablation(model, *rows)

@@ -9,7 +9,7 @@ from variants import TEXT, TOKENIZER, VARIANTS, made
 from vitral.core.errors import UsageError
 from vitral.data import char_tokenizer
 from vitral.evaluation import Masking
-from vitral.inspection import logit_lens, residual_norms, text_targets, text_tokens
+from vitral.inspection import logit_lens, residual_norms, text_tokens
 from vitral.inspection.lens import contribution_points, lens_logits, predicted, stream_points
 from vitral.inspection.targets import UNSCORED
 from vitral.model import ModelConfig, Transformer
@@ -33,37 +33,6 @@ def test_embedding_and_contributions_add_up_to_the_stream(variant: str) -> None:
         if not model.config.residual:
             summed = summed[-1:]
         torch.testing.assert_close(torch.stack(summed).sum(dim=0), seen[point], rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_the_lens_is_the_softmax_of_its_logits(variant: str) -> None:
-    model = made(variant)
-    lens, tokens = logit_lens(model, TOKENIZER, TEXT, top=4), text_tokens(model, TOKENIZER, TEXT)
-    scored = text_targets(model, tokens).targets[0]
-    assert [None if each is None else each["id"] for each in lens["targets"]] == [
-        None if token == UNSCORED else token for token in scored.tolist()
-    ]
-    seen = model.trace(tokens, stream_points(model.config))
-    assert [point["point"] for point in lens["points"]] == list(stream_points(model.config))
-    for point in lens["points"]:
-        shares = lens_logits(model, seen[point["point"]])[0].double().softmax(dim=-1)
-        losses = []
-        for place, position in enumerate(point["positions"]):
-            order = shares[place].argsort(descending=True)[:4]
-            assert [each["id"] for each in position["top"]] == order.tolist()
-            assert [each["label"] for each in position["top"]] == [TOKENIZER.label(int(token)) for token in order]
-            assert [each["probability"] for each in position["top"]] == pytest.approx(
-                shares[place][order].tolist(), rel=1e-4
-            )
-            target = int(scored[place])
-            if target == UNSCORED:
-                assert (position["probability"], position["rank"], position["loss"]) == (None, None, None)
-                continue
-            assert position["probability"] == pytest.approx(float(shares[place, target]), rel=1e-4)
-            assert position["loss"] == pytest.approx(-math.log(float(shares[place, target])), rel=1e-4)
-            assert position["rank"] == 1 + int((shares[place] > shares[place, target]).sum())
-            losses.append(position["loss"])
-        assert point["loss"] == (pytest.approx(sum(losses) / len(losses), rel=1e-5) if losses else None)
 
 
 def test_a_lens_worked_by_hand() -> None:

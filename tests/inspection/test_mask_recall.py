@@ -9,23 +9,21 @@ from vitral.data.tasks import KeyValueRecall
 from vitral.inspection.mask_recall import (
     BINS,
     LONGEST,
+    MASKS,
+    answer_logits,
     recall_under_masks,
     sequences,
+    small_model,
     task_of,
     without_keys,
 )
-from vitral.inspection.retrieval import MASKS, answer_distances, answer_logits, small_model
+from vitral.inspection.recall import answer_distances
 
 SMALL = KeyValueRecall(pairs=2, queries=2, keys=3, values=4, shortest=0, longest=3)
 
 
 def ids(text: str) -> torch.Tensor:
     return torch.tensor([[SMALL.alphabet.index(letter) for letter in text]])
-
-
-def test_distances_by_hand() -> None:
-    """Keys a and c at 1 and 3, their values at 2 and 4, asked at 8 and 10, answered at 9 and 11."""
-    assert answer_distances(ids(".aBcD..?cDaB"), SMALL).tolist() == [[9 - 4, 11 - 2]]
 
 
 def test_guesses_by_hand() -> None:

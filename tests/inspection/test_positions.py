@@ -6,11 +6,9 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from vitral.core.errors import UsageError
-from vitral.data import Split, byte_tokenizer, windows
-from vitral.evaluation import evaluate_split
+from vitral.data import Split, windows
 from vitral.inspection import loss_by_position
-from vitral.inspection.positions import loss_beyond, loss_inside, same_targets, window_nats
+from vitral.inspection.positions import loss_beyond, loss_inside, window_nats
 from vitral.inspection.windows import window_starts
 from vitral.model import ModelConfig, Transformer
 
@@ -29,12 +27,6 @@ def part(num: int, vocab: int = 7) -> Split:
 
 
 class TestInside:
-    def test_the_mean_over_positions_is_the_loss_of_a_full_pass(self) -> None:
-        model, text = model_with(256), part(1 + 5 * CONTEXT, 256)
-        found = loss_inside(model, text, most_tokens=1000)
-        assert (found["windows"], len(found["nats"])) == (5, CONTEXT)
-        assert np.mean(found["nats"]) == pytest.approx(evaluate_split(model, text, byte_tokenizer()).loss, rel=1e-6)
-
     def test_each_number_is_the_loss_of_its_own_target(self) -> None:
         model, text = model_with(), part(3 * CONTEXT)
         nats = window_nats(model, text, np.array([2, 5]), CONTEXT)
@@ -47,21 +39,8 @@ class TestInside:
         assert found["windows"] == 10
         assert [loss is None for loss in found["nats"]] == [True] * 3 + [False] * 5
 
-    def test_a_text_without_a_whole_window_is_refused(self) -> None:
-        with pytest.raises(UsageError, match="no 9 tokens in a row"):
-            loss_by_position(model_with(), part(CONTEXT), most_tokens=100, multiple=2)
-
 
 class TestBeyond:
-    def test_places_score_the_same_targets(self) -> None:
-        """Each number is the target's own index, so equal means show equal targets."""
-        width, places, num = 3, 4, 9
-        targets = width * np.arange(num)[:, None] + np.arange(width * places)
-        means = same_targets(targets.astype(np.float64), width, places)
-        assert means.tolist() == [means[0]] * places
-        shorter = same_targets(targets[:, : 2 * width].astype(np.float64), width, places)
-        assert shorter.tolist() == [means[0]] * 2
-
     @pytest.mark.parametrize("kind", ["sinusoidal", "rotary", "alibi", "relative", "none"])
     def test_a_longer_window_changes_nothing_inside(self, kind: Positions) -> None:
         model, text = model_with(positions=kind), part(500)
@@ -77,20 +56,3 @@ class TestBeyond:
         assert found["context_length"] == CONTEXT
         assert [value is None for value in found["beyond"]["nats"]] == [False] * 4 + [True] * 4
         assert "learned positions end at context_length = 8" in found["beyond"]["why"]
-
-    def test_a_text_too_short_for_longer_windows_has_a_reason(self) -> None:
-        beyond = loss_beyond(model_with(positions="none"), part(30), 2, most_tokens=1000)
-        assert beyond["nats"] is None
-        assert beyond["why"] == "it takes 31 test tokens in a row, and there are 30"
-        assert loss_beyond(model_with(positions="none"), part(31), 2, most_tokens=1000)["nats"] is not None
-
-    def test_a_context_length_without_quarters_has_a_reason(self) -> None:
-        beyond = loss_beyond(model_with(context_length=7), part(300), 2, most_tokens=1000)
-        assert (beyond["nats"], beyond["targets"]) == (None, 0)
-        assert "7" in beyond["why"]
-
-    def test_quarters_whose_targets_a_prefix_shows_are_not_scored(self) -> None:
-        """A prefix of 4 leaves the target at position 3, in the second of four quarters of 2, as the first to score."""
-        model = model_with(positions="none", attention={"mask": {"name": "prefix", "length": 4}})
-        beyond = loss_beyond(model, part(500), 2, most_tokens=10_000)
-        assert [value is None for value in beyond["nats"]] == [True] * 2 + [False] * 6

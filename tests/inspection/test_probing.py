@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-import torch
 
 from vitral.core.streams import numpy_stream
 from vitral.data import Split, char_tokenizer
@@ -58,13 +57,6 @@ def test_control_classes_are_those_of_pairs() -> None:
     assert all(drawn[tuple(pair)] == one for pair, one in zip(pairs["train"].tolist(), found["train"], strict=True))
 
 
-def test_control_classes_of_a_large_vocabulary_need_the_memory_of_their_pairs() -> None:
-    # A class for each of 10^14 possible pairs would not fit into any memory.
-    pairs = {"train": np.array([[9_999_999, 5], [5, 9_999_999]]), "test": np.array([[5, 9_999_999], [7, 9_999_998]])}
-    found = random_classes(pairs, {"train": np.array([3, 3]), "test": np.array([3, 3])}, "task")
-    assert {part: each.tolist() for part, each in found.items()} == {"train": [3, 3], "test": [3, 3]}
-
-
 def test_token_counts_know_no_order_and_a_causal_model_no_right_side() -> None:
     """A text of random words: counting is at chance, and activations of the left side do not tell the right side."""
     stream = numpy_stream(3, "text")
@@ -84,11 +76,3 @@ def test_token_counts_know_no_order_and_a_causal_model_no_right_side() -> None:
     assert begin["trained"]["accuracy"] > begin["tokens"]["accuracy"] + 0.05
     assert end["trained"]["low"] < end["tokens"]["majority"] + 0.03
     assert begin["control"]["num"] == 900
-
-
-def test_windows_without_room_have_no_probes() -> None:
-    split = Split(np.zeros(50, np.uint8), np.array([[0, 50]]))
-    shape = {"context_length": 12, "d_model": 8, "num_heads": 2, "num_layers": 1}
-    model = Transformer(ModelConfig.parse(shape), 6).eval()
-    assert linear_probes(model, model, TOKENIZER, dict.fromkeys(SPLITS, split), dict.fromkeys(SPLITS, 9)) is None
-    assert torch.is_tensor(model.token_embedding.weight)

@@ -1,15 +1,11 @@
 """Recall by distance: distances of drawn sequences, and shares of answers that are known."""
 
-import math
-
 import pytest
 import torch
 
 from vitral.core.streams import numpy_stream
 from vitral.data.tasks import KeyValueRecall
-from vitral.inspection import recall_by_distance
-from vitral.inspection.retrieval import answer_distances, by_distance
-from vitral.model import ModelConfig, Transformer
+from vitral.inspection.recall import answer_distances, by_distance
 
 TASK = KeyValueRecall(pairs=2, queries=2, keys=3, values=4, shortest=0, longest=9)
 ROWS = torch.from_numpy(TASK.draw(numpy_stream(1, "recall"), 400))
@@ -43,10 +39,3 @@ def test_a_model_that_remembers_so_far_and_no_further() -> None:
             assert (group["accuracy"], group["nats"]) == (1.0, pytest.approx(0.0, abs=1e-9))
         if group["from"] > 6:
             assert (group["accuracy"], group["nats"]) == (0.0, pytest.approx(40.0, abs=1e-6))
-
-
-def test_of_a_model_that_has_learned_nothing() -> None:
-    sizes = {"context_length": TASK.span, "d_model": 8, "num_heads": 1, "num_layers": 1}
-    model = Transformer(ModelConfig.parse(sizes), 9).eval()
-    found = recall_by_distance(model, TASK, ROWS)
-    assert found["nats"] == pytest.approx(math.log(9), abs=0.1)

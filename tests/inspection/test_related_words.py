@@ -72,25 +72,6 @@ def test_scores_that_are_the_similarity_correlate_fully_whatever_each_key_has_be
     assert np.mean(head["shuffled"]) == pytest.approx(0, abs=0.1)
 
 
-def test_scores_of_keys_alone_correlate_with_nothing() -> None:
-    train, test = text(1, 20_000), text(2, 700)
-    nothing = torch.zeros(TOKENIZER.vocab_size, TOKENIZER.vocab_size)
-    model = with_scores(nothing, 13, torch.linspace(-3, 3, TOKENIZER.vocab_size))
-    found = similar_word_scores(model, TOKENIZER, train, test, windows=29, most_words=50)
-    assert found is not None
-    scores = [head["correlation"] for block in found["heads"] for head in block]
-    assert np.abs(scores).max() < 0.1
-
-
-def test_too_few_words_or_no_attention_are_not_measured() -> None:
-    train = text(1, 2_000)
-    model = with_scores(torch.zeros(TOKENIZER.vocab_size, TOKENIZER.vocab_size), 13)
-    assert similar_word_scores(model, TOKENIZER, train, train, windows=3, most_words=19) is None
-    without = Transformer(ModelConfig(d_model=12, num_layers=1, num_heads=2, context_length=8, attention="none"), 279)
-    assert similar_word_scores(without.eval(), TOKENIZER, train, train, windows=3, most_words=50) is None
-    assert agreeing_weights(without.eval(), TOKENIZER, []) == []
-
-
 CHARACTERS = char_tokenizer("".join(sorted(set("\n The keys are is here. The ray The sky"))))
 KIND = PairKind.parse(
     {

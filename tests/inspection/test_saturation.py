@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from vitral.core.errors import UsageError
 from vitral.core.streams import torch_stream
-from vitral.core.taps import Editor
 from vitral.inspection import attention_saturation
 from vitral.inspection.saturation import (
     alignment,
@@ -53,55 +51,6 @@ def test_numbers_are_those_of_a_plain_computation(scale: str) -> None:
     assert [len(numbers["factors"]) for numbers in found["layers"]] == [3 * (scale == "learned-per-head")] * 2
 
 
-def test_query_gradient_is_that_of_a_nudge() -> None:
-    config = ModelConfig.parse(MODEL | {"num_layers": 1, "num_heads": 1, "d_model": 3, "initialisation": "pytorch"})
-    model = Transformer(config, 13, seed=3).double()
-    ids = tokens(1, 13)
-    inputs, targets = ids[:, :-1], ids[:, 1:]
-    found = attention_saturation(model, inputs, targets)["layers"][0]["query_gradient"][0]
-    assert found == pytest.approx(nudged(model, inputs, targets), rel=1e-5)
-
-
-def nudged(model: Transformer, inputs: torch.Tensor, targets: torch.Tensor) -> float:
-    """Mean over positions of the norm of (L(q + e) - L(q - e)) / 2e, L summed over targets."""
-
-    class Traced(Editor):
-        def wants_any(self, names: object) -> bool:
-            return True
-
-    def loss(position: int, component: int, by: float) -> float:
-        def nudge(q: torch.Tensor) -> torch.Tensor:
-            q = q.clone()
-            q[0, 0, position, component] += by
-            return q
-
-        tap = Traced({"blocks.0.attn.q": nudge})
-        with torch.no_grad():
-            return next_token_loss(model(inputs, tap=tap), targets, model.mask).item() * targets.numel()
-
-    e = 1e-5
-    slopes = [[(loss(p, c, e) - loss(p, c, -e)) / (2 * e) for c in range(3)] for p in range(inputs.shape[1])]
-    return float(np.mean(np.linalg.norm(slopes, axis=1)))
-
-
-def test_batches_change_nothing() -> None:
-    config = ModelConfig.parse(MODEL | {"num_kv_heads": 1})
-    model = Transformer(config, 13, seed=3).double()
-    ids = tokens(5, 13)
-    whole = attention_saturation(model, ids[:, :-1], ids[:, 1:])
-    pieces = attention_saturation(model, ids[:, :-1], ids[:, 1:], batch_numbers=2 * 3 * 49)
-    assert pieces["loss"] == pytest.approx(whole["loss"])
-    for one, other in zip(pieces["layers"], whole["layers"], strict=True):
-        assert {name: pytest.approx(values) for name, values in one.items()} == other
-
-
-def test_a_model_without_blocks_is_refused() -> None:
-    model = Transformer(ModelConfig.parse(MODEL | {"num_layers": 0}), 13)
-    ids = tokens(2, 13)
-    with pytest.raises(UsageError, match="no position attends"):
-        attention_saturation(model, ids[:, :-1], ids[:, 1:])
-
-
 def test_the_variance_of_independent_scores_by_hand() -> None:
     """Of two layers and three heads: 4 · mean(1 · 2, 3 · 1, 1 · 1)."""
     layers = [{"query_square": [1.0, 3.0], "key_square": [2.0, 1.0]}, {"query_square": [1.0], "key_square": [1.0]}]
@@ -114,20 +63,6 @@ def test_alignment_by_hand() -> None:
     layers[0] |= {"score_variance": [30.0, 42.0], "met_at_random": [10.0, 14.0]}
     assert alignment({"layers": layers}, 2) == 6.0
     assert shared_directions({"layers": layers}, 2) == 2.0
-
-
-def test_queries_that_meet_keys_at_random_share_directions() -> None:
-    """The second moment of q·k over all pairs of all windows is that of q and k met at random."""
-    config = ModelConfig.parse(MODEL | {"num_heads": 2, "num_kv_heads": 1, "initialisation": "wide"})
-    model = Transformer(config, 13, seed=3).double()
-    ids = tokens(4, 13)
-    found = attention_saturation(model, ids[:, :-1], ids[:, 1:], batch_numbers=2 * 2 * 49)
-    traced = model.trace(ids[:, :-1])
-    for layer, numbers in enumerate(found["layers"]):
-        q, k = (traced[f"blocks.{layer}.attn.{step}"] for step in ("q", "k"))
-        for head in range(2):
-            every = q[:, head].flatten(0, 1) @ k[:, 0].flatten(0, 1).T
-            assert numbers["met_at_random"][head] == pytest.approx(float(every.square().mean()))
 
 
 def test_uniform_attention_over_two_positions_by_hand() -> None:

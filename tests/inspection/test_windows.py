@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from vitral.core.errors import UsageError
-from vitral.data import Split, windows
-from vitral.inspection.windows import read_windows, scored_windows, spread_windows, window_starts
+from vitral.data import Split
+from vitral.inspection.windows import scored_windows, spread_windows, window_starts
 
 
 def part(num: int, segments: int = 1) -> Split:
@@ -29,13 +29,6 @@ def test_a_window_may_end_where_its_segment_does() -> None:
     assert window_starts(uneven, 5, None, stride=1).tolist() == [0, 1, 2, 3, 4, 5, 11]
     assert spread_windows(uneven, 4, 3).tolist() == [[0, 1, 2, 3], [4, 5, 6, 7], [11, 12, 13, 14]]
     assert spread_windows(uneven, 11, 3).shape == (0, 11)
-
-
-def test_all_windows_are_those_of_a_full_pass() -> None:
-    text = part(103, segments=4)
-    whole = [inputs for inputs, _ in windows(text, 5, 1000) if inputs.shape[1] == 5]
-    starts = window_starts(text, 6, None, stride=5)
-    assert torch.equal(read_windows(text, starts, 6)[:, :5], torch.cat(whole))
 
 
 def test_scored_windows_are_whole_and_followed_by_their_targets() -> None:

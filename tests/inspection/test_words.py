@@ -18,7 +18,6 @@ from vitral.inspection.words import (
     MinimalPair,
     co_occurrences,
     context_separations,
-    cosines,
     counted_pairs,
     fill,
     item_scores,
@@ -28,8 +27,6 @@ from vitral.inspection.words import (
     passage,
     place_of,
     positive_pmi,
-    preference,
-    separations,
     spearman,
     subject_scores,
     whole_words,
@@ -46,14 +43,6 @@ def part_of(*segments: str | list[int]) -> Split:
     pieces = [np.array(TOKENIZER.encode(each) if isinstance(each, str) else each) for each in segments]
     ends = np.cumsum([0, *map(len, pieces)])
     return Split(np.concatenate(pieces).astype(np.uint16), np.stack([ends[:-1], ends[1:]], axis=1).astype(np.int64))
-
-
-def test_cosines_are_angles_and_a_zero_vector_is_like_nothing() -> None:
-    rows = torch.tensor([[3.0, 4.0], [-4.0, 3.0], [0.0, 0.0]])
-    assert torch.allclose(
-        cosines(rows, rows), torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]).double()
-    )
-    assert float(cosines(rows[:1], torch.tensor([[1.0, 0.0]]))) == pytest.approx(0.6)
 
 
 def test_whole_words_are_not_parts_of_longer_ones() -> None:
@@ -129,27 +118,12 @@ def test_log_probability_is_the_chain_of_conditionals(model: Transformer) -> Non
         log_probability(model, np.ones(14, dtype=np.int64), start)
 
 
-def test_a_preference_turns_its_sign_with_the_pair(model: Transformer) -> None:
-    tokenizer = char_tokenizer("\n ab.")
-    one = preference(model, tokenizer, MinimalPair("ab.", "ba."))
-    assert one != 0
-    assert preference(model, tokenizer, MinimalPair("ba.", "ab.")) == -one
-    with pytest.raises(UsageError):
-        preference(model, tokenizer, MinimalPair("ab?", "ba."))
-
-
 def test_a_word_is_found_where_its_last_token_is() -> None:
     tokens, place = place_of(TOKENIZER, "So the man, then", "the")
     assert int(tokens[0]) == ord("\n")
     assert int(tokens[place]) == SPACED_THE
     tokens, place = place_of(TOKENIZER, "man, at all", "man")
     assert (place, int(tokens[place])) == (3, ord("n"))
-
-
-@pytest.mark.parametrize("sentence", ["no such word", "then", "a the and the"])
-def test_a_word_must_stand_in_its_sentence_once(sentence: str) -> None:
-    with pytest.raises(UsageError, match="the word 'the' occurs"):
-        place_of(TOKENIZER, sentence, "the")
 
 
 def test_the_language_is_that_of_the_most_frequent_words() -> None:
@@ -214,13 +188,6 @@ def test_word_measures_are_plain_data_twice_the_same(tmp_path: Path, own_cache: 
         assert (sense["within"][0], sense["across"][0]) == (pytest.approx(1.0), pytest.approx(1.0))
 
 
-def test_without_attention_both_senses_have_one_vector(tmp_path: Path, own_cache: None) -> None:
-    data = measured(dataset_of(tmp_path / "words.txt"), context_length=128, attention="none")
-    assert len(data["senses"]) == 8
-    assert all(np.allclose([sense["within"], sense["across"]], 1.0) for sense in data["senses"])
-    assert np.allclose(separations(data["senses"]), 0.0)
-
-
 def test_neighbours_list_words_that_are_tokens_and_compare_two_similarities(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two words that are always in the other's place have the same contexts, so each is the other's nearest."""
     monkeypatch.setattr(words, "LEAST_WORDS", 2)
@@ -280,13 +247,6 @@ def test_ngrams_agree_with_the_word_beside_and_not_with_one_further_off() -> Non
     # The letters before the form are the same for both subjects: right once and wrong once.
     assert item_scores(found, "far") == {1: 0.5}
     assert found[2]["preference"] == pytest.approx(-found[3]["preference"])
-
-
-def test_pairs_of_other_letters_have_no_preference() -> None:
-    tokens = LETTERS.encode(AGREEING)
-    kind = PairKind(kind="odd", templates=("{subject} {element}",), subjects=(("Q", "q"),), elements=(("is", "are"),))
-    found = counted_pairs(LETTERS, Split(np.asarray(tokens), np.array([[0, len(tokens)]])), [kind])
-    assert [pair["preference"] for pair in found] == [None, None]
 
 
 def test_contexts_that_differ_between_senses_are_apart() -> None:

@@ -1,9 +1,7 @@
 """Words that a model writes: counted by hand, and of a model that knows a text by heart or nothing of it."""
 
-import numpy as np
 import pytest
 
-from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, prepare
 from vitral.inspection.written_words import share_of_words, written_words
 from vitral.model import ModelConfig, Transformer
@@ -30,30 +28,3 @@ def test_the_same_number_of_words_is_measured_whatever_the_tokens(tmp_path, toke
     assert found["test_real"] == 1.0
     assert found["test_distinct"] == 6 / 16
     assert found["real"] < 1
-
-
-def test_a_model_of_long_words_writes_longer_until_it_has_as_many(tmp_path, monkeypatch) -> None:
-    (tmp_path / "t.txt").write_text("the cat sat on a mat\n" * 900, encoding="utf-8")
-    dataset = prepare(CorpusConfig.parse({"source": str(tmp_path / "t.txt"), "tokenizer": "char", "split": "tail"}))
-    lengths = []
-
-    def long_words(model, tokenizer, prompts, length, *rest):
-        lengths.append(length)
-        text = ("cat" * 5 + " ") * (length // 16 + 1)
-        return np.stack([tokenizer.encode(text[:length]) for _ in prompts])
-
-    monkeypatch.setattr("vitral.inspection.written_words.sampled", long_words)
-    config = ModelConfig.parse({"context_length": 8, "d_model": 8, "num_heads": 2, "num_layers": 1})
-    model = Transformer(config, dataset.tokenizer.vocab_size).eval()
-    found = written_words(model, dataset.tokenizer, dataset, words=40, seed=3)
-    assert (found["words"], found["real"], found["distinct"]) == (40, 0.0, 1 / 40)
-    assert lengths == [40, 80, 160]
-
-
-def test_a_text_of_one_line_has_a_prompt_and_one_without_words_is_refused(tmp_path) -> None:
-    (tmp_path / "t.txt").write_text("... " * 900, encoding="utf-8")
-    dataset = prepare(CorpusConfig.parse({"source": str(tmp_path / "t.txt"), "tokenizer": "char", "split": "tail"}))
-    config = ModelConfig.parse({"context_length": 8, "d_model": 8, "num_heads": 2, "num_layers": 1})
-    model = Transformer(config, dataset.tokenizer.vocab_size, seed=1).eval()
-    with pytest.raises(UsageError, match="the samples have 0 words"):
-        written_words(model, dataset.tokenizer, dataset, words=16, seed=3)

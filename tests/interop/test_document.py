@@ -21,7 +21,7 @@ from nanogpt import of_our_sizes, saved
 from notes_model import ROWS, NotesModel, large, notes_tensors
 from symbols import symbolic_lengths
 
-from vitral.cli import run
+from vitral.app.terminal import run
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = {"en": ROOT / "docs" / "interop.md", "pt": ROOT / "docs" / "pt" / "interop.md"}

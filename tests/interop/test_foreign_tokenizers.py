@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as Engine
 
 from vitral.core.errors import UsageError
 from vitral.data import Tokenizer
-from vitral.interop.tokenizers import read_tokenizer
+from vitral.interop.tokenizer_json import read_tokenizer
 
 TEXT = "the cat sat on the mat."
 CUT = {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0}

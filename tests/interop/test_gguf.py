@@ -197,7 +197,6 @@ def test_a_file_that_is_read_otherwise_than_written_is_refused(tmp_path: Path) -
 def answered_by(monkeypatch: pytest.MonkeyPatch, *command: str) -> llama_cpp.Binding:
     binding = llama_cpp.Binding("a test", "1.0", (sys.executable, *command))
     monkeypatch.setattr(llama_cpp, "require_binding", lambda: binding)
-    monkeypatch.setattr(gguf, "require_binding", lambda: binding)
     return binding
 
 

@@ -15,12 +15,12 @@ from symbols import symbolic_lengths
 from torch import Tensor, nn
 from variants import BASE, VARIANTS, enlarged, made
 
-from vitral.cli import run as command
+from vitral.app.terminal import run as command
 from vitral.core.errors import UsageError
 from vitral.core.graphs import OPERATIONS
 from vitral.core.parts import Kind, register
-from vitral.interop import Graph, export_run, read_graph
-from vitral.interop.targets.graph import graph_of_model
+from vitral.interop import Graph, read_graph
+from vitral.interop.model_graphs import graph_of_model
 from vitral.model import ModelConfig, Positions, Transformer
 from vitral.runs import load_run
 
@@ -183,22 +183,6 @@ def test_an_export_is_proved_and_is_neither_code_nor_a_pickle(written: Path) -> 
     held, state = safetensors.torch.load_file(out / "model.safetensors"), run.model.state_dict()
     assert "head.weight" not in held  # it is the embedding
     assert all(torch.equal(held[name], state[name]) for name in set(held) & set(state))
-
-
-@pytest.mark.merge
-def test_an_export_that_computes_something_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vitral.interop.targets import graph as target
-
-    run = run_of(made({"num_layers": 1, "feed_forward": "gelu"}), tmp_path / "run")
-
-    document, constants = graph_of_model(run.model)
-    for old, new in (('["gelu", [', '["relu", ['), ('"le.Tensor"', '"ge.Tensor"')):
-        assert old in json.dumps(document)
-        other = json.loads(json.dumps(document).replace(old, new))
-        monkeypatch.setattr(target, "graph_of_model", lambda _, other=other: (other, constants))
-        with pytest.raises(UsageError, match="proof"):
-            export_run(run, tmp_path / "out", to="graph")
-        assert [file.name for file in tmp_path.iterdir()] == ["run"]
 
 
 DAMAGE: dict[str, Callable[[dict[str, Any]], Any]] = {

@@ -10,14 +10,14 @@ from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers
 
 import vitral
-from vitral.cli import run as cli
+from vitral.app.terminal import run as cli
 from vitral.core.errors import UsageError
 from vitral.data import char_tokenizer, file_tokenizer
 from vitral.interop import import_model
 from vitral.interop.targets.gguf_tokens import vocabulary
 from vitral.interop.targets.transformers import special_ids
-from vitral.lab.interchange import folder_for
 from vitral.model import ModelConfig, Transformer
+from vitral.report.measures import measures_sections
 from vitral.runs import enter, load_run, summarize_run
 from vitral.training import continue_run
 
@@ -61,7 +61,16 @@ def test_a_run_has_the_name_of_its_source_without_the_revision(
     source: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert folder_for(source) == Path("runs", name)
+    folders = list[Path]()
+
+    def refuse(source: object, out: Path, **how: object) -> None:
+        folders.append(out)
+        raise UsageError("enough")
+
+    monkeypatch.setattr("vitral.interop.import_model", refuse)
+    with pytest.raises(UsageError, match="enough"):
+        vitral.import_(source)
+    assert folders == [Path("runs", name)]
 
 
 def test_equal_sources_are_equal_runs_and_other_weights_another(imported: Path, tmp_path: Path) -> None:
@@ -195,20 +204,4 @@ def test_bits_per_byte_are_of_the_text_and_not_of_its_unknown_tokens(tmp_path: P
         found = run.measure_text(tmp_path / "text.txt")
         assert (found.loss.num_characters, found.loss.num_bytes) == (len(text) - 1, len(text.encode()) - 1)
         assert found.plain()["is_changed"] is found.is_changed is is_changed
-        assert len(found.sections()) == 1 + is_changed
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--text", "cat.txt", "--corpus", "cat.txt"],
-        ["--text", "cat.txt", "--copying"],
-        ["--replace", "."],
-    ],
-)
-def test_options_that_exclude_each_other_are_refused(
-    words: list[str], imported: Path, text: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(text.parent)
-    assert cli(["evaluate", str(imported), *words]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+        assert len(measures_sections(found)) == 1 + is_changed

@@ -9,10 +9,10 @@ from variants import VARIANTS, made
 
 from vitral.core.errors import UsageError
 from vitral.interop import all_forms
+from vitral.interop.foreign_settings import Settings
 from vitral.interop.registry import chosen
 from vitral.interop.rewrites import Weighted
 from vitral.interop.rules import exported, imported
-from vitral.interop.settings import Settings
 from vitral.model import ModelConfig, Transformer, parameter_table
 
 EXPRESSED_BY = {

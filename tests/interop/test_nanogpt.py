@@ -17,9 +17,9 @@ from nanogpt import saved, state
 
 import vitral
 from tests.interop.conftest import by_hand
-from vitral.cli import run as cli
+from vitral.app.terminal import run as cli
 from vitral.core.errors import UsageError
-from vitral.data import UnseenCharacter, byte_tokenizer
+from vitral.data import byte_tokenizer
 from vitral.interop import import_model
 from vitral.runs import load_run
 
@@ -61,22 +61,6 @@ def test_the_logits_are_those_of_the_formulas(bias: bool, prefix: str, text: Pat
     assert set(origin["files"]) == {"ckpt.pt", "input.txt"}
     assert (origin["config"]["iter_num"], origin["config"]["best_val_loss"]) == (250, 1.5)
     assert origin["config"]["dataset"] == "shakespeare_char"
-
-
-def test_a_character_that_it_lacks_is_named_or_replaced(
-    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = vitral.import_(checkpoint(tmp_path / "ckpt.pt"), tmp_path / "run", tokenizer=text)
-    with pytest.raises(UnseenCharacter) as refused:
-        run.encode("to Xbe")
-    assert (refused.value.character, refused.value.position) == ("X", 3)
-    assert run.encode("toXbe", replace=" ").tolist() == run.encode("to be").tolist()
-    with pytest.raises(UsageError, match="'Y'"):
-        run.encode("toXbe", replace="Y")
-    assert cli(["generate", str(run.path), "--prompt", "toX"]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "'X'" in said
 
 
 def test_rows_without_a_token_are_kept_said_and_never_written(

@@ -24,7 +24,7 @@ def model_with(context: int = 13, **attention: Any) -> Transformer:
 
 
 def proved(model: Transformer, opened: Opened, most: float) -> Proof:
-    draft = Draft("own", {}, "own", (), lambda: None, lambda _folder: opened, (), most=most)
+    draft = Draft("own", {}, "own", (), lambda _folder: opened, (), most=most)
     return prove(model, TOKENIZER, opened, draft)
 
 

@@ -13,7 +13,7 @@ from foreign import OF_FORM, needs_transformers, of_form, write_source
 from vitral.core.errors import UsageError
 from vitral.data import byte_tokenizer
 from vitral.interop import all_forms, import_model
-from vitral.interop.settings import Settings
+from vitral.interop.foreign_settings import Settings
 from vitral.model import ModelConfig
 from vitral.runs import load_run
 

@@ -9,7 +9,6 @@ import torch
 from foreign import BASE, run_of
 from variants import enlarged
 
-from vitral.core.errors import UsageError
 from vitral.data import byte_tokenizer
 from vitral.interop import export_run, import_model
 from vitral.model import ModelConfig, Transformer
@@ -52,10 +51,3 @@ def test_the_lines_of_the_card_build_and_load_it(tmp_path: Path, monkeypatch: py
         expected = model(torch.tensor([list(b"A prompt")]))
     assert names["ids"] == list(b"A prompt")
     assert (names["logits"] - expected).abs().max() < 1e-5 * expected.abs().max()
-
-
-def test_what_it_cannot_say_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
-    run = run_of(large(positions="alibi"), tmp_path / "run")
-    with pytest.raises(UsageError, match="positions"):
-        export_run(run, tmp_path / "out", to="torch-nn")
-    assert not (tmp_path / "out").exists()

@@ -14,7 +14,7 @@ from variants import TOKENIZER, VARIANTS, made
 from vitral.core.errors import UsageError
 from vitral.data import Tokenizer, bpe_tokenizer, byte_tokenizer, char_tokenizer, declaring
 from vitral.interop import all_forms, export_run, import_model
-from vitral.interop.tokenizers import read_tokenizer, tokenizer_files
+from vitral.interop.tokenizer_json import read_tokenizer, tokenizer_files
 from vitral.runs import load_run
 
 pytestmark = [pytest.mark.merge, needs_transformers, pytest.mark.usefixtures("quiet")]

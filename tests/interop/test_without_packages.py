@@ -10,9 +10,10 @@ from symbols import symbolic_lengths
 from variants import made
 
 from vitral.core.errors import UsageError
+from vitral.doctor import machine as health
+from vitral.doctor.health import HealthCheck
 from vitral.interop import export_run
 from vitral.interop.proof import PROMPT
-from vitral.lab import health
 
 
 def _found(*missing: str):
@@ -30,16 +31,20 @@ def test_a_missing_package_is_named_and_nothing_is_left(
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
+def _onnx() -> HealthCheck:
+    return next(check for check in health.examine_machine().findings if check.what == "export to ONNX")
+
+
 def test_the_doctor_names_missing_packages_and_an_older_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "find_spec", _found("onnxruntime"))
-    assert health._onnx_finding().mark == "unknown"
-    assert "onnxruntime" in health._onnx_finding().found
+    assert _onnx().mark == "unknown"
+    assert "onnxruntime" in _onnx().found
     monkeypatch.setattr(health, "find_spec", _found())
     monkeypatch.setattr(torch, "__version__", "2.6.0+cpu")
-    assert health._onnx_finding().mark == "unknown"
-    assert "2.6.0" in health._onnx_finding().found
+    assert _onnx().mark == "unknown"
+    assert "2.6.0" in _onnx().found
     monkeypatch.setattr(torch, "__version__", "2.14.0")
-    assert health._onnx_finding().mark == "ok"
+    assert _onnx().mark == "ok"
 
 
 @pytest.mark.parametrize("to", ["gpt2", pytest.param("graph", marks=pytest.mark.merge)])

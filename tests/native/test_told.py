@@ -7,10 +7,10 @@ import torch
 
 import vitral as library
 from tests.conftest import SETTINGS
-from vitral.cli import run
+from vitral.app.terminal import run
 from vitral.core import parts
-from vitral.lab.health import HealthCheck, Mark
-from vitral.lab.run_health import examine_run
+from vitral.doctor.health import HealthCheck, Mark
+from vitral.doctor.run import examine_run
 from vitral.model.native import build, described, native
 
 pytestmark = pytest.mark.usefixtures("used", "own_cache")

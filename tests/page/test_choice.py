@@ -10,7 +10,7 @@ from browser import needs_chromium
 from pages import Carried, chromium, mulberry32, opened
 from variants import TOKENIZER
 
-from vitral.decoding import Reader, Sampling, beam_search, choose, distribution
+from vitral.decoding import Reader, Sampling, choose, distribution
 from vitral.model import Transformer
 from vitral.page.document import page_document
 
@@ -71,24 +71,6 @@ def sentence(page: Any) -> str:
     return page.get_by_role("textbox").first.input_value()
 
 
-def test_the_probabilities_shown_are_those_of_python(page: Any, model: Transformer) -> None:
-    ids = ids_of(TEXT)
-    expected = of_python(model, ids)
-    logits = Reader(model, torch.tensor([ids])).logits()[0]
-    first = [
-        token for token in logits.argsort(descending=True, stable=True).tolist() if token not in TOKENIZER.specials
-    ]
-    shown = page.locator("#figure-candidates svg text").all_text_contents()
-    rows = [shown[at : at + 3] for at in range(0, len(shown), 3)]
-    told = [[visible(TOKENIZER.label(token)), f"{float(logits[token]):.2f}".replace("-", "−")] for token in first[:8]]
-    assert [row[:2] for row in rows] == told
-    assert [row[2] for row in rows] == [f"{float(expected[token]):.3f}" for token in first[:8]]
-    cut = page.locator(".rung .note").all_text_contents()
-    heated = distribution(logits[None], Sampling(temperature=SAMPLING.temperature), forbidden=TOKENIZER.specials)
-    left = float(heated[0, first[:6]].sum())
-    assert f"{left:.3f}" in cut[2]
-
-
 def test_an_alternative_is_a_branch_that_can_be_taken_back(page: Any, model: Transformer) -> None:
     logits = Reader(model, torch.tensor([ids_of(TEXT)])).logits()[0]
     best = next(token for token in logits.argsort(descending=True).tolist() if token not in TOKENIZER.specials)
@@ -146,13 +128,3 @@ def test_the_text_that_goes_on_is_that_of_python(page: Any, model: Transformer) 
     page.get_by_role("button", name="take the branch back").wait_for()
     assert sentence(page) == TEXT + TOKENIZER.decode(expected[:5])
     assert tokens.count() == 0
-
-
-def test_beams_grow_to_those_of_python(page: Any, model: Transformer) -> None:
-    best, *_ = beam_search(model, TOKENIZER, TEXT, max_tokens=8, num_beams=3)
-    assert best.score is not None
-    page.get_by_role("button", name="one step").click()
-    page.locator("section.choice .scrolls").wait_for()
-    page.get_by_role("button", name="grow").click()
-    told = f"The best: “{visible(best.text)}”, {best.score:.3f}.".replace("-", "−")
-    page.get_by_text(told).wait_for(timeout=WAIT)

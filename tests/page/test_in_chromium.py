@@ -1,9 +1,7 @@
 """The page in Chromium, from a file and without a network: what it computes, refuses, shows and remembers."""
 
-import ast
 import json
 import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -172,19 +170,6 @@ def test_the_address_keeps_the_state(one: Made, window: Any) -> None:
         assert window.locator("main h1").count() == 1, broken
 
 
-def test_a_window_without_width_leaves_what_was_chosen(one: Made, window: Any) -> None:
-    opened(window, one.file)
-    slider = window.locator(".scrub input")
-    slider.focus()
-    window.keyboard.press("ArrowLeft")
-    before = slider.input_value()
-    window.set_viewport_size({"width": 1, "height": 1})
-    window.wait_for_function("() => document.querySelector('.page').clientWidth === 0")
-    window.set_viewport_size({"width": 1100, "height": 800})
-    assert slider.input_value() == before
-    assert window.get_by_role("button", name="all rows").count() == 1
-
-
 def test_the_page_is_used_without_a_mouse(one: Made, window: Any) -> None:
     opened(window, one.file)
     window.keyboard.press("?")
@@ -201,20 +186,6 @@ def test_the_page_is_used_without_a_mouse(one: Made, window: Any) -> None:
     window.keyboard.type("h?x")  # letters of a sentence are no keys
     assert window.evaluate("() => vitralPage.text.value").endswith("h?x")
     assert window.get_by_role("dialog").count() == 0
-
-
-def test_a_grid_is_written_out_while_it_has_the_focus(one: Made, window: Any) -> None:
-    opened(window, one.file)
-    cells = """() => [...document.querySelectorAll("[role=grid]")].map((each) =>
-      each.querySelectorAll("[role=gridcell]").length)"""
-    assert set(window.evaluate(cells)) == {1}
-    grid = window.get_by_role("grid", name=re.compile("^The tokens of the sentence"))
-    grid.focus()
-    grid.get_by_role("gridcell").nth(len(TEXT) - 1).wait_for()
-    assert sorted(window.evaluate(cells))[-2:] == [1, len(TEXT)]
-    assert window.evaluate(
-        "() => document.getElementById(document.activeElement.getAttribute('aria-activedescendant')) !== null"
-    )
 
 
 AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
@@ -266,21 +237,6 @@ def test_the_number_under_the_pointer_is_pytorchs(one: Made, window: Any) -> Non
         window.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         assert drawn(window, expected_number)
         window.mouse.move(1, 1)
-
-
-@pytest.mark.parametrize("written", ["a sentence that is far too long " * 3, 'it\'s "so" $HOME é'])
-def test_the_lines_to_copy_have_the_text_that_the_page_reads(written: str, one: Made, window: Any) -> None:
-    opened(window, one.file)
-    window.evaluate("(text) => { vitralPage.text.value = text; }", written)
-    ids = "vitralPage.shown.value?.ids"
-    window.wait_for_function(
-        f"(text) => {ids}?.join() === vitralPage.source.value.encode(text).ids.slice(-{ids}.length).join()", arg=written
-    )
-    text = TOKENIZER.decode(window.evaluate(f"() => {ids}"))
-    command = shlex.split(window.locator("#opened .receipt.command").text_content())
-    assert command[command.index("--text") + 1] == text
-    python = window.locator("#figure-numbers .receipt:not(.command)").text_content()
-    assert ast.literal_eval(re.match(r'run\.trace\(("(?:[^"\\]|\\.)*")', python)[1]) == text  # type: ignore[index]
 
 
 def test_drawn_numbers_follow_the_language(one: Made, window: Any) -> None:

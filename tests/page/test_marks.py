@@ -87,70 +87,12 @@ def test_ink_on_glass_can_be_read_at_every_strength(theme: str) -> None:
     assert worst >= 4.5
 
 
-def test_a_piece_has_the_glass_of_its_stem() -> None:
-    body = "return given.map((each) => vitral.glassOf(each, 'light'));"
-    pairs = [[" walk", "walk"], ["Walk", "walking"], ["é", "e"], ["\n", " "], ["␣", " "]]
-    for pair, (one, other) in zip(pairs, in_node(body, pairs, COLOUR), strict=True):
-        assert one == other, pair
-
-
 def test_whitespace_and_what_cannot_be_shown_is_visible() -> None:
     tokens = [" ", "\n", "\t", "a b", "", "\u2028", "\ud800", "\x00", "a"]
     found = in_node("return vitral.visible(given);", tokens, COLOUR)
     assert found[:4] == ["␣", "↵", "⇥", "a␣b"]
     assert all(each and each.isprintable() for each in found)
     assert found[-1] == "a"
-
-
-@pytest.mark.parametrize("width", [60, 900])
-def test_columns_fill_their_width_in_order(width: int) -> None:
-    body = """const tokens = Array.from({ length: given.count }, () => "a");
-    return Array.from(vitral.layOut(tokens, given.width, given.focus).edges);"""
-    cases = [
-        {"count": count, "width": width, "focus": focus}
-        for count in (1, 2, 50, 300)
-        for focus in {0, count // 2, count - 1}
-    ]
-    for case, edges in zip(cases, in_node(body, cases, "page/marks/columns"), strict=True):
-        assert len(edges) == case["count"] + 1
-        assert all(low < high for low, high in itertools.pairwise(edges))
-        assert edges[-1] <= width + 1e-6
-        widths = np.diff(edges)
-        assert widths[case["focus"]] == pytest.approx(max(widths))
-
-
-def test_keys_stay_inside_a_grid() -> None:
-    body = "return vitral.step({ rows: 3, columns: 4 }, given.from, given.key, given.control);"
-    cases = [
-        ({"row": 0, "column": 0}, "ArrowLeft", False),
-        ({"row": 1, "column": 2}, "End", False),
-        ({"row": 1, "column": 2}, "End", True),
-        ({"row": 2, "column": 3}, "PageDown", False),
-        ({"row": 1, "column": 1}, "x", False),
-    ]
-    found = in_node(
-        body, [{"from": start, "key": key, "control": control} for start, key, control in cases], "page/marks/grid"
-    )
-    assert found == [
-        {"row": 0, "column": 0},
-        {"row": 1, "column": 3},
-        {"row": 2, "column": 3},
-        {"row": 2, "column": 3},
-        None,
-    ]
-
-
-def test_a_view_never_leaves_its_map() -> None:
-    body = """let view = { x: 0, y: 0, scale: 1 };
-    return given.map(([by, x, y]) => (view = vitral.zoomed(view, by, x, y, 400)));"""
-    (views,) = in_node(
-        body, [[[2, 0, 0], [2, 400, 400], [0.3, 10, 390], [100, 200, 200], [1e-9, 0, 0]]], "page/marks/heat"
-    )
-    for view in views:
-        assert 1 <= view["scale"] <= 64
-        for side in ("x", "y"):
-            assert 400 - 400 * view["scale"] - 1e-9 <= view[side] <= 1e-9
-    assert views[-1] == {"x": 0, "y": 0, "scale": 1}
 
 
 def test_a_pooled_map_keeps_its_largest_cells() -> None:

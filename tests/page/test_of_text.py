@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from vitral.app import Run, bundle, train
 from vitral.core.errors import UsageError
 from vitral.data import Split, char_tokenizer
-from vitral.lab import Run, bundle, train
 from vitral.model import ModelConfig, Transformer
 from vitral.page import content, of_text
 from vitral.page.passages import HANDFUL, LONGEST, SHORTEST, passages
@@ -107,7 +107,7 @@ def test_what_cannot_be_written_is_refused_before_anything_is_computed(
 ) -> None:
     there = tmp_path / "there.html"
     there.write_text("mine", encoding="utf-8")
-    monkeypatch.setattr("vitral.lab.pages.page_content", None)
+    monkeypatch.setattr("vitral.page.page_content", None)
     for out, reason in ((there, "exists already"), (tmp_path / "no folder" / "page.html", "cannot be written")):
         with pytest.raises(Exception, match=reason) as refused:
             bundle(run, out)
@@ -130,9 +130,9 @@ def test_a_text_that_is_not_the_run_s_is_refused_unless_it_may_be_another_s(run:
     wrong = tmp_path / "wrong.txt"
     wrong.write_text("nothing of it\n" * 200, encoding="utf-8")
     with pytest.raises(UsageError):
-        of_text.opening_of_text(load_run(run), str(wrong))
+        of_text.of_text(load_run(run), str(wrong), whole=False)
     with pytest.raises(UsageError):
         Runs([run], "best", str(wrong)).about({})
     beside = json.loads(Runs([run, run], "best", str(wrong)).about({"run": 1}))
-    assert beside["passages"] == of_text.opening_of_text(load_run(run))["passages"]
+    assert beside["passages"] == of_text.of_text(load_run(run), whole=False)["passages"]
     assert "baselines" in beside

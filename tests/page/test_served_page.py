@@ -21,7 +21,7 @@ from tokenizers import models, normalizers, pre_tokenizers
 from variants import TOKENIZER, made
 
 import vitral
-from vitral import cli
+from vitral.app import terminal as cli
 from vitral.core.errors import UsageError
 from vitral.data import file_tokenizer
 
@@ -226,28 +226,6 @@ def test_any_number_opens_down_to_a_parameter_and_its_python_line_gives_it(run: 
     page.wait_for_function("(shown) => document.querySelector('#opened .trail')?.textContent === shown", arg=shown)
 
 
-@pytest.mark.parametrize("cell", ["lens.blocks.0.resid_mid:0.1.4", "norm.blocks.0.resid_mid:0.1.4"])
-def test_a_cell_of_the_lens_opens_and_its_line_gives_the_number(cell: str, run: Path, address: str, windows) -> None:
-    page = windows()
-    page.goto(f"{address}&text={quote(TEXT[:3])}&o={cell}")
-    page.locator("#figure-numbers .receipt:has-text('final_norm')").first.wait_for()
-    page.locator("#opened .equation .cell").first.wait_for()
-    found = page.evaluate(OPENED)
-    value = eval(found["python"], {"run": vitral.load(run)})
-    assert found["value"] == pytest.approx(value.item(), rel=1e-5, abs=1e-5)
-    # From the picture: a cell of the chosen column opens, one of another column chooses it.
-    lens = page.get_by_role("grid", name=re.compile("^What the stream says"))
-    lens.focus()
-    for key in ("Control+Home", "Enter", "Enter"):
-        page.keyboard.press(key)
-    page.locator("#opened .trail, #opened .equation").first.wait_for()
-    page.wait_for_function(
-        "() => /run.trace.*embed.*clone/.test(document.querySelector('#figure-numbers .receipt').textContent)"
-    )
-    found = page.evaluate(OPENED)
-    assert found["value"] == pytest.approx(eval(found["python"], {"run": vitral.load(run)}).item(), rel=1e-5, abs=1e-5)
-
-
 @pytest.mark.parametrize("cell", ["logits:0.2.5", "blocks.0.attn.z:0.1.2.0"])
 def test_the_printed_lines_give_the_number_that_is_shown(
     cell: str, run: Path, address: str, windows, capsys: pytest.CaptureFixture[str]
@@ -266,29 +244,6 @@ def test_the_printed_lines_give_the_number_that_is_shown(
     assert command[0] == "vitral"
     assert cli.run(command[1:]) == 0
     assert f"{abs(float(value)):.3f}" in capsys.readouterr().out
-
-
-def test_a_run_that_is_deleted_or_trained_on_while_it_is_open_is_said(several, windows) -> None:
-    address, folder, _ = several
-    page = windows()
-    faults: list[str] = []
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.goto(address)
-    page.get_by_role("button", name="mine", exact=True).click()
-    page.locator("p.name:has-text('mine')").wait_for()
-    write(page, "abca")
-    (step,) = (folder / "steps").iterdir()
-    shutil.copytree(step, folder / "steps" / "step-00001200")
-    write(page, "cab")
-    page.get_by_text("1,200.").wait_for()
-    gone = folder.rename(folder.with_name("gone"))
-    page.locator("textarea, input[type=text]").first.fill("abcab")
-    alert = page.get_by_role("alert").filter(has_text=str(folder))
-    alert.wait_for()
-    gone.rename(folder)
-    write(page, "cabb")
-    alert.wait_for(state="detached")
-    assert faults == []
 
 
 def test_numbers_that_are_not_finite_leave_no_error(address: str, windows) -> None:

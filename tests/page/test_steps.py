@@ -11,7 +11,7 @@ from variants import BASE, made
 
 from vitral.decoding import Reader
 from vitral.inspection.edit_data import editor, edits_of, existing
-from vitral.interop.step_graph import step_graph
+from vitral.interop.model_graphs import step_graph
 from vitral.model import Transformer
 from vitral.page.content import PageContent
 
@@ -124,21 +124,6 @@ def test_what_is_kept_of_other_sentences_changes_no_number(variant: str, carried
     }
     (worst,) = in_node(AGAIN, [case], "tensors", "page/compute/program")
     assert worst < 1e-5
-
-
-@pytest.mark.merge
-@needs_web
-def test_an_edit_counts_in_every_step(carried: Carried) -> None:
-    of, ids = carried("grouped"), tokens(9, 9)
-    at = "blocks.0.attn.z"
-    edits = [
-        {"at": at, "heads": [1], "positions": "all", "do": "zero"},
-        {"at": "blocks.0.mlp.out", "positions": [0, PROMPT - 1], "do": "scale", "factor": 3},
-    ]
-    found, _ = step_by_step(of, ids, PROMPT, edits)
-    rows = [step_by_step(of, ids[:time], time, edits)[0] for time in range(PROMPT, len(ids) + 1)]
-    require_close(found, torch.cat(rows))
-    assert not torch.allclose(found, step_by_step(of, ids, PROMPT, [])[0])
 
 
 @pytest.mark.merge

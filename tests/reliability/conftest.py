@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Once
-from vitral.reports.study import write_report
+from vitral.report.study import write_report
 from vitral.runs import RunFolder
 from vitral.runs.checkpoint_files import OPTIMIZER, STATE, WEIGHTS
 from vitral.studies import Study, run_study

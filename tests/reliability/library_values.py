@@ -2,8 +2,10 @@
 
     python library_values.py SEED COUNT FOLDER
 
-The table has one valid call of each public function. A trial replaces one or two of its arguments by wrong values, or
-adds an unknown one. The last line printed is a JSON object: the number of refusals, and the failures.
+The table has valid calls of the facade and of configurations, which alone promise it. A trial replaces one or two of
+its arguments by wrong values, or adds an unknown one. The last line printed is a JSON object: the number of
+refusals, and
+the failures.
 """
 
 import faulthandler
@@ -22,9 +24,9 @@ import numpy as np
 import torch
 
 import vitral
-from vitral import attention, decoding, model, training
+from vitral import decoding, model, training
 from vitral.core.errors import VitralError
-from vitral.lab.examples import gallery
+from vitral.explanation.examples.by_name import gallery
 
 COURSE = Path(__file__).parents[2] / "docs" / "gallery"
 MOST_SECONDS = 60
@@ -57,21 +59,10 @@ def world(folder: Path) -> tuple[list[Case], list[Case]]:
         "training": {"steps": 1, "batch_size": 3, "sample_every": 9, "device": "cpu"},
     }
     run = vitral.load(training.train(training.RunConfig.parse({**tables, "seed": 1}), folder / "run").path)
-    q, place = torch.randn(1, 2, 4, 8), {"layer": 0, "head": [0, 1], "query": 1, "key": 0, "column": 1, "block": True}
-    masked = {"q": q, "k": q, "v": q, "mask": "causal", "scale": "sqrt", "bias": torch.zeros(4, 4), "dropout": 0.0}
-    few = {"prompt": "the", "max_tokens": 3}
+    place = {"layer": 0, "head": [0, 1], "query": 1, "key": 0, "column": 1, "block": True}
     valid: list[Case] = [
-        (vitral.Run, {"path": run.path, "which": "best", "device": "cpu", "dtype": "float32"}),
-        (run.generate, {**few, "seed": 1, "stop": ["x"], "top_k": 2}),
-        (run.samples, {"prompts": ["the"], "max_tokens": 3, "num_beams": 2, "temperature": 0.5}),
-        (run.stream, {**few, "min_p": 0.1, "use_cache": True}),
-        (run.beam, {**few, "num_beams": 2, "n_best": 1, "stop": ["x"]}),
-        (run.measure, {"copying": False}),
-        (run.trace, {"text": "the", "names": ["embed"]}),
-        (run.inspect, {"text": "the", "windows": 2, "top": 2}),
-        *((method, {"event": "step"}) for method in (run.metrics, run.records, run.to_pandas)),
-        (vitral.attend, masked),
-        (vitral.attend_traced, masked),
+        (vitral.generate, {"run": run, "prompt": "the", "max_tokens": 3, "top_k": 2, "stop": ["x"]}),
+        (vitral.inspect, {"run": run, "text": "the", "windows": 2, "top": 2}),
         (vitral.evaluate, {"run": run, "copying": False, "checkpoint": "last", "dtype": "float32"}),
         (vitral.explain, {"what": run, "text": "the", **place}),
         (vitral.explain, {"what": "the-cat-sat", "head": "all", "query": 2, "column": 1}),
@@ -89,7 +80,6 @@ def world(folder: Path) -> tuple[list[Case], list[Case]]:
         (vitral.register, {"kind": "norm", "name": "own", "factory": torch.nn.LayerNorm}),
         (vitral.survey, {"source": str(source), "tokenizer": "char", "split": "tail", "share": 0.5}),
         (vitral.train, {"start": str(run.path / "config.toml"), "out": folder / "out", "training": {"steps": 1}}),
-        (attention.Window, {"size": 3}),
         (model.ModelConfig, {"d_model": 8, "num_heads": 2, "norm": "pre", "positions": "rotary"}),
         (decoding.Sampling, {"temperature": 1.0, "top_k": 2, "top_p": 0.5, "min_p": 0.1}),
         (decoding.GenerateOptions, {"num_samples": 1, "first_sample": 0, "crop": True}),

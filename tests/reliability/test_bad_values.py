@@ -12,7 +12,7 @@ from jaxtyping import TypeCheckError
 from tests.reliability.conftest import Tally, files_of, scaled
 from tests.reliability.damages import is_one_line
 from vitral import Run, configure
-from vitral.cli import run as command
+from vitral.app.terminal import run as command
 from vitral.core.errors import UsageError, VitralError
 from vitral.runs import RunFolder
 

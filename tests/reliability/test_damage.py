@@ -11,7 +11,7 @@ import pytest
 
 from tests.reliability.conftest import STEPS, Tally, trials
 from vitral.core.errors import VitralError
-from vitral.lab.run_health import examine_run
+from vitral.doctor.run import examine_run
 from vitral.runs import RunFolder, load_run
 from vitral.runs.checkpoint import load_checkpoint
 from vitral.runs.checkpoint_files import FILES, MANIFEST

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tiers import few
 
-from vitral.cli import run as command
+from vitral.app.terminal import run as command
 from vitral.runs import RunFolder
 
 COURSE = Path(__file__).parents[2] / "docs" / "gallery"
@@ -23,11 +23,11 @@ FAULTS = {
     "vitral.inspection.text.attention_maps": (INSPECT,),
     "vitral.explanation.walks.trace_text": (EXPLAIN,),
     "vitral.explanation.checks.checker._Checker.report": ("check the-cat-sat",),
-    "vitral.lab.grading.grade_document": ("grade CLASS --key KEY",),
+    "vitral.explanation.grading.sheets.grade_document": ("grade CLASS --key KEY",),
     "vitral.training.loop.one_step": (TRAIN,),
     "vitral.page.content.graphs_of": ("bundle RUN --out OUT",),
     "vitral.runs.verification._born": ("generate RUN", EVALUATE, "doctor RUN", "resume RUN", "bundle RUN"),
-    "vitral.reports.runs.run_row": ("list runs RUN",),
+    "vitral.report.runs.run_row": ("list runs RUN",),
 }
 
 

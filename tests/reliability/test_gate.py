@@ -17,13 +17,13 @@ import pytest
 
 from tests.reliability.conftest import STUDY, Tally, changed, make_study, measured, study_numbers, trials
 from tests.reliability.damages import DAMAGES, Tree, heard, is_one_line
-from vitral import cli
+from vitral.app import terminal as cli
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.files import sha256
-from vitral.lab.run_health import examine_run
-from vitral.lab.study_health import examine_study
-from vitral.reports.run import write_run_report
-from vitral.reports.study import write_report
+from vitral.doctor.run import examine_run
+from vitral.doctor.study import examine_study
+from vitral.report.run import write_run_report
+from vitral.report.study import write_report
 from vitral.runs import RunFolder, SealedRun, enter
 from vitral.runs.checkpoint_files import STATE
 from vitral.runs.config import comparable

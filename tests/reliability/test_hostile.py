@@ -22,12 +22,12 @@ import pytest
 from tests.reliability.children import ON_LINUX, ended, forked
 from tests.reliability.conftest import STEPS, Tally, last_bytes, trials
 from tests.reliability.damages import Tree, is_one_line
+from vitral.app.run import Run
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.files import as_json, sha256
 from vitral.core.seals import sealed_json
-from vitral.lab.run import Run
-from vitral.lab.run_health import examine_run
-from vitral.reports.run import write_run_report
+from vitral.doctor.run import examine_run
+from vitral.report.run import write_run_report
 from vitral.runs import LoadedRun, load_run
 from vitral.runs.checkpoint_files import FILES, FORMAT, MANIFEST
 from vitral.runs.config import comparable

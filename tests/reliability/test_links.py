@@ -10,7 +10,7 @@ import pytest
 from tests.reliability.children import ON_LINUX, outcome
 from tests.reliability.conftest import STEPS
 from tests.reliability.damages import is_one_line
-from vitral import cli
+from vitral.app import terminal as cli
 from vitral.runs import RunFolder
 
 pytestmark = ON_LINUX

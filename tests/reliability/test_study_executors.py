@@ -19,8 +19,8 @@ import pytest
 
 from tests.reliability.children import ON_LINUX, killed_until_it_ends
 from tests.reliability.conftest import STUDY, Tally, changed, study_numbers, trials
-from vitral.lab.study_health import examine_study
-from vitral.reports.study import write_report
+from vitral.doctor.study import examine_study
+from vitral.report.study import write_report
 from vitral.studies import executors, run_study
 from vitral.training import RunConfig
 

@@ -17,7 +17,7 @@ from vitral.core.config import merge
 from vitral.core.errors import TrainingStopped, UsageError
 from vitral.core.language import in_language
 from vitral.model import count_parameters
-from vitral.reports.runs import grouped, list_runs
+from vitral.report.runs import grouped, list_runs
 from vitral.runs import RunFolder, RunSummary, enter, find_runs, summarize_run
 from vitral.runs.lock import is_held, only_writer
 from vitral.training import RunConfig, train
@@ -196,8 +196,8 @@ def test_runs_are_listed_without_pytorch(kept: Path, tmp_path: Path) -> None:
     for number in range(23):
         shutil.copytree(kept, tmp_path / "runs" / f"run-{number:03}", copy_function=os.link)
     code = (
-        "import sys, vitral.cli\n"
-        f"assert vitral.cli.run(['list', 'runs', {str(tmp_path / 'runs')!r}, '--format', 'csv']) == 0\n"
+        "import sys, vitral.app.terminal\n"
+        f"assert vitral.app.terminal.run(['list', 'runs', {str(tmp_path / 'runs')!r}, '--format', 'csv']) == 0\n"
         "print([name for name in ('torch', 'matplotlib', 'scipy', 'tokenizers') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -14,10 +14,11 @@ from tests.conftest import Once
 from vitral.core.config import merge
 from vitral.data import prepare
 from vitral.evaluation import NgramBaselines
-from vitral.figures.sections import Table
 from vitral.model import Transformer
+from vitral.report.sections import Table
+from vitral.report.study_views import means_table, rows_table
 from vitral.studies import ArmResult, RunResult, Study, StudyResult, run_study, study_named
-from vitral.studies.probe import ArmMeasures, Plot, Trained, View
+from vitral.studies.probe import ArmMeasures, Means, Trained, View
 from vitral.studies.resolution import resolve
 from vitral.studies.results import run_path
 from vitral.training import RunConfig
@@ -109,12 +110,7 @@ class Log:
 
 def tables(view: View) -> list[Table]:
     """Of a page of a probe."""
-    return [section for section in view.sections if isinstance(section, Table)]
-
-
-def plots(view: View) -> list[str]:
-    """The names of its figures."""
-    return [section.name for section in view.sections if isinstance(section, Plot)]
+    return [means_table(one) if isinstance(one, Means) else rows_table(one) for one in view.tables]
 
 
 def measures(arms: Mapping[str, Mapping[int, Any]]) -> list[ArmMeasures]:
@@ -140,7 +136,7 @@ def only_svg() -> Iterator[None]:
     """Figures without their files for papers, which take most of the time of a page."""
     with pytest.MonkeyPatch.context() as patch:
         for kind in ("png_bytes", "pdf_bytes"):
-            patch.setattr(f"vitral.figures.style.{kind}", lambda _: b"")
+            patch.setattr(f"vitral.report.style.{kind}", lambda _: b"")
         yield
 
 

@@ -8,12 +8,12 @@ import pytest
 from tests.studies.conftest import fresh
 from vitral.core.errors import UsageError
 from vitral.data.config import BPEConfig, CorpusConfig
-from vitral.lab.configuration import configure
 from vitral.studies import Study, run_study, study_named, study_names
 from vitral.studies.design import BUDGETS
-from vitral.studies.probes import OF_RUNS, OF_STUDY, probe_named
+from vitral.studies.probes import probe_named, probe_names
 from vitral.studies.resolution import resolve
 from vitral.training import RunConfig
+from vitral.training.configuration import configure
 
 MANUAL = Path(__file__).parents[2] / "docs" / "study-files.md"
 SMALL = {"model": {"d_model": 14, "num_heads": 7, "num_layers": 3, "context_length": 11}}
@@ -72,7 +72,7 @@ def test_every_named_study_has_three_budgets_that_can_be_run(name: str) -> None:
         assert probe_named(probe).name == probe
 
 
-@pytest.mark.parametrize("name", OF_RUNS | OF_STUDY)
+@pytest.mark.parametrize("name", probe_names())
 def test_every_probe_is_where_its_name_says_and_in_the_manual(name: str) -> None:
     assert probe_named(name).name == name
     assert f"`{name}`" in MANUAL.read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ from vitral.core.config import merge
 from vitral.core.errors import UsageError
 from vitral.data import prepare
 from vitral.evaluation import ngram_baselines
-from vitral.reports.study import write_report
+from vitral.report.study import write_report
 from vitral.runs import RunFolder
 from vitral.studies import Study, run_study
 from vitral.studies.losses import bigram_baseline, loss_claims

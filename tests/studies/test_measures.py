@@ -6,13 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.studies.conftest import PAIR
-from vitral.figures.lines import Axis, Line, line_plot
-from vitral.figures.sections import Paragraph
-from vitral.reports import study_views
-from vitral.reports.study import write_report
+from vitral.report import study_views
+from vitral.report.study import write_report
 from vitral.studies import StudyResult, execution, measures, run_study
 from vitral.studies.claims import Note
-from vitral.studies.probe import Arms, Plot, Probe, Setting, Trained, View
+from vitral.studies.probe import Arms, Axis, Curve, Lines, Probe, Setting, Trained, View
 from vitral.training import RunConfig
 
 
@@ -23,8 +21,8 @@ class Counting:
         """Nobody has asked."""
         self.asked: list[object] = []
         self.probes = {
-            "size": Probe("size", self.of_run, self.show),
-            "seeds": Probe("seeds", self.of_study, self.in_all, of_runs=False),
+            "size": Probe("size", "Size", self.of_run, more=self.show),
+            "seeds": Probe("seeds", "Seeds", self.of_study, more=self.in_all, of_runs=False),
         }
 
     def of_run(self, trained: Trained) -> dict:
@@ -40,14 +38,14 @@ class Counting:
         return {"sum": 7 * setting.seed}
 
     def in_all(self, result: StudyResult, found: dict) -> View:
-        """A paragraph."""
-        return View((Paragraph(f"{found['sum']} in all"),))
+        """A paragraph and a note."""
+        return View(f"{found['sum']} in all", notes=[Note("Seeds are numbers.")])
 
     def show(self, result: StudyResult, arms: Arms) -> View:
         """A figure and a note."""
-        lines = [Line(arm.title, [1, 2], [arm.runs[5]["norm"], arm.runs[7]["norm"]]) for arm in arms]
-        plot = Plot(line_plot(lines, Axis("seed"), Axis("norm")), "norms", "Norms by seed.", "They differ.")
-        return View((plot,), notes=(Note(f"{result.study.name} has {len(arms)} arms."),))
+        curves = [Curve(arm.title, [1, 2], [arm.runs[5]["norm"], arm.runs[7]["norm"]]) for arm in arms]
+        figure = Lines("Norms by seed", Axis("seed"), Axis("norm"), curves)
+        return View(figure=figure, notes=(Note(f"{result.study.name} has {len(arms)} arms."),))
 
 
 @pytest.fixture
@@ -83,13 +81,13 @@ def test_views_of_probes_are_in_the_report_and_their_claims_in_the_verdict(
 ) -> None:
     result = run_study(STUDY, tiny, tmp_path, seeds=[5, 7], budget="quick")
     report = write_report(result)
-    assert report.claims[-1] == Note("pair has 2 arms.")
+    assert report.claims[-2:] == (Note("pair has 2 arms."), Note("Seeds are numbers."))
     text = report.markdown.read_text(encoding="utf-8")
-    assert "![They differ.](figures/norms.svg)" in text
+    assert "(figures/size.svg)" in text
     assert "35 in all" in text
     assert "- pair has 2 arms." in text
     assert text.index("Exploratory") < text.index("- pair has")
-    figure = tmp_path / "report" / "figures" / "norms.svg"
+    figure = tmp_path / "report" / "figures" / "size.svg"
     before = figure.read_bytes()
     figure.unlink()
     write_report(result)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from vitral.reports.study import write_report
+from vitral.report.study import write_report
 from vitral.studies import StudyResult, loss_claims
 from vitral.studies.tuning import Trial, Tuned
 
@@ -31,8 +31,8 @@ def result(made) -> StudyResult:
 
 
 def test_the_data_are_those_of_the_page(result: StudyResult, only_svg: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vitral.reports.study.samples_section", lambda result: [])
-    monkeypatch.setattr("vitral.reports.study.how_it_was_run", lambda result, command: [])
+    monkeypatch.setattr("vitral.report.study.samples_section", lambda result: [])
+    monkeypatch.setattr("vitral.report.study.how_it_was_run", lambda result, command: [])
     write_report(result)
     report = result.folder / "report"
     data = json.loads((report / "results.json").read_text(encoding="utf-8"))

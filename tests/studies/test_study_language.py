@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from vitral.core.language import in_language
-from vitral.reports.study import StudyPage, write_report
+from vitral.report.study import StudyPage, write_report
 from vitral.studies import StudyResult, run_study, study_named, study_names
 from vitral.studies.catalogue import TEXTS, told
 from vitral.training import RunConfig
@@ -67,7 +67,7 @@ def test_the_page_of_a_study_with_probes_has_no_english_word_in_portuguese(pages
     assert english_words(pages["en"].markdown) > {"the", "of", "loss", "seeds"}
     assert english_words(pages["pt"].markdown) == set()
     assert english_words("\n".join(pages["pt"].claims)) == set()
-    assert '<html lang="pt"' in pages["pt"].html
+    assert '<html lang="pt-BR"' in pages["pt"].html
 
 
 def test_figures_and_their_texts_have_no_english_word_in_portuguese(pages: dict[str, Written]) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from vitral.core.seals import unsealed_json
-from vitral.reports import study as study_page
-from vitral.reports.study import StudyPage, write_report
+from vitral.report import study as study_page
+from vitral.report.study import StudyPage, write_report
 from vitral.studies import StudyResult, loss_claims
 
 

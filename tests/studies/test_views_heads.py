@@ -75,7 +75,7 @@ def test_every_head_is_measured_and_measuring_again_gives_the_same(tiny: RunConf
     assert list(head) == ["name", "share", "distance", "entropy", "zero", "mean"]
     assert head["name"] == BROAD
     assert list(data["layers"][0]["all"]) == ["zero", "mean"]
-    assert viewed({"base": {1: data}}).sections
+    assert viewed({"base": {1: data}}).tables
 
 
 def test_claims_about_heads_follow_the_numbers() -> None:

@@ -10,7 +10,7 @@ from vitral.studies import StudyResult
 from vitral.studies.claims import Claim
 from vitral.studies.judging import judge
 from vitral.studies.probe import View
-from vitral.studies.probes.meaning import CORRELATION, GAIN, RIGHT, view
+from vitral.studies.probes.meaning import CORRELATION, GAIN, PROBE, RIGHT
 
 DASH = "\N{EN DASH}"
 
@@ -45,7 +45,7 @@ def reading(correlation: float, apart: float, preferences: Sequence[float | None
 
 def shown(measured: Mapping[str, Mapping[int, Any]]) -> View:
     """The view of made-up arms."""
-    return view(cast(StudyResult, None), measures(measured))
+    return PROBE.view(cast(StudyResult, None), measures(measured))
 
 
 def claims(measured: Mapping[str, Mapping[int, Any]], arm: str = "base") -> dict[str, Claim]:

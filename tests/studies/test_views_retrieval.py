@@ -2,12 +2,11 @@
 
 from typing import Any, cast
 
-from vitral.inspection.mask_recall import BINS
-from vitral.inspection.retrieval import MASKS
+from vitral.inspection.mask_recall import BINS, MASKS
 from vitral.studies import StudyResult
 from vitral.studies.judging import judge
 from vitral.studies.probe import View
-from vitral.studies.probes.retrieval import view
+from vitral.studies.probes.retrieval import PROBE
 
 
 def shown(pairs: int, window: float, bidirectional: float) -> View:
@@ -27,7 +26,7 @@ def shown(pairs: int, window: float, bidirectional: float) -> View:
         "guess": {mask: [0.4 - 0.1 * (mask == "bidirectional")] * len(BINS) for mask in MASKS},
         "masks": {mask: runs(share) for mask, share in shares.items()},
     }
-    return view(cast(StudyResult, None), {"tasks": [task]})
+    return PROBE.view(cast(StudyResult, None), {"tasks": [task]})
 
 
 def test_masks_are_compared_with_a_guess_and_with_the_causal_one() -> None:

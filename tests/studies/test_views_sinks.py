@@ -3,8 +3,7 @@
 import json
 from typing import Any
 
-from tests.studies.conftest import fresh, plots, tables
-from vitral.figures.sections import Details, Table
+from tests.studies.conftest import fresh, tables
 from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures, View
 from vitral.studies.probes import probe_named
@@ -26,7 +25,7 @@ def test_every_head_of_a_run_is_measured_and_shown(tiny: RunConfig) -> None:
     found = probe_named("attention-sinks").measure(fresh(tiny, num_layers=2))
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert [len(layer["heads"]) for layer in found["layers"]] == [2, 2]
-    assert viewed(base={1: found}).sections
+    assert viewed(base={1: found}).tables
 
 
 def test_claims_and_tables_follow_the_numbers() -> None:
@@ -34,12 +33,6 @@ def test_claims_and_tables_follow_the_numbers() -> None:
     other = {seed: a_run([[0.1, 0.1 + seed / 100]], 0.0) for seed in (1, 2, 3)}
     view = viewed(base=base, other=other)
     assert tables(view)[0].rows[0] == ("base", "0.400", "0.600", "0.100", "0.102", "0.102", "0.102")
-    (details,) = (section for section in view.sections if isinstance(section, Details))
-    assert [row[0] for table in details.sections if isinstance(table, Table) for row in table.rows] == [
-        "base, layer 0",
-        "base, layer 1",
-        "other, layer 0",
-    ]
     assert [claim.verdict for claim in judge(view.comparisons)] == [
         "undecided",  # 0.4 against 0.1 in every seed: no spread
         "undecided",
@@ -47,4 +40,3 @@ def test_claims_and_tables_follow_the_numbers() -> None:
         "undecided",
         "lower",
     ]
-    assert plots(view) == ["sink-map", "sink-weights"]

@@ -6,21 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from matplotlib.figure import Figure
 
 from tests.studies.conftest import measures
 from vitral.inspection.texts import TRUTH
-from vitral.studies import probe
 from vitral.studies.claims import Claim
 from vitral.studies.judging import judge
-from vitral.studies.probe import ArmMeasures, Plot, View
-from vitral.studies.probes.strategies import COMPARED, NGRAM, by_prompt, view
-
-
-@pytest.fixture(autouse=True)
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dots and intervals are drawn in one test."""
-    monkeypatch.setattr(probe, "interval_plot", lambda name, *_, **__: [Plot(Figure(), name, "", "")])
+from vitral.studies.probe import ArmMeasures, View
+from vitral.studies.probes.strategies import COMPARED, NGRAM, PROBE, by_prompt
 
 
 def made_up(by_strategy: Mapping[str, list[tuple[float, float]]]) -> dict[str, Any]:
@@ -51,7 +43,7 @@ def made_up(by_strategy: Mapping[str, list[tuple[float, float]]]) -> dict[str, A
 def shown(*arms: Mapping[int, Any], of: int = 1) -> View:
     """The view of made-up arms in a study of so many."""
     result: Any = SimpleNamespace(arms=[None] * of)
-    return view(result, measures({f"arm-{n}": runs for n, runs in enumerate(arms)}))
+    return PROBE.view(result, measures({f"arm-{n}": runs for n, runs in enumerate(arms)}))
 
 
 def claims(data: Mapping[str, Any], quantity: str, against: str = TRUTH) -> dict[str, Claim]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.studies.conftest import measures, plots
+from tests.studies.conftest import measures
 from vitral.core.errors import UsageError
 from vitral.data import Dataset, prepare
 from vitral.model import Transformer
@@ -61,7 +61,7 @@ def test_a_run_of_a_task_is_measured_along_its_training(probe: Probe, tmp_path: 
     found = probe.measure(trained(tmp_path, corpus))
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert [one["step"] for one in found["steps"]] == [0, 2, 4]
-    assert len(plots(viewed(probe, base={1: found}))) == (2 if probe.name == "induction" else 3)
+    assert viewed(probe, base={1: found}).figure is not None
     with pytest.raises(UsageError, match="task"):
         probe.measure(trained(tmp_path / "text", {"source": "sample"}))
 

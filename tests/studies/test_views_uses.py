@@ -67,7 +67,7 @@ def arms(seeds: int, **changes: dict[str, Any]) -> list[ArmMeasures]:
 
 
 def test_each_use_is_compared_with_the_base_and_both_sides_with_one() -> None:
-    claims = judge(uses.view(RESULT, arms(4)).comparisons)
+    claims = judge(uses.PROBE.view(RESULT, arms(4)).comparisons)
     by_quantity = {(claim.comparison.arm, claim.comparison.quantity.name): claim for claim in claims[:6]}
     both = by_quantity["bidirectional", "loss (infilling, both sides)"]
     assert (both.verdict, both.difference) == ("better", pytest.approx(-0.5, abs=0.02))
@@ -96,7 +96,7 @@ def test_each_use_is_compared_with_the_base_and_both_sides_with_one() -> None:
 def test_a_prediction_moves_with_the_next_token_exactly_where_the_mask_shows_it(
     visible: bool, moved: float, shown: bool
 ) -> None:
-    view = uses.view(RESULT, arms(3, causal={"shift": 0.0, "visible": visible, "moved": moved}))
+    view = uses.PROBE.view(RESULT, arms(3, causal={"shift": 0.0, "visible": visible, "moved": moved}))
     leaks = [check for check in view.checks if check.arm == "causal" and check.value == moved]
     assert [check.shown for check in leaks] == [shown, shown]
 
@@ -124,4 +124,4 @@ def test_every_arm_is_measured_and_the_measure_is_plain(
     assert found["leak"]["late"]["visible"] is not hidden
     assert (found["leak"]["late"]["moved"] > 1e-6) is not hidden
     assert found["classifying"] is None  # the last tenth of a text is no segment that was trained on
-    assert uses.view(RESULT, [ArmMeasures(name, name, {}, {1: found})]).checks
+    assert uses.PROBE.view(RESULT, [ArmMeasures(name, name, {}, {1: found})]).checks

@@ -10,8 +10,8 @@ import pytest
 from tests.conftest import Once
 from tests.training.conftest import Configured, at, bytes_of, fail, measured_in
 from vitral.core.errors import UsageError
-from vitral.lab.run_health import examine_run
-from vitral.reports.run import write_run_report
+from vitral.doctor.run import examine_run
+from vitral.report.run import write_run_report
 from vitral.runs import RunFolder, load_run
 from vitral.runs.checkpoint import list_checkpoints
 from vitral.runs.checkpoint_files import MANIFEST

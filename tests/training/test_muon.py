@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vitral.model import ModelConfig, Transformer
-from vitral.runs.config import MuonConfig
+from vitral.runs.optimizers import MuonConfig
 from vitral.training.optimizers import (
     AdamW,
     Muon,

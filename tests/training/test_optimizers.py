@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vitral.model import ModelConfig, Transformer
-from vitral.runs.config import AdamWConfig, MuonConfig, OptimizerConfig, SGDConfig
+from vitral.runs.optimizers import AdamWConfig, MuonConfig, OptimizerConfig, SGDConfig
 from vitral.training.optimizers import (
     build_optimizer,
     load_optimizer_tensors,

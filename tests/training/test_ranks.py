@@ -17,10 +17,10 @@ from safetensors.torch import load_file
 from tests.conftest import Once
 from tests.training.conftest import Configured, bytes_of, measured_in
 from vitral.core.errors import UsageError
-from vitral.lab.configuration import plan_run
 from vitral.runs import RunFolder
 from vitral.runs.loading import load_run
 from vitral.training import RunConfig, loop, ranks, resume, silent, train
+from vitral.training.configuration import plan_run
 from vitral.training.trainer import Trainer
 
 pytestmark = [

@@ -11,7 +11,6 @@ from vitral.attention import steps
 from vitral.attention.executions import attend, attend_traced
 from vitral.attention.masks import Mask, OwnMask
 from vitral.attention.scales import ScaleConfig, build_scale
-from vitral.core.checked import Count, Share, checked
 from vitral.core.errors import UsageError
 from vitral.core.taps import SILENT, Tap
 
@@ -32,18 +31,17 @@ class MultiHeadAttention(nn.Module):
     (Ainslie et al. 2023); a single one serves all (Shazeer 2019).
     """
 
-    @checked
     def __init__(
         self,
-        d_model: Count,
-        num_heads: Count,
+        d_model: int,
+        num_heads: int,
         *,
-        num_kv_heads: Count | None = None,
-        d_head: Count | None = None,
+        num_kv_heads: int | None = None,
+        d_head: int | None = None,
         mask: Mask,
         scale: ScaleConfig = "sqrt",
         bias: bool | tuple[bool, bool] = True,
-        dropout: Share = 0.0,
+        dropout: float = 0.0,
     ) -> None:
         """Make the projections.
 

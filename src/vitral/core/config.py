@@ -49,7 +49,7 @@ class _ConfigType(type(BaseModel)):
         try:
             return super().__call__(**data)
         except ValidationError as error:
-            raise UsageError(f"{cls.__name__}: {_first_complaint(error, data)}") from None
+            raise UsageError(f"{cls.__name__}: {first_complaint(error, data)}") from None
 
 
 class Config(BaseModel, metaclass=_ConfigType):
@@ -81,7 +81,7 @@ class Config(BaseModel, metaclass=_ConfigType):
         try:
             return cls.model_validate(dict(data))
         except ValidationError as error:
-            raise UsageError(f"{where}: {_first_complaint(error, data)}") from None
+            raise UsageError(f"{where}: {first_complaint(error, data)}") from None
 
     def plain(self) -> dict[str, Any]:
         """The configuration as plain data without unset keys; `parse(c.plain()) == c`."""
@@ -118,7 +118,7 @@ _COMPLAINTS = {
 """The frequent complaints of pydantic, by their type."""
 
 
-def _first_complaint(error: ValidationError, data: Mapping[str, Any]) -> str:
+def first_complaint(error: ValidationError, data: Mapping[str, Any]) -> str:
     """The most relevant complaint of a pydantic error as `key.path: message`."""
     first = max(error.errors(include_url=False), key=_closeness)
     kind, context = first["type"], first.get("ctx", {})

@@ -6,14 +6,12 @@ from typing import Literal
 
 import torch
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 
 DeviceName = Literal["auto", "cpu", "cuda", "mps"]
 DtypeName = Literal["float32", "bfloat16", "float64"]
 
 
-@checked
 def resolve_device(name: str) -> torch.device:
     """The device for `auto` (cuda, else mps, else cpu), `cpu`, `cuda` or `mps`.
 
@@ -34,13 +32,11 @@ def resolve_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-@checked
 def weight_dtype(dtype: DtypeName) -> torch.dtype:
     """The dtype of the weights: float64 if configured, else float32 (bfloat16 is for arithmetic only)."""
     return torch.float64 if dtype == "float64" else torch.float32
 
 
-@checked
 def precision(device: torch.device, dtype: DtypeName) -> AbstractContextManager[object]:
     """The context for the forward pass: autocast for bfloat16, otherwise no change."""
     return torch.autocast(device.type, torch.bfloat16) if dtype == "bfloat16" else nullcontext()

@@ -96,7 +96,17 @@ class StorageError(VitralError, OSError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """A person stopped a training; the message says what is saved and how to go on."""
+    """A person stopped a training; the message says what is saved and how to go on.
+
+    Attributes:
+        run: the folder of the run that was saved, if one was.
+        step: its last step.
+    """
+
+    def __init__(self, message: str = "", *, run: Path | None = None, step: int = 0) -> None:
+        """Hold the message and the run."""
+        super().__init__(message)
+        self.run, self.step = run, step
 
     def _render_traceback_(self) -> list[str]:
         """IPython's lines."""

@@ -5,7 +5,6 @@ Traces, explanations, worked examples, inspection, pages and documentation use t
 
 from collections.abc import Collection, Iterable
 
-from vitral.core.checked import Natural, checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 
@@ -59,8 +58,7 @@ In post-norm the outputs of the norms are `resid_mid` and `resid_post`.
 """
 
 
-@checked
-def activation_names(num_layers: Natural, without: Collection[str] = ()) -> list[str]:
+def activation_names(num_layers: int, without: Collection[str] = ()) -> list[str]:
     """The names of the activations of a model with `num_layers` blocks, in the order in which they are computed.
 
     Args:
@@ -75,8 +73,7 @@ def activation_names(num_layers: Natural, without: Collection[str] = ()) -> list
     return ["embed", *inside, "final_norm", "logits"]
 
 
-@checked
-def require_known(names: Iterable[str], num_layers: Natural, without: Collection[str] = ()) -> None:
+def require_known(names: Iterable[str], num_layers: int, without: Collection[str] = ()) -> None:
     """Refuse a name that is not an activation of such a model; arguments as `activation_names`.
 
     Raises:

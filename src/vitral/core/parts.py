@@ -15,13 +15,12 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, cast, overload
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, cast, get_args, overload
 
 import tomli_w
 from pydantic import Field, model_serializer
 
-from vitral.core.checked import checked
-from vitral.core.config import Config, closest, shown
+from vitral.core.config import Config, closest, nearest, shown
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import N_, Message, _
 
@@ -210,7 +209,6 @@ def register(kind: Kind, name: str, factory: AnyFactory, *, replace: bool = Fals
 def register(
     kind: Kind, name: str, factory: None = None, *, replace: bool = False
 ) -> Callable[[AnyFactory], AnyFactory]: ...
-@checked
 def register(kind: Kind, name: str, factory: Factory | None = None, *, replace: bool = False) -> Any:
     """Register a part of your own, by which configurations and studies may name it like one of Vitral's.
 
@@ -242,6 +240,8 @@ def register(kind: Kind, name: str, factory: Factory | None = None, *, replace: 
     """
     if factory is None:
         return partial(register, kind, name, replace=replace)
+    if kind not in get_args(Kind):
+        raise UsageError("register: kind {kind!r}, {hint}", kind=kind, hint=nearest(str(kind), get_args(Kind)))
     if not re.fullmatch(NAME, name):
         raise UsageError(
             "register: {name} is not a name; use small letters, digits and -_. with at most 64 characters",
@@ -283,7 +283,6 @@ def _source(factory: Factory) -> tuple[str, str]:
     return re.sub(r"[^\w.-]", "_", path.name)[:120] if raw else CELL, hashlib.sha256(raw).hexdigest()
 
 
-@checked
 def import_parts(path: Path) -> list[Part]:
     """Run a Python file of the user's, which registers parts; nothing is written beside it.
 

@@ -13,28 +13,25 @@ from typing import Any
 import numpy as np
 import torch
 
-from vitral.core.checked import Natural, checked
 
-
-@checked
-def key(seed: Natural, purpose: str, *index: int | str) -> int:
+def key(seed: int, purpose: str, *index: int | str) -> int:
     """The 63-bit key of a stream: the first bytes of a BLAKE2 hash of its name."""
     name = "/".join(str(part) for part in (seed, purpose, *index))
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big") >> 1
 
 
-def numpy_stream(seed: Natural, purpose: str, *index: int | str) -> np.random.Generator:
+def numpy_stream(seed: int, purpose: str, *index: int | str) -> np.random.Generator:
     """A NumPy generator (Philox) for this key."""
     return np.random.Generator(np.random.Philox(key(seed, purpose, *index)))
 
 
-def torch_stream(seed: Natural, purpose: str, *index: int | str) -> torch.Generator:
+def torch_stream(seed: int, purpose: str, *index: int | str) -> torch.Generator:
     """A PyTorch CPU generator for this key."""
     return torch.Generator().manual_seed(key(seed, purpose, *index))
 
 
 @contextmanager
-def ambient_stream(seed: Natural, purpose: str, *index: int | str) -> Generator[None]:
+def ambient_stream(seed: int, purpose: str, *index: int | str) -> Generator[None]:
     """Seed PyTorch's global generators with this key inside the block, and restore their state afterwards.
 
     Dropout, inside and outside fused attention, always draws from the global generators.

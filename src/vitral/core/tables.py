@@ -1,13 +1,18 @@
-"""Results as tables: rows of plain data, and a data frame where pandas is installed."""
+"""Results as tables: rows of plain data, as CSV, and as a data frame where pandas is installed."""
 
+import csv
+import io
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vitral.core.errors import UsageError
 
 if TYPE_CHECKING:
     import pandas  # pyright: ignore[reportMissingTypeStubs]
+
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+"""First characters of cells that spreadsheets compute."""
 
 
 class Tabular(ABC):
@@ -39,3 +44,18 @@ def data_frame(rows: Sequence[Mapping[str, Any]]) -> "pandas.DataFrame":
             "to_pandas: pandas is not installed; pip install pandas, or use plain() or records(), which need nothing"
         ) from None
     return pandas.DataFrame(list(rows))
+
+
+def as_csv(rows: Iterable[Sequence[Any]], delimiter: str = ",") -> str:
+    """Lines of separated values; a cell with a line feed or a carriage return is quoted."""
+    written: list[str] = []
+    for row in rows:
+        buffer = io.StringIO(newline="")
+        csv.writer(buffer, delimiter=delimiter).writerow(row)  # quotes what is in its line end, which is both
+        written.append(buffer.getvalue().removesuffix("\r\n") + "\n")
+    return "".join(written)
+
+
+def in_spreadsheet(text: str) -> str:
+    """A text that a spreadsheet does not take for a formula."""
+    return f"'{text}" if text.startswith(FORMULAS) else text

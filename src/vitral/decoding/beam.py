@@ -8,7 +8,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vitral.core.checked import Count, Finite, Natural, checked
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
 from vitral.decoding.generation import Sample
@@ -21,16 +20,15 @@ MAX_LENGTH_PENALTY = 10.0
 """Far above usual values (0 to 1), and small enough to avoid overflow."""
 
 
-@checked
 def beam_search(
     model: Transformer,
     tokenizer: Tokenizer,
     prompt: str,
     *,
-    max_tokens: Natural,
-    num_beams: Count,
-    length_penalty: Finite = 0.0,
-    n_best: Count = 1,
+    max_tokens: int,
+    num_beams: int,
+    length_penalty: float = 0.0,
+    n_best: int = 1,
     stop: Sequence[str] = (),
 ) -> list[Sample]:
     """The best continuations found by extending the `num_beams` most probable ones in parallel, best first.

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from vitral.core.checked import Natural, checked
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
@@ -65,15 +64,14 @@ class Sample:
     score: float | None = None
 
 
-@checked
 def generate(
     model: Transformer,
     tokenizer: Tokenizer,
     prompts: Sequence[str],
     *,
-    max_tokens: Natural,
+    max_tokens: int,
     sampling: Sampling,
-    seed: Natural = 0,
+    seed: int = 0,
     stop: Sequence[str] = (),
     options: GenerateOptions = DEFAULTS,
 ) -> list[Sample]:
@@ -103,15 +101,14 @@ def generate(
     return [draft.sample() for draft in drafts]
 
 
-@checked
 def stream(
     model: Transformer,
     tokenizer: Tokenizer,
     prompt: str,
     *,
-    max_tokens: Natural,
+    max_tokens: int,
     sampling: Sampling,
-    seed: Natural = 0,
+    seed: int = 0,
     stop: Sequence[str] = (),
     options: GenerateOptions = DEFAULTS,
 ) -> Generator[str, None, None]:

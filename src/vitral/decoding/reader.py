@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.data.tokenizers import Tokenizer
@@ -50,7 +49,6 @@ class Way(NamedTuple):
     found: str
 
 
-@checked
 def way_of(model: Transformer, *, use_cache: bool = True) -> Way:
     """How a `Reader` of this model computes here and now."""
     if not use_cache:
@@ -67,7 +65,6 @@ class Reader:
     window shorter than the prefix is recomputed at every step.
     """
 
-    @checked
     def __init__(self, model: Transformer, tokens: Int[Tensor, "batch time"], *, use_cache: bool = True) -> None:
         """Start with these rows of 1 to context_length tokens each."""
         self._tokens, self._length = tokens, tokens.shape[1]

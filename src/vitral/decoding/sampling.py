@@ -18,7 +18,6 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from vitral.core.checked import Natural, checked
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.core.graphs import is_tracing
@@ -240,8 +239,7 @@ def _require(fits: bool, complaint: str, **places: Any) -> None:
         raise UsageError(complaint, **places)
 
 
-@checked
-def uniforms(seed: Natural, sample: Natural) -> np.random.Generator:
+def uniforms(seed: int, sample: int) -> np.random.Generator:
     """The random stream of a sample: its t-th `random()`, uniform on [0, 1), chooses the t-th token."""
     return numpy_stream(seed, "sampling", sample)
 

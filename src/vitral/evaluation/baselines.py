@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 
@@ -14,7 +13,6 @@ SAME = 0.0005
 _NAMES = {1: N_("unigram"), 2: N_("bigram"), 3: N_("trigram")}
 
 
-@checked
 @dataclass(frozen=True)
 class NgramBaselines:
     """Losses on the test split of n-gram models counted on the training split.
@@ -55,8 +53,7 @@ class NgramBaselines:
             ) from None
 
 
-@checked
-def baseline_name(order: Count) -> str:
+def baseline_name(order: int) -> str:
     """The usual name of an n-gram of this order.
 
     >>> [baseline_name(order) for order in (1, 2, 3, 4)]
@@ -65,7 +62,6 @@ def baseline_name(order: Count) -> str:
     return _(_NAMES[order]) if order in _NAMES else _("{order}-gram", order=order)
 
 
-@checked
 def rank_among_baselines(loss: float, baselines: NgramBaselines) -> str:
     """The rank of a loss among the n-gram baselines, to follow "the loss is …".
 
@@ -90,7 +86,6 @@ def rank_among_baselines(loss: float, baselines: NgramBaselines) -> str:
     return _("between the {above} and the {below}", above=baseline_name(above), below=baseline_name(below))
 
 
-@checked
 def neighbours(loss: float, orders: Mapping[int, float]) -> tuple[int | None, int | None]:
     """The orders of the n-gram baselines next to a loss: of the one above it, and of the one below or equal.
 

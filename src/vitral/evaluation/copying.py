@@ -5,7 +5,6 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import accumulate
 
-from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.data.dataset import Dataset
 
@@ -45,7 +44,6 @@ class Copy:
     position: int
 
 
-@checked
 def longest_copy(sample: str, training_text: str) -> Copy:
     """The longest substring of the sample that occurs in the training text; length 0 if no character does.
 
@@ -60,8 +58,7 @@ def longest_copy(sample: str, training_text: str) -> Copy:
     return Copy(length, sample[position : position + length], position)
 
 
-@checked
-def novel_share(sample: str, training_text: str, n: Count) -> float:
+def novel_share(sample: str, training_text: str, n: int) -> float:
     """The share of the sample's character n-grams, counted with repeats, that do not occur in the training text.
 
     >>> novel_share("abcd", "abc", 2)
@@ -85,7 +82,6 @@ Span = tuple[int, int]
 """Begin and end of a passage, in characters."""
 
 
-@checked
 def copied_spans(sample: str, training_text: str) -> tuple[Span, ...]:
     """The passages of a sample in which `COPIED_WORDS` or more words in a row stand verbatim in the training text.
 
@@ -124,7 +120,6 @@ def _is_inside(text: str, at: int) -> bool:
     return 0 < at < len(text) and bool(_IN_WORD.match(text, at - 1)) and bool(_IN_WORD.match(text, at))
 
 
-@checked
 def training_text(dataset: Dataset) -> str:
     """The text of the training split, its segments joined by `SEAM`."""
     split = dataset.splits["train"]

@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from vitral.core.allocation import keep_freed_memory
-from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.core.streams import numpy_stream
@@ -80,13 +79,12 @@ def no_tick() -> None:
     """The default progress callback: do nothing."""
 
 
-@checked
 def evaluate_split(
     model: Transformer,
     split: Split,
     tokenizer: Tokenizer,
     *,
-    batch_tokens: Count | None = None,
+    batch_tokens: int | None = None,
     masking: Masking | None = None,
     sizes: tuple[Int[np.ndarray, " tokens"], Int[np.ndarray, " tokens"]] | None = None,
     tick: Callable[[], None] = no_tick,
@@ -158,9 +156,8 @@ def _scored(
             yield blanked, hidden, inputs[hidden]
 
 
-@checked
 def token_losses(
-    model: Transformer, split: Split, *, batch_tokens: Count = 4096, tick: Callable[[], None] = no_tick
+    model: Transformer, split: Split, *, batch_tokens: int = 4096, tick: Callable[[], None] = no_tick
 ) -> Float[np.ndarray, " targets"]:
     """The next-token loss of each target on its own, in nats, in the order of the text.
 

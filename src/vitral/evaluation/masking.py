@@ -7,12 +7,10 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from vitral.core.checked import Count, Natural, Share, checked
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
 
 
-@checked
 @dataclass(frozen=True)
 class Masking:
     """Masking of a window (Devlin et al. 2019, section 3.1, simplified).
@@ -26,10 +24,10 @@ class Masking:
         token: id of the mask token, which no text contains.
     """
 
-    rate: Share
-    token: Natural
+    rate: float
+    token: int
 
-    def count(self, time: Count) -> int:
+    def count(self, time: int) -> int:
         """Number of masked positions in a window of `time` tokens: rate · time, rounded, at least 1."""
         return max(1, round(self.rate * time))
 

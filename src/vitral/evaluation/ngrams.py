@@ -15,7 +15,6 @@ from itertools import islice
 import numpy as np
 from jaxtyping import Float, Int
 
-from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.data.batches import Split, thinned, windows
 from vitral.evaluation.baselines import NgramBaselines
@@ -31,9 +30,8 @@ COUNTED = 2**20
 """Size of that sample: evenly spaced tokens of each split."""
 
 
-@checked
 def ngram_baselines(
-    train: Split, test: Split, vocab_size: Count, orders: Count = 6, *, tick: Callable[[], None] = no_tick
+    train: Split, test: Split, vocab_size: int, orders: int = 6, *, tick: Callable[[], None] = no_tick
 ) -> NgramBaselines:
     """Count n-grams on the training split and score the test split, at orders 1 to `orders`.
 
@@ -58,8 +56,7 @@ def counted_parts(train: Split, test: Split) -> tuple[Split, Split, int | None]:
     return train, test, int((train.segments[:, 1] - train.segments[:, 0]).sum())
 
 
-@checked
-def counts_by_order(train: Split, vocab_size: Count) -> "Iterator[Counts]":
+def counts_by_order(train: Split, vocab_size: int) -> "Iterator[Counts]":
     """The counts of a split at orders 1, 2, 3 and so on without end, each counted when it is asked for.
 
     Raises:
@@ -73,7 +70,6 @@ def counts_by_order(train: Split, vocab_size: Count) -> "Iterator[Counts]":
         contexts, num_contexts = _as_contexts(grams, depths), len(counts.keys)
 
 
-@checked
 class WittenBell:
     """Witten-Bell n-gram model of a split.
 
@@ -85,9 +81,7 @@ class WittenBell:
         num_orders: the highest order.
     """
 
-    def __init__(
-        self, train: Split, vocab_size: Count, num_orders: Count, *, tick: Callable[[], None] = no_tick
-    ) -> None:
+    def __init__(self, train: Split, vocab_size: int, num_orders: int, *, tick: Callable[[], None] = no_tick) -> None:
         """Count all n-grams of orders 1 to `num_orders`.
 
         Raises:
@@ -100,7 +94,7 @@ class WittenBell:
             tick()
 
     @classmethod
-    def of_counts(cls, counts: "Sequence[Counts]", vocab_size: Count) -> "WittenBell":
+    def of_counts(cls, counts: "Sequence[Counts]", vocab_size: int) -> "WittenBell":
         """The model of counts that have been made (`counts_by_order`), those of order 1 first."""
         made = cls.__new__(cls)
         made.vocab_size, made.num_orders, made._counts = vocab_size, len(counts), list(counts)
@@ -151,8 +145,7 @@ class WittenBell:
         return rows
 
 
-@checked
-def bigram_entropy(split: Split, vocab_size: Count) -> float:
+def bigram_entropy(split: Split, vocab_size: int) -> float:
     """H(w | v) = -Σ c(v w)/N log(c(v w)/c(v)) over the split's pairs of adjacent tokens, in nats (Shannon 1951, eq. 1).
 
     Raises:
@@ -168,8 +161,7 @@ def bigram_entropy(split: Split, vocab_size: Count) -> float:
     return float(0 - (counts.counts * np.log(shares)).sum() / total)
 
 
-@checked
-def entropy_by_place(split: Split, context_length: Count) -> float:
+def entropy_by_place(split: Split, context_length: int) -> float:
     """H(w | v, p) of the split's targets w, v the token before and p its position in the window, in nats.
 
     The windows are those of `evaluate_split`, so by Gibbs' inequality no function of the current token and its position

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.data.batches import Split
 from vitral.data.tokenizers import Tokenizer
@@ -25,7 +24,6 @@ LEAST = 200
 """Targets or characters of a block at least: neighbouring losses are not independent."""
 
 
-@checked
 @dataclass(frozen=True, eq=False)
 class TargetLosses:
     """The losses of one model on the targets of a split.
@@ -43,7 +41,6 @@ class TargetLosses:
     whole: SplitLoss
 
 
-@checked
 def target_losses(model: Transformer, split: Split, tokenizer: Tokenizer) -> TargetLosses:
     """The next-token loss of every target of a split, with its place in the text.
 
@@ -64,7 +61,6 @@ def target_losses(model: Transformer, split: Split, tokenizer: Tokenizer) -> Tar
     return TargetLosses(nats, places, int(ends[-1]), whole)
 
 
-@checked
 def block_differences(one: TargetLosses, other: TargetLosses, *, same_tokens: bool) -> Float[np.ndarray, " blocks"]:
     """The loss of one model minus that of another in each block of the same text.
 
@@ -90,8 +86,7 @@ def block_differences(one: TargetLosses, other: TargetLosses, *, same_tokens: bo
     return (first - second) * blocks
 
 
-@checked
-def ngram_differences(model: Transformer, train: Split, test: Split, orders: Count) -> dict[int, list[float]]:
+def ngram_differences(model: Transformer, train: Split, test: Split, orders: int) -> dict[int, list[float]]:
     """The loss of a model minus that of an n-gram baseline in each block of the test split, by order.
 
     Nats per token, over the targets that the model predicts; see `WittenBell` for the baselines. The mean over the

@@ -12,19 +12,9 @@ from vitral.explanation.exercises.exercise import KINDS, Exercise, exercise_of
 from vitral.explanation.exercises.text import exercise_text, key_text
 from vitral.explanation.narration import Choice
 from vitral.explanation.phrasebook import LANGUAGES, phrases
-from vitral.explanation.renderers import (
-    blanks_of,
-    to_latex,
-    to_live,
-    to_markdown,
-    to_page,
-    to_plain,
-    to_sections,
-    to_text,
-)
 from vitral.explanation.steps import Arithmetic, Chapter, Panel, Step
 from vitral.explanation.walks import RunView, walk_backward, walk_example, walk_run
-from vitral.explanation.walkthrough import Walkthrough
+from vitral.explanation.walkthrough import Walkthrough, to_plain, to_text
 
 __all__ = [
     "KINDS",
@@ -40,7 +30,6 @@ __all__ = [
     "Step",
     "Verdict",
     "Walkthrough",
-    "blanks_of",
     "check",
     "corrected",
     "exercise_of",
@@ -49,12 +38,7 @@ __all__ = [
     "load_example",
     "parse_example",
     "phrases",
-    "to_latex",
-    "to_live",
-    "to_markdown",
-    "to_page",
     "to_plain",
-    "to_sections",
     "to_text",
     "walk_backward",
     "walk_example",

@@ -8,7 +8,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from vitral.core.checked import checked
 from vitral.explanation.examples.schema import AXES
 from vitral.explanation.formulas import number
 from vitral.explanation.formulas.notation import Words
@@ -32,7 +31,6 @@ LABELLED_ONCE = ("one", "choice", "total")
 GIVEN_AXES = {1: ("columns",), 2: ("rows", "columns"), 3: ("heads", "rows", "columns")}
 
 
-@checked
 @dataclass(frozen=True)
 class Choice:
     """Which heads are shown, and the cell whose arithmetic is written out.

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from vitral.core.checked import checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.language import COMMA, _, in_language, localised, recognised
@@ -76,7 +75,6 @@ class Phrases:
         return self.language in COMMA and not self.in_data
 
 
-@checked
 def phrases(language: str | None = None) -> Phrases:
     """The phrases of a language; of the current one if None.
 

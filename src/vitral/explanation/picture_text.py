@@ -2,11 +2,11 @@
 
 import math
 
+from vitral.core.text import columns as width_of
+from vitral.core.text import visible
 from vitral.explanation.formulas import number, text
 from vitral.explanation.phrasebook import Phrases
 from vitral.explanation.picture import MOST_POSITIONS, Picture, Strip, fewer
-from vitral.figures.text import columns as width_of
-from vitral.figures.text import visible
 
 
 def picture_title(picture: Picture, say: Phrases) -> str:

@@ -4,10 +4,10 @@ import math
 from dataclasses import dataclass
 from itertools import groupby
 
+from vitral.core.text import visible
 from vitral.explanation.formulas import number
 from vitral.explanation.phrasebook import Phrases
 from vitral.explanation.steps import Panel
-from vitral.figures.text import visible
 
 MOST_POSITIONS, LAST_POSITIONS = 12, 8
 """More positions than the first number are truncated to the last ones, as many as the second number."""

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.names import ATTENTION_STEPS
 from vitral.data.tokenizers import Tokenizer
@@ -28,7 +27,6 @@ RULES = (("temperature", 0.5), ("top_k", 3.0), ("top_p", 0.9))
 """Decoding rules that are shown after the greedy choice."""
 
 
-@checked
 @dataclass(frozen=True)
 class RunView:
     """The part of a model's forward pass that is shown.
@@ -52,7 +50,6 @@ class RunView:
     backward: bool = False
 
 
-@checked
 def walk_example(example: Example, choice: Choice | None = None, language: str | None = None) -> Walkthrough:
     """The computation of a worked example, from the given numbers to the last step that follows from them.
 
@@ -77,7 +74,6 @@ def walk_example(example: Example, choice: Choice | None = None, language: str |
     return Walkthrough(example.title, tuple(intro), (chapter,), say.language, drawn, sheet=example.sheet)
 
 
-@checked
 def walk_backward(
     example: Example, cell: str | None = None, choice: Choice | None = None, language: str | None = None
 ) -> Walkthrough:
@@ -103,7 +99,6 @@ def walk_backward(
     return Walkthrough(example.title, intro, (chapter,), say.language)
 
 
-@checked
 def walk_run(
     model: Transformer, tokenizer: Tokenizer, text: str, view: RunView | None = None, name: str = ""
 ) -> Walkthrough:

@@ -4,7 +4,8 @@ import textwrap
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from vitral.core.checked import Digits, checked
+from vitral.core.shown import Shown
+from vitral.core.text import columns, visible
 from vitral.explanation.formulas import lines, text
 from vitral.explanation.formulas.notation import Equation
 from vitral.explanation.phrasebook import Phrases, phrases
@@ -14,8 +15,6 @@ from vitral.explanation.plain_steps import plain_step
 from vitral.explanation.sheet import Sheet
 from vitral.explanation.steps import Arithmetic, Chapter, Panel, Step
 from vitral.explanation.truncation import ShownPanel, is_truncated, truncate
-from vitral.figures.notebook import Shown
-from vitral.figures.text import columns, visible
 
 TEXT_WIDTH = 100
 INDENT = "   "
@@ -69,8 +68,7 @@ def opening(walkthrough: Walkthrough, say: Phrases, marked: str = "brackets") ->
     return [*walkthrough.intro, f"{how} {say('page.cut')} {opened}" if is_cut else how]
 
 
-@checked
-def to_text(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = False) -> str:
+def to_text(walkthrough: Walkthrough, *, digits: int = 3, whole: bool = False) -> str:
     """Plain text: each step with formula, shapes, sentence, aligned numbers and the arithmetic of one of them.
 
     Args:
@@ -91,8 +89,7 @@ def to_text(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = False
     return "\n\n".join(visible(part) for part in parts)
 
 
-@checked
-def to_plain(walkthrough: Walkthrough, *, digits: Digits = 3, whole: bool = False) -> dict[str, Any]:
+def to_plain(walkthrough: Walkthrough, *, digits: int = 3, whole: bool = False) -> dict[str, Any]:
     """All contents of a walkthrough; infinite numbers as "inf" and "-inf", cells counted from 0.
 
     Formulas and arithmetic have decimal points in every language; sentences are in the walkthrough's.

@@ -21,8 +21,8 @@ from vitral.inspection.positions import loss_by_context, loss_by_position
 from vitral.inspection.predictors import chain_distances, chain_predictions, count_nats, repetition_nats
 from vitral.inspection.probing import linear_probes
 from vitral.inspection.random_scores import head_costs, score_statistics
+from vitral.inspection.recall import recall_by_distance
 from vitral.inspection.related_words import agreeing_weights, similar_word_scores
-from vitral.inspection.retrieval import recall_by_distance, retrieval_by_distance
 from vitral.inspection.saturation import attention_saturation
 from vitral.inspection.sinks import attention_sinks
 from vitral.inspection.targets import Scored, loss_by_row, loss_by_target, text_targets, text_tokens, window_targets
@@ -73,7 +73,6 @@ __all__ = [
     "repetition_nats",
     "replace_activations",
     "residual_norms",
-    "retrieval_by_distance",
     "score_statistics",
     "similar_word_scores",
     "strategy_measures",

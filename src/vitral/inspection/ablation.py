@@ -10,7 +10,7 @@ stream, so zeros cut the path from the input to the output.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -39,11 +39,11 @@ def replace_activations(
         heads: the only heads to replace, counted from 0, where the activations are `[batch, heads, time, d_head]`;
             everything if None.
     """
-    kept = None if heads is None else list(heads)
-    return Editor({name: partial(_without, mean=None if means is None else means[name], heads=kept) for name in names})
+    of = {name: None if means is None else means[name] for name in names}
+    return Editor({name: partial(_without, mean=mean, heads=heads) for name, mean in of.items()})
 
 
-def _without(value: Tensor, mean: Tensor | None, heads: list[int] | None) -> Tensor:
+def _without(value: Tensor, mean: Tensor | None, heads: Sequence[int] | None) -> Tensor:
     return replaced(value, torch.zeros_like(value) if mean is None else mean.to(value), heads)
 
 
@@ -97,9 +97,9 @@ def ablations(model: Transformer, scored: Scored, ways: Sequence[str] = WAYS) ->
 
     def without(layer: int, *steps: str | None, head: int | None = None) -> dict[str, Any] | None:
         names = [f"blocks.{layer}.{step}" for step in steps if step is not None]
-        after = _losses_without(model, scored, names, means, None if head is None else [head], ways)
-        found = {way: effect(before, losses, sampled=scored.sampled) for way, losses in after}
-        return found if names else None
+        chosen = None if head is None else [head]
+        after = {way: loss_by_row(model, scored, _replaced(way, names, means, chosen)) for way in ways if names}
+        return {way: effect(before, losses, sampled=scored.sampled) for way, losses in after.items()} or None
 
     blocks = [
         {
@@ -129,24 +129,16 @@ def head_ablations(model: Transformer, scored: Scored) -> dict[str, Any]:
     means = activation_means(model, scored.inputs, names)
 
     def without(name: str, heads: list[int]) -> dict[str, dict[str, float]]:
-        after = _losses_without(model, scored, [name], means, heads, WAYS)
-        return {way: dict(zip(("increase", "error"), loss_increase(before, each), strict=True)) for way, each in after}
+        after = {way: loss_by_row(model, scored, _replaced(way, [name], means, heads)) for way in WAYS}
+        rises = {way: loss_increase(before, losses) for way, losses in after.items()}
+        return {way: {"increase": rise, "error": error} for way, (rise, error) in rises.items()}
 
     layers = [{"heads": [without(name, [head]) for head in heads], "all": without(name, heads)} for name in names]
     return {"loss": float(before.mean()), "layers": layers}
 
 
-def _losses_without(
-    model: Transformer,
-    scored: Scored,
-    names: Sequence[str],
-    means: Mapping[str, Tensor],
-    heads: list[int] | None,
-    ways: Sequence[str],
-) -> Iterator[tuple[str, Tensor]]:
-    """The loss of each row where activations are replaced, in each way."""
-    for way in ways:
-        yield way, loss_by_row(model, scored, replace_activations(names, means if way == "mean" else None, heads))
+def _replaced(way: str, names: Sequence[str], means: Mapping[str, Tensor], heads: list[int] | None) -> Editor:
+    return replace_activations(names, means if way == "mean" else None, heads)
 
 
 def loss_increase(before: Float[Tensor, " batch"], after: Float[Tensor, " batch"]) -> tuple[float, float]:

@@ -109,32 +109,17 @@ def uniform_weights(visible: Bool[Tensor, "time time"]) -> Float[Tensor, "1 1 ti
     return (visible / visible.sum(dim=-1, keepdim=True).clamp(min=1)).to(torch.float64)[None, None]
 
 
-def attended_share(
-    weights: Float[Tensor, "#batch heads time time"],
-    keys: Bool[Tensor, "batch time time"],
-    queries: Bool[Tensor, " time"],
-) -> Float[Tensor, " heads"] | None:
-    """Mean weight of each head on these keys, over the chosen queries that see at least one of them, in float64.
-
-    None where no query sees any.
-    """
-    has = keys.any(dim=-1) & queries
-    if not has.any():
-        return None
-    on_keys = (weights.double() * keys[:, None]).sum(dim=-1)
-    return (on_keys * has[:, None]).sum(dim=(0, 2)) / has.sum()
-
-
 def add_share(
     into: RunningMean,
     weights: Float[Tensor, "#batch heads time time"],
     keys: Bool[Tensor, "batch time time"],
     queries: Bool[Tensor, " time"],
 ) -> None:
-    """Include the `attended_share` of one pass in a mean over all passes, weighted by its queries."""
-    share = attended_share(weights, keys, queries)
-    if share is not None:
-        into.add(share, int((keys.any(dim=-1) & queries).sum()))
+    """Include one pass in the mean weight of each head on keys, over the chosen queries that see one, in float64."""
+    has = keys.any(dim=-1) & queries
+    if has.any():
+        on_keys = (weights.double() * keys[:, None]).sum(dim=-1)
+        into.add((on_keys * has[:, None]).sum(dim=(0, 2)) / has.sum(), int(has.sum()))
 
 
 def key_shares(
@@ -250,27 +235,40 @@ def head_patterns(
     """
     if model.mask is None:
         return {"uniform": {}, "layers": []}
-    time = tokens.shape[1]
-    visible = model.mask.allowed(time, time)
-    queries, even = patient_queries(visible), uniform_weights(visible)
-    shares, layers = _mean_patterns(model, landmarks(tokenizer), tokens, visible, most_bytes)
-    found = []
-    for means in layers:
-        heads, uniform = [], _of_one_head(means["uniform"])
-        for head, (distance, entropy) in enumerate(zip(means["distance"], means["entropy"], strict=True)):
-            own = {kind: None if each is None else each[head] for kind, each in means["share"].items()}
-            heads.append({"name": name_of(own, uniform), "share": own, "distance": distance, "entropy": entropy})
-        found.append({"overlap": means["overlap"], "heads": heads})
-    distance = float(attended_distance(even, queries)[0])
-    return {"uniform": _of_one_head(shares), "uniform_distance": distance, "layers": found}
+    time, names, marks = tokens.shape[1], weight_names(model), landmarks(tokenizer)
+    # Uniform attention to all keys that any block sees comes first, as if it were a layer.
+    views = [model.mask.allowed(time, time), *visible_by_layer(model, time)]
+    layers = [(defaultdict[str, RunningMean](RunningMean), defaultdict[str, RunningMean](RunningMean)) for _ in views]
+    for few in tokens.split(_windows_at_once(model, most_bytes)):
+        seen = model.trace(few, names)
+        every = [uniform_weights(views[0]), *(seen[name].cpu() for name in names)]
+        for (own, even), weights, view in zip(layers, every, views, strict=True):
+            queries = patient_queries(view)
+            for kind, keys in kind_masks(few.cpu(), marks, view).items():
+                add_share(own[kind], weights, keys, queries)
+                add_share(even[kind], uniform_weights(view), keys, queries)
+            own["distance"].add(attended_distance(weights, queries), len(weights))
+            own["entropy"].add(mean_entropy_share(weights, view, queries), len(weights))
+            if weights.shape[1] > 1:
+                own["overlap"].add(overlap(weights, queries), len(weights))
+    uniform, *found = (_pattern(own, even) for own, even in layers)
+    head = uniform["heads"][0]
+    return {"uniform": head["share"], "uniform_distance": head["distance"], "layers": found}
 
 
-Shares = dict[str, list[float] | None]
-Means = dict[str, RunningMean]
+def _pattern(own: Mapping[str, RunningMean], even: Mapping[str, RunningMean]) -> dict[str, Any]:
+    """The overlap and the heads of a layer, from its own means and the shares of uniform attention."""
 
+    def at(means: Mapping[str, RunningMean], name: str, head: int) -> float | None:
+        return float(means[name].value[head]) if means[name].weight else None
 
-def _of_one_head(shares: Shares) -> dict[str, float | None]:
-    return {kind: None if each is None else each[0] for kind, each in shares.items()}
+    uniform: dict[str, float | None] = {kind: at(even, kind, 0) for kind in KINDS}
+    heads = list[dict[str, Any]]()
+    for head in range(len(own["distance"].value)):
+        share: dict[str, float | None] = {kind: at(own, kind, head) for kind in KINDS}
+        means = {name: at(own, name, head) for name in ("distance", "entropy")}
+        heads.append({"name": name_of(share, uniform), "share": share, **means})
+    return {"overlap": float(own["overlap"].value) if "overlap" in own else None, "heads": heads}
 
 
 def visible_by_layer(model: Transformer, time: int) -> list[Bool[Tensor, "time time"]]:
@@ -279,48 +277,6 @@ def visible_by_layer(model: Transformer, time: int) -> list[Bool[Tensor, "time t
     masks = [model.mask.of(layer) for layer in range(model.config.num_layers)]
     made = {mask: mask.allowed(time, time) for mask in masks}
     return [made[mask] for mask in masks]
-
-
-def _mean_patterns(
-    model: Transformer, marks: Landmarks, tokens: Tensor, visible: Tensor, most_bytes: int
-) -> tuple[Shares, list[dict[str, Any]]]:
-    """Means over the windows, a few windows at a time: shares of uniform attention, and lists over heads by layer.
-
-    Each layer also has the shares of uniform attention under its own mask.
-    """
-    names, views = weight_names(model), visible_by_layer(model, tokens.shape[1])
-    whole = next((view for view in views if torch.equal(view, visible)), visible)
-    by_view = {id(view): view for view in (whole, *views)}
-    uniform: dict[int, Means] = {view: defaultdict(RunningMean) for view in by_view}
-    layers: list[Means] = [defaultdict(RunningMean) for _ in names]
-    for few in tokens.split(_windows_at_once(model, most_bytes)):
-        seen = model.trace(few, names)
-        for at, view in by_view.items():
-            keys, queries = kind_masks(few.cpu(), marks, view), patient_queries(view)
-            for kind, where in keys.items():
-                add_share(uniform[at][kind], uniform_weights(view), where, queries)
-            for into, name, own in zip(layers, names, views, strict=True):
-                if own is view:
-                    weights = seen[name].cpu()
-                    for kind, where in keys.items():
-                        add_share(into[kind], weights, where, queries)
-                    into["distance"].add(attended_distance(weights, queries), len(weights))
-                    into["entropy"].add(mean_entropy_share(weights, view, queries), len(weights))
-                    if weights.shape[1] > 1:
-                        into["overlap"].add(overlap(weights, queries), len(weights))
-
-    def listed(mean: RunningMean) -> Any:
-        return mean.value.tolist() if mean.weight else None
-
-    def by_kind(means: Means) -> Shares:
-        return {kind: listed(means[kind]) for kind in KINDS}
-
-    found = [
-        {name: listed(means[name]) for name in ("distance", "entropy", "overlap")}
-        | {"share": by_kind(means), "uniform": by_kind(uniform[id(view)])}
-        for means, view in zip(layers, views, strict=True)
-    ]
-    return by_kind(uniform[id(whole)]), found
 
 
 def _windows_at_once(model: Transformer, most_bytes: int) -> int:

@@ -1,20 +1,14 @@
-"""Text classification by a linear probe: multinomial logistic regression on a model's activations.
+"""Which work a passage is from: a linear probe on a model's activations, and on token frequencies.
 
 Alain & Bengio (2016): the accuracy of a linear classifier on activations shows which information they contain in a
-linearly readable form; the model itself is not trained.
+linearly readable form; the model itself is not trained. The probe is multinomial logistic regression.
 
-
-The confidence interval of a proportion.
-
-
-Passages of a collection, labelled with the work they are from by the collection's own table of contents.
-
-A text without such a table, or with fewer than `FEWEST` works in it, is cut into `MOST_CLASSES` equal segments instead.
+Passages are labelled with the work they are from by the collection's own table of contents. A text without such a
+table, or with fewer than `FEWEST` works in it, is cut into `MOST_CLASSES` equal segments instead.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -36,38 +30,10 @@ MOST_ITERATIONS = 200
 TINY = 1e-8
 
 
-@dataclass(frozen=True, eq=False)
-class Examples:
-    """Feature vectors and their classes.
-
-    Attributes:
-        features: a row each.
-        classes: 0, 1, …
-    """
-
-    features: Float[np.ndarray, "rows features"]
-    classes: Int[np.ndarray, " rows"]
-
-
-@dataclass(frozen=True)
-class ProbeScore:
-    """The accuracy of a probe on held-out examples.
-
-    Attributes:
-        accuracy: share of examples classified correctly.
-        low: lower end of the accuracy's 95 % Wilson interval.
-        high: its upper end.
-        majority: share of the largest class.
-        num: examples.
-        penalty: chosen on the validation examples.
-    """
-
-    accuracy: float
-    low: float
-    high: float
-    majority: float
-    num: int
-    penalty: float
+Examples = tuple[Float[np.ndarray, "rows features"], Int[np.ndarray, " rows"]]
+"""Feature vectors, and their classes: 0, 1, …"""
+Passages = tuple[Int[Tensor, "passages time"], Int[np.ndarray, " passages"]]
+"""The tokens of passages of equal length, and the index of the work of each."""
 
 
 def classify_passages(
@@ -84,28 +50,34 @@ def classify_passages(
 
     Returns:
         `titles` of the works; `works`, whether they are works rather than equal segments; `passages` in each split;
-        `activations` and `frequencies`, a `ProbeScore` each. None where no two works occur in all splits.
+        `activations` and `frequencies`, each as of `linear_probe`. None where no two works occur in all splits.
     """
     counts = {"train": train, "validation": validation, "test": test}
     titles, are_works, found = passages_by_work(dataset, model.config.context_length, counts)
-    passages = list(found.values())
-    if len(titles) < 2 or not all(len(one.works) for one in passages):
+    if len(titles) < 2 or not all(len(works) for _tokens, works in found.values()):
         return None
-    activations = (Examples(mean_activations(model, one.tokens), one.works) for one in passages)
-    frequencies = (Examples(token_frequencies(one.tokens.numpy(), model.vocab_size), one.works) for one in passages)
+    passages = found.values()
+    activations = ((mean_activations(model, tokens), works) for tokens, works in passages)
+    frequencies = ((token_frequencies(tokens.numpy(), model.vocab_size), works) for tokens, works in passages)
     return {
         "titles": list(titles),
         "works": are_works,
-        "passages": {split: len(one.works) for split, one in found.items()},
-        "activations": asdict(linear_probe(*activations)),
-        "frequencies": asdict(linear_probe(*frequencies)),
+        "passages": {split: len(works) for split, (_tokens, works) in found.items()},
+        "activations": linear_probe(*activations),
+        "frequencies": linear_probe(*frequencies),
     }
 
 
 def mean_activations(model: Transformer, tokens: Int[Tensor, "rows time"]) -> Float[np.ndarray, "rows d_model"]:
     """The activations after the final norm, averaged over the positions of each row, float64."""
-    pieces = [model.trace(piece, ["final_norm"])["final_norm"].double().mean(dim=1) for piece in tokens.split(CHUNK)]
-    return torch.cat(pieces).numpy()
+    return final_activations(model, tokens, lambda seen: seen.double().mean(dim=1))
+
+
+def final_activations(
+    model: Transformer, tokens: Int[Tensor, "rows time"], read: Callable[[Tensor], Tensor]
+) -> Float[np.ndarray, "rows d_model"]:
+    """What `read` makes of the activations after the final norm, `CHUNK` rows at a time."""
+    return torch.cat([read(model.trace(rows, ["final_norm"])["final_norm"]) for rows in tokens.split(CHUNK)]).numpy()
 
 
 def token_frequencies(tokens: Int[np.ndarray, "rows time"], vocab_size: int) -> Float[np.ndarray, "rows vocab"]:
@@ -113,27 +85,31 @@ def token_frequencies(tokens: Int[np.ndarray, "rows time"], vocab_size: int) -> 
     return np.stack([np.bincount(row, minlength=vocab_size) for row in tokens]) / tokens.shape[1]
 
 
-def linear_probe(train: Examples, validation: Examples, test: Examples) -> ProbeScore:
+def linear_probe(train: Examples, validation: Examples, test: Examples) -> dict[str, Any]:
     """Fit on `train`, choose the penalty on `validation`, score on `test`.
 
     Features are centred and divided by their standard deviations in `train`.
+
+    Returns:
+        `accuracy`, the share of test examples classified correctly, `low` and `high`, its 95 % Wilson interval;
+        `majority`, the share of the largest class; `num`, test examples; `penalty`, the one chosen.
     """
-    mean, spread = train.features.mean(axis=0), train.features.std(axis=0) + TINY
-    scaled = [Examples((one.features - mean) / spread, one.classes) for one in (train, validation, test)]
-    num_classes = int(max(one.classes.max() for one in scaled)) + 1
-    fits = [(fit(scaled[0], num_classes, penalty), penalty) for penalty in PENALTIES]
-    weights, penalty = min(fits, key=lambda pair: _loss(pair[0], scaled[1], 0.0)[0])
-    right = _logits(weights, scaled[2].features).argmax(axis=1) == scaled[2].classes
-    accuracy, majority = float(right.mean()), float(np.bincount(scaled[2].classes).max() / len(right))
+    mean, spread = train[0].mean(axis=0), train[0].std(axis=0) + TINY
+    fitted, chosen, scored = (((features - mean) / spread, classes) for features, classes in (train, validation, test))
+    num_classes = 1 + int(max(classes.max() for _features, classes in (train, validation, test)))
+    fits = [(fit(fitted, num_classes, penalty), penalty) for penalty in PENALTIES]
+    weights, penalty = min(fits, key=lambda pair: _loss(pair[0], chosen, 0.0)[0])
+    right = _logits(weights, scored[0]).argmax(axis=1) == scored[1]
+    accuracy, majority = float(right.mean()), float(np.bincount(scored[1]).max() / len(right))
     low, high = wilson(accuracy, len(right))
-    return ProbeScore(accuracy, low, high, majority, len(right), penalty)
+    return {"accuracy": accuracy, "low": low, "high": high, "majority": majority, "num": len(right), "penalty": penalty}
 
 
 def fit(examples: Examples, num_classes: int, penalty: float) -> Float[np.ndarray, "inputs classes"]:
     """Weights, the last row biases, that minimise the mean cross-entropy + penalty / 2 · ‖weights without biases‖²."""
     from scipy.optimize import minimize
 
-    shape = (examples.features.shape[1] + 1, num_classes)
+    shape = (examples[0].shape[1] + 1, num_classes)
 
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
         loss, gradient = _loss(flat.reshape(shape), examples, penalty)
@@ -150,15 +126,16 @@ def _logits(weights: np.ndarray, features: np.ndarray) -> np.ndarray:
 
 def _loss(weights: np.ndarray, examples: Examples, penalty: float) -> tuple[float, np.ndarray]:
     """Mean cross-entropy with the penalty, and its gradient."""
-    logits = _logits(weights, examples.features)
+    features, classes = examples
+    logits = _logits(weights, features)
     logits -= logits.max(axis=1, keepdims=True)
     log_probabilities = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-    rows = np.arange(len(examples.classes))
-    loss = -log_probabilities[rows, examples.classes].mean() + penalty / 2 * (weights[:-1] ** 2).sum()
+    rows = np.arange(len(classes))
+    loss = -log_probabilities[rows, classes].mean() + penalty / 2 * (weights[:-1] ** 2).sum()
     error = np.exp(log_probabilities)
-    error[rows, examples.classes] -= 1
+    error[rows, classes] -= 1
     error /= len(rows)
-    gradient = np.concatenate([examples.features.T @ error + penalty * weights[:-1], error.sum(axis=0, keepdims=True)])
+    gradient = np.concatenate([features.T @ error + penalty * weights[:-1], error.sum(axis=0, keepdims=True)])
     return float(loss), gradient
 
 
@@ -188,19 +165,6 @@ def wilson(share: float, num: int, confidence: float = 0.95) -> tuple[float, flo
 MOST_CLASSES = 8
 FEWEST = 4
 """Works below which a text is cut into equal segments."""
-
-
-@dataclass(frozen=True, eq=False)
-class Passages:
-    """Passages of equal length and their works.
-
-    Attributes:
-        tokens: of every passage.
-        works: index of each one's work.
-    """
-
-    tokens: Int[Tensor, "passages time"]
-    works: Int[np.ndarray, " passages"]
 
 
 def equal_segments(text: str) -> list[Work]:
@@ -255,4 +219,4 @@ def _balanced(cut: Sequence[Int[np.ndarray, "_ time"]], most: int) -> Passages:
     count = min(most, *(len(rows) for rows in cut)) if cut else 0
     rows = [rows[np.linspace(0, len(rows), count, endpoint=False).astype(int)] for rows in cut]
     tokens = torch.from_numpy(np.concatenate(rows)) if rows else torch.zeros(0, 1, dtype=torch.int64)
-    return Passages(tokens, np.repeat(np.arange(len(rows)), count))
+    return tokens, np.repeat(np.arange(len(rows)), count)

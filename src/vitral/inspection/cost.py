@@ -234,17 +234,15 @@ def memory(lengths: Sequence[int]) -> Plain:
         `cache`, keys and values of one text; `kept`, activations that a training pass keeps; both with their counted
         values, `cache_counted` and `kept_counted`; and `recomputed_counted`, see `held_bytes`.
     """
-    names = ("cache", "cache_counted", "kept", "kept_counted", "recomputed_counted")
-    found: dict[str, list[int]] = {name: [] for name in names}
+    found: dict[str, list[int]] = {name: [] for name in BYTES}
     for length in lengths:
         config = model_config(length)
         model, formula = Transformer(config, VOCAB), cost(config, VOCAB)
         cache = model.new_cache(1, length)
-        found["cache"].append(sum(tensor.nbytes for tensor in [*cache.keys, *cache.values]))
-        found["cache_counted"].append(formula.cache_bytes)
-        found["kept"].append(kept_bytes(model, torch.arange(length)[None] % VOCAB))
-        found["kept_counted"].append(formula.activation_bytes)
-        found["recomputed_counted"].append(held_bytes(config))
+        measured = (sum(tensor.nbytes for tensor in [*cache.keys, *cache.values]), formula.cache_bytes)
+        kept = (kept_bytes(model, torch.arange(length)[None] % VOCAB), formula.activation_bytes)
+        for sizes, size in zip(found.values(), (*measured, *kept, held_bytes(config)), strict=True):
+            sizes.append(size)
     return found
 
 

@@ -9,6 +9,7 @@ order. A key that the mask forbids, -inf in `attn.masked`, stays forbidden. `web
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -124,11 +125,6 @@ def _parsed(given: str | bytes, where: str) -> Any:
         raise UsageError("{where}: nested too deeply", where=where) from None
     except ValueError as error:  # of JSON, or of UTF-8
         raise UsageError("{where}: not JSON ({error})", where=where, error=error) from None
-
-
-def written(edits: Iterable[Edit]) -> list[dict[str, Any]]:
-    """Edits as plain data; `edits_of` reads them again."""
-    return [edit.plain() for edit in edits]
 
 
 def without_effect(edits: Iterable[Edit], scale: Any) -> list[str]:
@@ -260,19 +256,14 @@ def editor(edits: Sequence[Edit], others: Callable[[Edit], Tensor] | None = None
         edits: of any activations, in the order in which those of one activation are made.
         others: gives the other sentence's activation of a patch.
     """
-    by_name: dict[str, list[Edit]] = {}
-    for edit in edits:
-        by_name.setdefault(edit.at, []).append(edit)
 
-    def rule(chosen: list[Edit]) -> Callable[[Tensor], Tensor]:
-        def made(value: Tensor) -> Tensor:
-            for edit in chosen:
+    def made(value: Tensor, at: str) -> Tensor:
+        for edit in edits:
+            if edit.at == at:
                 value = edited(value, edit, others(edit) if edit.do == "patch" and others is not None else None)
-            return value
+        return value
 
-        return made
-
-    return Editor({name: rule(chosen) for name, chosen in by_name.items()})
+    return Editor({edit.at: partial(made, at=edit.at) for edit in edits})
 
 
 def edited(value: Tensor, edit: Edit, other: Tensor | None = None) -> Tensor:

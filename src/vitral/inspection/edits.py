@@ -17,7 +17,6 @@ from vitral.inspection.edit_data import (
     editor,
     require_as_long,
     require_fitting,
-    written,
 )
 from vitral.inspection.lens import seen_at_targets, told_predictions
 from vitral.inspection.numbers import number
@@ -54,7 +53,6 @@ def editing_tap(
     """
     require_fitting(edits, heads_by_name(model), time, where)
     tokens: dict[str, Tensor] = {}
-    wanted: dict[str, set[str]] = {}
     for place, edit in enumerate(edits):
         if edit.other is None:
             continue
@@ -63,8 +61,10 @@ def editing_tap(
         if edit.other not in tokens:
             tokens[edit.other] = _tokens(model, edit.other, encode, f"{where}.{place}: from")
         require_as_long(edit, time, tokens[edit.other].shape[1], f"{where}.{place}")
-        wanted.setdefault(edit.other, set()).add(edit.at)
-    others = {text: model.trace(tokens[text], sorted(names)) for text, names in wanted.items()}
+    others = {
+        text: model.trace(ids, sorted({edit.at for edit in edits if edit.other == text}))
+        for text, ids in tokens.items()
+    }
     return editor(edits, lambda edit: others[str(edit.other)][edit.at])
 
 
@@ -145,7 +145,7 @@ def effect_of_edits(
     before, after = (each.double().log_softmax(dim=-1) for each in logits.values())
     apart = (before.exp() * (before - after)).sum(dim=-1)
     return {
-        "edits": written(edits),
+        "edits": [edit.plain() for edit in edits],
         "loss": told["before"]["loss"],
         "edited_loss": told["after"]["loss"],
         "positions": [

@@ -64,8 +64,8 @@ def few_shot_losses(
     stream = numpy_stream(0, "few-shot")
     drawn = stream.permutation(read_windows(split, starts, length).numpy())[: number * (most_examples + 1)]
     others, scored = drawn[number:].reshape(number, most_examples, length), drawn[:number]
-    mixed = stream.permuted(np.repeat(scored[:, None], most_examples, axis=1), axis=2)
-    before = {"same": np.repeat(scored[:, None], most_examples, axis=1), "shuffled": mixed, "other": others}
+    same = np.repeat(scored[:, None], most_examples, axis=1)
+    before = {"same": same, "shuffled": stream.permuted(same, axis=2), "other": others}
 
     def losses(kind: str, examples: int) -> torch.Tensor:
         rows = np.concatenate(

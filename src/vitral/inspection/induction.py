@@ -10,12 +10,11 @@ occurrence of the current token. Their scores are weights of attention:
 Legend of axes: batch = rows of tokens, time = positions.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from vitral.core.errors import UsageError
@@ -70,13 +69,8 @@ def induction_scores(
     scored = Scored(tokens[:, :-1], tokens[:, 1:], sampled=True)
     where = occurrences(periods, tokens.shape[1] - 1)
     nats = loss_by_target(model, scored)
-    return {"losses": _by_occurrence(nats, where), **_head_scores(model, scored.inputs, periods)}
-
-
-def _by_occurrence(
-    nats: Float[Tensor, "batch time"], where: Mapping[str, Bool[Tensor, "batch time"]]
-) -> dict[str, float | None]:
-    return {name: number(nats[chosen].mean()) for name, chosen in where.items()}
+    losses = {name: number(nats[chosen].mean()) for name, chosen in where.items()}
+    return {"losses": losses, **_head_scores(model, scored.inputs, periods)}
 
 
 def _head_scores(
@@ -87,14 +81,11 @@ def _head_scores(
         return {"uniform": None, "layers": []}
     time = inputs.shape[1]
     visible = model.mask.allowed(time, time)
-    keys = {"previous": _previous(len(inputs), visible), "prefix": _after_match(periods, visible)}
+    place = torch.arange(time)
+    previous = (visible & (place[:, None] - place == 1)).expand(len(inputs), -1, -1)
+    keys = {"previous": previous, "prefix": _after_match(periods, visible)}
     queries = {"previous": patient_queries(visible), "prefix": torch.ones(time, dtype=torch.bool)}
     return key_shares(model, inputs, keys, queries, tap)
-
-
-def _previous(batch: int, visible: Bool[Tensor, "time time"]) -> Bool[Tensor, "batch time time"]:
-    place = torch.arange(len(visible))
-    return (visible & (place[:, None] - place[None, :] == 1)).expand(batch, -1, -1)
 
 
 def _after_match(periods: Int[Tensor, " batch"], visible: Bool[Tensor, "time time"]) -> Bool[Tensor, "batch time time"]:

@@ -12,20 +12,26 @@ before it; the prefix ends with the mark. The bidirectional model is trained on 
 window of w reaches w - 1 positions back in one layer: it is the control, a mask whose reach is known.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional
 
+from vitral.core.devices import ordered_sums
 from vitral.core.streams import numpy_stream
 from vitral.data.tasks import KeyValueRecall
-from vitral.inspection.retrieval import MASKS, REACH, answer_distances, answer_logits, fit, small_model
-from vitral.model import Transformer
+from vitral.inspection.recall import answer_distances
+from vitral.model import ModelConfig, Transformer
 
 KEYS = VALUES = 8
-BATCH = 64
+LAYERS, WINDOW = 2, 16
+REACH = LAYERS * (WINDOW - 1)
+"""Positions back that a window model of so many layers can see."""
+MASKS = ("causal", "bidirectional", "prefix", "window")
+BATCH, WARMUP, PEAK, CLIP = 64, 30, 3e-3, 1.0
 LONGEST = 48
 """Symbols of filler at most between the pairs and the mark."""
 BINS = ((1, 7), (8, 15), (16, 31), (32, 45), (46, 64))
@@ -109,3 +115,81 @@ def trained(mask: str, task: KeyValueRecall, steps: int, seed: int) -> tuple[Tra
     masked = len(task.alphabet)
     model = small_model(mask, task.answers[0] - 1, task.span, masked + 1, seed)
     return model, fit(model, lambda step: sequences(task, BATCH, seed, "training", step), task.answers, masked, steps)
+
+
+def small_model(mask: str, prompt: int, context: int, vocab: int, seed: int) -> Transformer:
+    """A model with rotary positions, with which one rule, "so many positions back", serves every position.
+
+    Args:
+        mask: one of `MASKS`.
+        prompt: positions that a prefix mask shows to all.
+        context: positions in all.
+        vocab: tokens.
+        seed: of its initialisation.
+    """
+    masks: dict[str, Any] = {
+        "prefix": {"name": "prefix", "length": prompt},
+        "window": {"name": "window", "size": WINDOW},
+    }
+    config = {
+        "context_length": context,
+        "d_model": 32,
+        "d_ff": 64,
+        "num_heads": 2,
+        "num_layers": LAYERS,
+        "positions": "rotary",
+        "attention": {"mask": masks.get(mask, mask)},
+    }
+    return Transformer(ModelConfig.parse(config), vocab, seed=seed)
+
+
+def answer_logits(
+    model: Transformer, tokens: Int[Tensor, "rows time"], answers: Sequence[int], masked: int
+) -> Float[Tensor, "rows answers vocab"]:
+    """The logits of the answers, none of which the model sees before it.
+
+    They are read at masked positions where the mask shows every position, else at the position before each answer.
+
+    Args:
+        model: with one of `MASKS`.
+        tokens: whole sequences.
+        answers: their positions.
+        masked: the mask token.
+    """
+    places = torch.tensor(answers)
+    if model.mask is not None and model.mask.first_target() is None:
+        hidden = tokens.clone()
+        hidden[:, places] = masked
+        return model(hidden)[:, places]
+    return model(tokens[:, :-1])[:, places - 1]
+
+
+def fit(
+    model: Transformer,
+    batch: Callable[[int], Int[Tensor, "rows time"]],
+    answers: Sequence[int],
+    masked: int,
+    steps: int,
+) -> float:
+    """Train a model on the answers of the sequences of each step; returns the mean loss of the last ten steps.
+
+    AdamW with a linear warm-up, then a constant learning rate, without weight decay. The model is then in evaluation
+    mode.
+    """
+    optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK, betas=(0.9, 0.98), weight_decay=0.0)
+    losses: list[float] = []
+    for step in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = PEAK * min(1.0, (step + 1) / WARMUP)
+        tokens = batch(step)
+        targets = tokens[:, list(answers)].flatten()
+        loss = functional.cross_entropy(answer_logits(model, tokens, answers, masked).flatten(0, 1), targets)
+        optimizer.zero_grad()
+        with ordered_sums(loss.device):
+            loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    model.eval()
+    last = losses[-10:]
+    return sum(last) / len(last)

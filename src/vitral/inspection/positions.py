@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch.nn import functional
 
 from vitral.core.errors import UsageError, reason
 from vitral.core.language import N_
 from vitral.data import Split
+from vitral.inspection.targets import Scored, loss_by_target
 from vitral.inspection.windows import read_windows, window_starts
 from vitral.model import Transformer, first_target
 
@@ -114,15 +114,9 @@ def window_nats(
     model: Transformer, split: Split, starts: Int[np.ndarray, " windows"], length: int
 ) -> Float[np.ndarray, "windows time"]:
     """-log p of the target at every position of every window of `length` inputs, in float64."""
-    device = model.token_embedding.weight.device
-    rows, batch = [], max(1, BATCH_TOKENS // length)
-    with torch.inference_mode():
-        for begin in range(0, len(starts), batch):
-            ids = read_windows(split, starts[begin : begin + batch], length + 1).to(device)
-            logits = model(ids[:, :-1]).float()
-            nats = functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
-            rows.append(nats.view(len(ids), length).cpu().double().numpy())
-    return np.concatenate(rows)
+    rows = read_windows(split, starts, length + 1).to(model.token_embedding.weight.device)
+    scored = Scored(rows[:, :-1], rows[:, 1:])
+    return loss_by_target(model, scored, most_rows=max(1, BATCH_TOKENS // length)).numpy()
 
 
 def same_targets(nats: Float[np.ndarray, "windows time"], width: int, places: int) -> Float[np.ndarray, " shown"]:

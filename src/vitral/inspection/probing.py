@@ -14,7 +14,6 @@ random for each pair of tokens, as frequent as the task's. A probe that is as go
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
@@ -25,8 +24,7 @@ from jaxtyping import Bool, Int
 from vitral.core.streams import numpy_stream
 from vitral.data import Split, Tokenizer
 from vitral.inspection.attention import landmarks
-from vitral.inspection.classification import Examples, linear_probe, mean_activations, token_frequencies
-from vitral.inspection.mask_uses import CHUNK
+from vitral.inspection.classification import final_activations, linear_probe, mean_activations, token_frequencies
 from vitral.inspection.windows import spread_windows
 from vitral.model import Transformer
 
@@ -53,8 +51,9 @@ def linear_probes(
         sizes: by split, the number of windows, at most.
 
     Returns:
-        By task (`order`, `word begin`, `word end`) and probe a `ProbeScore`: `trained`, `untrained`, `tokens`, and
-        `control`, the trained model's on the control task (none for `order`). None where a split has too few windows.
+        By task (`order`, `word begin`, `word end`) and probe what `linear_probe` returns: `trained`, `untrained`,
+        `tokens`, and `control`, the trained model's on the control task (none for `order`). None where a split has too
+        few windows.
     """
     time = model.config.context_length
     windows = {name: spread_windows(splits[name], time, sizes[name]).numpy() for name in SPLITS}
@@ -73,16 +72,13 @@ def _order(models: Mapping[str, Transformer], windows: Mapping[str, Windows], wo
         mixed[name] = np.stack(
             [with_mixed_words(row, word, stream) if odd else row for row, odd in zip(rows, classes[name], strict=True)]
         )
-    vocab = next(iter(models.values())).vocab_size
     features = {
         name: {part: mean_activations(model, torch.from_numpy(rows)) for part, rows in mixed.items()}
         for name, model in models.items()
     }
+    vocab = models["trained"].vocab_size
     features["tokens"] = {part: token_frequencies(rows, vocab) for part, rows in mixed.items()}
-    return {
-        name: asdict(linear_probe(*(Examples(each[part], classes[part]) for part in SPLITS)))
-        for name, each in features.items()
-    }
+    return {name: _probe(each, classes) for name, each in features.items()}
 
 
 def with_mixed_words(row: Int[np.ndarray, " time"], word: Bool[np.ndarray, " vocab"], stream: np.random.Generator):
@@ -100,7 +96,7 @@ def with_mixed_words(row: Int[np.ndarray, " time"], word: Bool[np.ndarray, " voc
 
 def _borders(models: Mapping[str, Transformer], windows: Mapping[str, Windows], word: np.ndarray) -> dict[str, Any]:
     """The tasks `word begin` and `word end`, at the middle of each window."""
-    vocab, middle = next(iter(models.values())).vocab_size, next(iter(windows.values())).shape[1] // 2
+    vocab, middle = models["trained"].vocab_size, windows["train"].shape[1] // 2
     features = {
         name: {part: activations_at(model, rows, middle) for part, rows in windows.items()}
         for name, model in models.items()
@@ -109,25 +105,19 @@ def _borders(models: Mapping[str, Transformer], windows: Mapping[str, Windows], 
     found: dict[str, Any] = {}
     for task, distance in (("word begin", since_border), ("word end", until_border)):
         classes = {part: distance(word[rows], middle) for part, rows in windows.items()}
-        tables = {"tokens": features["tokens"], **{name: features[name] for name in models}}
-        probes = {
-            name: linear_probe(*(Examples(each[part], classes[part]) for part in SPLITS))
-            for name, each in tables.items()
-        }
-        control = random_classes(
-            {part: rows[:, middle - 1 : middle + 1] for part, rows in windows.items()}, classes, task
-        )
-        probes["control"] = linear_probe(*(Examples(features["trained"][part], control[part]) for part in SPLITS))
-        found[task] = {name: asdict(score) for name, score in probes.items()}
+        probes = {name: _probe(features[name], classes) for name in ("tokens", *models)}
+        pairs = {part: rows[:, middle - 1 : middle + 1] for part, rows in windows.items()}
+        found[task] = probes | {"control": _probe(features["trained"], random_classes(pairs, classes, task))}
     return found
+
+
+def _probe(features: Mapping[str, np.ndarray], classes: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    return linear_probe(*((features[part], classes[part]) for part in SPLITS))
 
 
 def activations_at(model: Transformer, rows: Windows, position: int) -> np.ndarray:
     """The activations after the final norm at one position of each row, float64."""
-    pieces = torch.from_numpy(rows).split(CHUNK)
-    return torch.cat(
-        [model.trace(piece, ["final_norm"])["final_norm"][:, position].double() for piece in pieces]
-    ).numpy()
+    return final_activations(model, torch.from_numpy(rows), lambda seen: seen[:, position].double())
 
 
 def since_border(begins: Bool[np.ndarray, "windows time"], middle: int) -> Int[np.ndarray, " windows"]:

@@ -31,8 +31,6 @@ UNKNOWN = {"variance": None, "variance_error": None}
 SURE = 3.0
 """Standard errors by which two numbers must differ to be called different."""
 LEAST = 1e-30
-OF_A_MEDIAN = math.sqrt(math.pi / 2)
-"""Standard error of a median over that of a mean, under a normal law: for measurements that have only the latter."""
 
 
 def expected_variance(scale: str, d_k: int) -> float:
@@ -166,8 +164,7 @@ def least_changed(measured: Mapping[str, Any]) -> list[str]:
     ranges: dict[str, tuple[float, float]] = {}
     for scale in FIXED:
         numbers = measured["scales"][scale]
-        errors = numbers.get("sensitivity_median_error") or [OF_A_MEDIAN * e for e in numbers["sensitivity_error"]]
-        ranges[scale] = change_range(numbers["sensitivity_median"], errors)
+        ranges[scale] = change_range(numbers["sensitivity_median"], numbers["sensitivity_median_error"])
     first = min(FIXED, key=lambda scale: abs(math.log(change(measured["scales"][scale]["sensitivity_median"]))))
     return [first, *(scale for scale in FIXED if scale != first and ranges[scale][0] <= ranges[first][1])]
 

@@ -79,15 +79,6 @@ def find_loop(items: Sequence[Hashable]) -> Loop:
     return longest
 
 
-def longest_loop(items: Sequence[Hashable]) -> int:
-    """Items of the longest loop, see `find_loop`; 0 where there is none.
-
-    >>> longest_loop("xabcabcabd")  # abcabcab
-    8
-    """
-    return find_loop(items).length
-
-
 def _longest_run(equal: np.ndarray) -> tuple[int, int]:
     """Begin and length of the longest run of true values."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], equal, [False]]).astype(np.int8)))

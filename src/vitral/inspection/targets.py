@@ -131,10 +131,12 @@ def loss_by_row(model: Transformer, scored: Scored, tap: Tap = SILENT) -> Float[
     return loss_by_target(model, scored, tap).sum(dim=1) / counts
 
 
-def loss_by_target(model: Transformer, scored: Scored, tap: Tap = SILENT) -> Float[Tensor, "batch time"]:
-    """Cross-entropy of each target in nats, in float64 on the CPU; 0 where there is none."""
+def loss_by_target(
+    model: Transformer, scored: Scored, tap: Tap = SILENT, *, most_rows: int | None = None
+) -> Float[Tensor, "batch time"]:
+    """Cross-entropy of each target in nats, in float64 on the CPU; 0 where there is none; see `passes`."""
     each = []
-    for rows, seen in passes(model, scored.inputs, ["logits"], tap):
+    for rows, seen in passes(model, scored.inputs, ["logits"], tap, most_rows):
         logits, targets = seen["logits"], scored.targets[rows]
         losses = functional.cross_entropy(
             logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, 1),
@@ -147,10 +149,17 @@ def loss_by_target(model: Transformer, scored: Scored, tap: Tap = SILENT) -> Flo
 
 
 def passes(
-    model: Transformer, inputs: Int[Tensor, "batch time"], names: Sequence[str], tap: Tap = SILENT
+    model: Transformer,
+    inputs: Int[Tensor, "batch time"],
+    names: Sequence[str],
+    tap: Tap = SILENT,
+    most_rows: int | None = None,
 ) -> Iterator[tuple[slice, dict[str, Tensor]]]:
-    """Forward passes over all rows, a few at a time: which rows, and their named activations after a tap's edits."""
-    for rows in rows_at_once(model, inputs):
+    """Forward passes over all rows, a few at a time: which rows, and their named activations after a tap's edits.
+
+    At most `most_rows` at a time; if None, as many as `rows_at_once` allows.
+    """
+    for rows in rows_at_once(model, inputs) if most_rows is None else slices(len(inputs), most_rows):
         yield rows, model.trace(inputs[rows], names, tap=tap)
 
 
@@ -163,5 +172,9 @@ def rows_at_once(model: Transformer, inputs: Int[Tensor, "batch time"]) -> Itera
     time, config = inputs.shape[1], model.config
     weights = 0 if model.mask is None else config.num_heads * time * (config.num_layers + 4)
     each = 4 * time * (3 * model.vocab_size + 16 * config.d_model + weights)
-    count = max(1, MOST_BYTES // each)
-    return (slice(begin, begin + count) for begin in range(0, len(inputs), count))
+    return slices(len(inputs), max(1, MOST_BYTES // each))
+
+
+def slices(total: int, most: int) -> Iterator[slice]:
+    """Slices of `total` rows, of at most `most` each."""
+    return (slice(begin, begin + most) for begin in range(0, total, most))

@@ -19,15 +19,12 @@ of T tokens:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int, UInt64
 
-from vitral.core.checked import Count, Natural, checked
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.core.streams import numpy_stream
@@ -75,9 +72,8 @@ SAMPLINGS: Mapping[str, Sampling] = {
 BEAM = N_("beam search, width {width}").format(width=BEAMS)
 
 
-@checked
 def strategy_measures(
-    model: Transformer, tokenizer: Tokenizer, dataset: Dataset, *, prompts: Count, length: Count, seed: Natural
+    model: Transformer, tokenizer: Tokenizer, dataset: Dataset, *, prompts: int, length: int, seed: int
 ) -> Plain:
     """Measures of the continuation of every prompt by every strategy.
 
@@ -102,10 +98,14 @@ def strategy_measures(
     rows = cut_prompts(dataset.splits["test"], tokenizer, prompt_tokens, length, prompts)
     begins, length = rows[:, :prompt_tokens], rows.shape[1] - prompt_tokens
     written: dict[str, np.ndarray] = {TRUTH: rows[:, prompt_tokens:]}
+    spoken = [tokenizer.decode(row) for row in begins]
     for name, sampling in SAMPLINGS.items():
-        written[name] = sampled(model, tokenizer, begins, length, _within(sampling, tokenizer), seed)
+        if sampling.top_k is not None:
+            sampling = sampling.model_copy(update={"top_k": min(sampling.top_k, tokenizer.vocab_size)})
+        written[name] = sampled(model, tokenizer, begins, length, sampling, seed)
         if sampling == GREEDY:
-            written[BEAM] = _beams(model, tokenizer, begins, length)
+            found = [beam_search(model, tokenizer, text, max_tokens=length, num_beams=BEAMS)[0] for text in spoken]
+            written[BEAM] = np.array([best.tokens for best in found], dtype=np.int64)
     counted = WittenBell(thinned(dataset.splits["train"], MOST_COUNTED), tokenizer.vocab_size, ORDER)
     texts = {name: [tokenizer.decode(row) for row in tokens] for name, tokens in written.items()}
     copies = iter(copied([text for each in texts.values() for text in each], training_text(dataset), NOVEL))
@@ -116,10 +116,9 @@ def strategy_measures(
         by_counts = row_nats(counted, every)[:, prompt_tokens - 1 :].mean(axis=1).tolist()
         strategies[name] = []
         for row, text, one, other in zip(tokens, texts[name], by_model, by_counts, strict=True):
-            copy = next(copies)
-            known = {"copied": copy.longest, "novel": copy.novel, "model": one, "ngram": other}
+            known = next(copies) | {"model": one, "ngram": other}
             strategies[name].append(_measures(row.tolist(), text, tokenizer) | known)
-    return {"length": length, "prompts": [tokenizer.decode(row) for row in begins], "strategies": strategies}
+    return {"length": length, "prompts": spoken, "strategies": strategies}
 
 
 def mean_measures(measured: Sequence[Plain]) -> dict[str, list[Plain]]:
@@ -241,20 +240,6 @@ def continuation_nats(
     return nats[:, begin:]
 
 
-def _within(sampling: Sampling, tokenizer: Tokenizer) -> Sampling:
-    """The same, with a top-k no larger than the vocabulary."""
-    if sampling.top_k is None:
-        return sampling
-    return sampling.model_copy(update={"top_k": min(sampling.top_k, tokenizer.vocab_size)})
-
-
-def _beams(
-    model: Transformer, tokenizer: Tokenizer, prompts: Int[np.ndarray, "prompts prompt_time"], length: int
-) -> Int[np.ndarray, "prompts length"]:
-    search = partial(beam_search, model, tokenizer, max_tokens=length, num_beams=BEAMS)
-    return np.array([search(tokenizer.decode(row))[0].tokens for row in prompts], dtype=np.int64)
-
-
 def _measures(tokens: list[int], text: str, tokenizer: Tokenizer) -> Plain:
     spoken, loop = split_words(text), find_loop(tokens)
     return {
@@ -284,21 +269,7 @@ def row_nats(counted: WittenBell, rows: Int[np.ndarray, "rows time"]) -> Float[n
 # ---------------------------------------------------------------- copies of the training text
 
 
-@dataclass(frozen=True)
-class Copied:
-    """Characters that one text copies.
-
-    Attributes:
-        longest: length of its longest substring that occurs in the training text, as of `longest_copy`.
-        novel: share of its n-grams of characters that do not occur there, as of `novel_share`; None for a text of fewer
-            than n characters.
-    """
-
-    longest: int
-    novel: float | None
-
-
-def copied(texts: Sequence[str], training_text: str, n: int) -> list[Copied]:
+def copied(texts: Sequence[str], training_text: str, n: int) -> list[Plain]:
     """The copies in each of many texts, all found in one pass over the training text.
 
     Substrings of LEAST_COPY characters, then longer and longer ones, are compared by a 64-bit hash. At each length
@@ -309,6 +280,11 @@ def copied(texts: Sequence[str], training_text: str, n: int) -> list[Copied]:
         texts: the samples.
         training_text: see `vitral.evaluation.training_text`.
         n: characters of an n-gram, at least LEAST_COPY.
+
+    Returns:
+        Of each text `copied`, the length of its longest substring that occurs in the training text, as of
+        `longest_copy`, and `novel`, the share of its n-grams of characters that do not occur there, as of
+        `novel_share`; None for a text of fewer than n characters.
     """
     lengths = np.array([len(text) for text in texts], dtype=np.int64)
     owner = np.repeat(np.arange(len(texts)), np.maximum(lengths - LEAST_COPY + 1, 0))
@@ -335,7 +311,7 @@ def copied(texts: Sequence[str], training_text: str, n: int) -> list[Copied]:
     for text, longest, known in zip(texts, found_at.tolist(), old.tolist(), strict=True):
         grams = len(text) - n + 1
         novel = 1 - known / grams if grams > 0 else None
-        results.append(Copied(longest or longest_copy(text, training_text).length, novel))
+        results.append({"copied": longest or longest_copy(text, training_text).length, "novel": novel})
     return results
 
 

@@ -28,6 +28,7 @@ from vitral.core.streams import numpy_stream
 from vitral.data import Split, Tokenizer
 from vitral.data.batches import thinned
 from vitral.evaluation import WittenBell
+from vitral.inspection.targets import Scored, loss_by_target
 from vitral.inspection.word_lists import PairKind, Sense, language_of, word_lists
 from vitral.model import Transformer
 
@@ -459,11 +460,8 @@ def log_probability(model: Transformer, tokens: Int[np.ndarray, " time"], start:
             tokens=len(tokens),
             context_length=model.config.context_length,
         )
-    targets = torch.from_numpy(tokens.astype(np.int64))
-    inputs = torch.cat([torch.tensor([start]), targets[:-1]])
-    with torch.inference_mode():
-        logits = model(inputs[None])[0]
-    return -float(functional.cross_entropy(logits.float(), targets, reduction="none").double().sum())
+    row = torch.from_numpy(np.concatenate([[start], tokens]).astype(np.int64))[None]
+    return -float(loss_by_target(model, Scored(row[:, :-1], row[:, 1:])).sum())
 
 
 def preference(model: Transformer, tokenizer: Tokenizer, pair: MinimalPair) -> float:

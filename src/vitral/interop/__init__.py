@@ -6,7 +6,7 @@ from vitral.core.lazy import lazily
 
 if TYPE_CHECKING:
     from vitral.interop.exporting import Export, export_run
-    from vitral.interop.graphs import Graph, read_graph
+    from vitral.interop.graph_reader import Graph, read_graph
     from vitral.interop.importing import import_model
     from vitral.interop.proof import Proof
     from vitral.interop.registry import all_forms
@@ -17,11 +17,11 @@ __getattr__ = lazily(
     __name__,
     {
         "Export": "exporting",
-        "Graph": "graphs",
+        "Graph": "graph_reader",
         "Proof": "proof",
         "export_run": "exporting",
         "all_forms": "registry",
         "import_model": "importing",
-        "read_graph": "graphs",
+        "read_graph": "graph_reader",
     },
 )

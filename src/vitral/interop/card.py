@@ -17,52 +17,61 @@ LICENCES = {"sample": "CC0 1.0", "sample-pt": "public domain"}
 GUTENBERG = "public domain in the United States (Project Gutenberg {number})"
 UNKNOWN = "not known to Vitral; write it here before you publish this folder"
 ORDERS = (1, 2, 3, 4, 5)
+_CARD = """\
+---
+{front}tags: [vitral]
+---
+
+# {name}
+
+A small language model exported from Vitral in the form `{form}`: {config.num_layers} blocks, {config.num_heads} \
+heads, width {config.d_model}, context {config.context_length} tokens, {vocab_size:,} tokens ({tokenizer}), \
+{parameters:,} parameters. It is a base model: it continues a text and follows no instructions.
+
+## Text
+
+{text}
+
+## Proof
+
+{proof}
+
+## Use
+
+{use}
+
+Generation ends at the context, {config.context_length} tokens.{refusal}
+
+## Made with
+
+```
+{command}
+```
+
+Run `{run}`, step {step:,}.
+"""
 
 
 def card(run: LoadedRun, drafted: Draft, proof: Proof | None, command: str) -> str:
     """README.md of an export, in English as the hub's other cards."""
-    config, record = run.model.config, run.sealed.document("corpus")
-    begun_from = run.sealed.descends_from
-    parameters = count_parameters(config, run.model.vocab_size)
-    origin = run.sealed.imported
-    lines = [
-        "---",
-        *drafted.front,
-        "tags: [vitral]",
-        "---",
-        "",
-        f"# {run.folder.path.name}",
-        "",
-        f"A small language model exported from Vitral in the form `{drafted.form}`: "
-        f"{config.num_layers} blocks, {config.num_heads} heads, width {config.d_model}, context "
-        f"{config.context_length} tokens, {run.model.vocab_size:,} tokens ({run.tokenizer.name}), "
-        f"{parameters:,} parameters. It is a base model: it continues a text and follows no instructions.",
-        "",
-        "## Text",
-        "",
-        *(_of_text(record, begun_from) if origin is None else _of_origin(origin, begun_from)),
-        "",
-        *([] if origin is not None else [*_losses(run), ""]),
-        "## Proof",
-        "",
-        *_proof(proof, drafted.reader),
-        "",
-        "## Use",
-        "",
-        *prompted(drafted.use, run.tokenizer),
-        "",
-        f"Generation ends at the context, {config.context_length} tokens."
-        + (" A character that the text did not have is refused." if run.tokenizer.name == "char" else ""),
-        "",
-        "## Made with",
-        "",
-        "```",
-        command or f"vitral export {run.folder.path.name} --to {drafted.form} --out FOLDER",
-        "```",
-        "",
-        f"Run `{run.sealed.identity.run}`, step {run.step:,}.",
-    ]
-    return "\n".join(lines) + "\n"
+    name, config, is_imported = run.folder.path.name, run.model.config, run.sealed.imported is not None
+    refusal = " A character that the text did not have is refused." if run.tokenizer.name == "char" else ""
+    return _CARD.format(
+        front="".join(f"{line}\n" for line in drafted.front),
+        name=name,
+        form=drafted.form,
+        config=config,
+        vocab_size=run.model.vocab_size,
+        tokenizer=run.tokenizer.name,
+        parameters=count_parameters(config, run.model.vocab_size),
+        text=_origin(run) if is_imported else f"{_text(run)}\n\n{_losses(run)}",
+        proof=_proof(proof, drafted.reader),
+        use="\n".join(prompted(drafted.use, run.tokenizer)),
+        refusal=refusal,
+        command=command or f"vitral export {name} --to {drafted.form} --out FOLDER",
+        run=run.sealed.identity.run,
+        step=run.step,
+    )
 
 
 def prompted(lines: Sequence[str], tokenizer: Tokenizer) -> list[str]:
@@ -76,15 +85,23 @@ def prompted(lines: Sequence[str], tokenizer: Tokenizer) -> list[str]:
     return list(lines)
 
 
-def _of_text(record: Mapping[str, Any], begun_from: str | None) -> list[str]:
-    name = str(record.get("name", record.get("source", "")))
-    lines = [
-        f"Trained on `{name}`: {record.get('characters', 0):,} characters, SHA-256 `{record.get('sha256')}`.",
-        f"Licence of the text: {licence(record)}.",
-    ]
-    if begun_from is not None:
-        lines.append(f"It began with the weights of `{begun_from}`, an imported model, whose licence holds too.")
-    return lines
+def _text(run: LoadedRun) -> str:
+    record, begun_from = run.sealed.document("corpus"), run.sealed.descends_from
+    name = record.get("name", record.get("source", ""))
+    told = (
+        f"Trained on `{name}`: {record.get('characters', 0):,} characters, SHA-256 `{record.get('sha256')}`.\n"
+        f"Licence of the text: {licence(record)}."
+    )
+    if begun_from is None:
+        return told
+    return f"{told}\nIt began with the weights of `{begun_from}`, an imported model, whose licence holds too."
+
+
+def _origin(run: LoadedRun) -> str:
+    origin = run.sealed.imported or {}
+    revision = f", revision `{origin['revision']}`" if "revision" in origin else ""
+    told = "not trained further. Its text and its licence are those of that model."
+    return f"Imported from `{run.sealed.descends_from}`{revision}; {told}"
 
 
 def licence(record: Mapping[str, Any]) -> str:
@@ -111,17 +128,11 @@ def known_licence(record: Mapping[str, Any]) -> dict[str, str] | None:
     return {"sentence": GUTENBERG, "number": str(source.gutenberg)} if is_theirs else None
 
 
-def _of_origin(origin: Mapping[str, Any], name: str | None) -> list[str]:
-    revision = f", revision `{origin['revision']}`" if "revision" in origin else ""
-    told = "not trained further. Its text and its licence are those of that model."
-    return [f"Imported from `{name}`{revision}; {told}"]
-
-
-def _losses(run: LoadedRun) -> list[str]:
+def _losses(run: LoadedRun) -> str:
     """The losses of the exported checkpoint beside the n-gram baselines of the same text."""
     evaluations = [event for event in run.folder.metrics("evaluation") if event["step"] == run.step]
     if not evaluations:
-        return ["## Losses", "", "This checkpoint was not evaluated."]
+        return "## Losses\n\nThis checkpoint was not evaluated."
     found = evaluations[-1]
     rows = [("this model, validation split", found["validation_loss"]), ("this model, test split", found["test_loss"])]
     try:
@@ -131,24 +142,20 @@ def _losses(run: LoadedRun) -> list[str]:
     if counted is not None:
         orders = NgramBaselines.from_plain(counted).orders
         rows += [(f"{order}-gram, test split", orders[order]) for order in ORDERS if order in orders]
-    table = [f"| {name} | {loss:.4f} |" for name, loss in rows]
-    return ["## Losses", "", "| | nats per token |", "|---|---|", *table]
+    table = "".join(f"\n| {name} | {loss:.4f} |" for name, loss in rows)
+    return f"## Losses\n\n| | nats per token |\n|---|---|{table}"
 
 
-def _proof(proof: Proof | None, reader: str) -> list[str]:
+def _proof(proof: Proof | None, reader: str) -> str:
     if proof is None:
-        return [f"This export was not opened in {reader} (`--no-proof`)."]
+        return f"This export was not opened in {reader} (`--no-proof`)."
     versions = ", ".join(f"{name} {version}" for name, version in proof.versions.items())
     greedy = "the same" if proof.equal_text else "not the same (the two most probable tokens are that close)"
-    return [
+    told = (
         f"`PROOF.json`: opened in {reader}, {len(proof.prompts)} prompts, greatest difference of logits "
         f"{proof.greatest_difference:.2g} ({proof.relative_difference:.1g} of the largest); always taking the most "
-        f"probable token writes {greedy} text. {_further(proof)}{versions}."
-    ]
-
-
-def _further(proof: Proof) -> str:
-    told = ""
+        f"probable token writes {greedy} text. "
+    )
     if proof.cached_difference is not None:
         told += (
             f"Token by token with the cache the logits differ by at most {proof.cached_difference:.1g} of the largest. "
@@ -156,4 +163,4 @@ def _further(proof: Proof) -> str:
     if proof.activation_differences:
         greatest = max(proof.activation_differences.values())
         told += f"Each named activation differs by at most {greatest:.1g} of its largest number. "
-    return told
+    return f"{told}{versions}."

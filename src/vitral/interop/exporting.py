@@ -6,7 +6,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from vitral.core.checked import checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.files import as_json, insist, remove_folder, storage, sweep, sync, temporary_name, write_durably
@@ -41,7 +40,6 @@ class Export:
     proof: Proof | None
 
 
-@checked
 def export_run(run: LoadedRun, out: Path, *, to: str = ANY, proof: bool = True, command: str = "") -> Export:
     """Write a run as a folder that another library opens, and prove it there.
 
@@ -62,8 +60,6 @@ def export_run(run: LoadedRun, out: Path, *, to: str = ANY, proof: bool = True, 
     if to not in known:
         raise UsageError("--to {name}: {hint}", name=to, hint=nearest(to, known))
     drafted = TARGETS.get(to, transformers.draft)(run, to)
-    if proof:
-        drafted.require()
     beside = out.with_name(temporary_name(out.name))
     with storage(out):
         try:

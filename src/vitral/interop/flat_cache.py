@@ -62,6 +62,11 @@ def has_cache(model: Transformer) -> bool:
     return mixes and (model.mask is None or model.mask.joint_prefix() is not None)
 
 
+def joint_prefix(model: Transformer) -> int:
+    """How many first tokens a model has to be given at once, since they see each other."""
+    return 0 if model.mask is None else model.mask.joint_prefix() or 0
+
+
 def needs_length(model: Transformer) -> bool:
     """Whether the cache of a model does not tell how many tokens it has."""
     return model.config.recurrence is not None and isinstance(model.positions, Learned | Sinusoidal)

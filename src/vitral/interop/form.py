@@ -1,6 +1,6 @@
 """A form: another library's model, as far as it is one of Vitral's, in both directions."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,13 +10,35 @@ from vitral.attention.masks import Window
 from vitral.core.config import shown
 from vitral.core.errors import UsageError
 from vitral.core.language import _
+from vitral.interop.foreign_settings import Settings
 from vitral.interop.rewrites import Rewrite, Weighted
 from vitral.interop.rules import Rule
-from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
 
 UNCHANGED = ("norm", "norm_type", "recurrence", "residual")
 """Keys that no rewrite changes."""
+
+
+class Inexpressible(UsageError):
+    """A model that a form cannot express.
+
+    Attributes:
+        distance: how many of the properties that the form lacks no rewrite changes, and how many it lacks at all.
+    """
+
+    def __init__(self, form: "Form", refused: Mapping[str, Any]) -> None:
+        """Name the first of the properties, its value and the values that the form has."""
+        self.distance = sum(key in UNCHANGED for key in refused), len(refused)
+        key = min(refused, key=lambda key: key not in UNCHANGED)
+        super().__init__(
+            "{form}: {key} = {value} cannot be expressed in this form, which has {known}",
+            form=form.name,
+            key=key,
+            value=shown(refused[key]),
+            known=_(" or ").join(map(shown, form.allows[key])),
+        )
+
+
 Prepare = Callable[[dict[str, Tensor], Settings], dict[str, Tensor]]
 ACTIVATIONS = {
     "gelu_new": "gelu_tanh",
@@ -132,44 +154,18 @@ class Form:
         """The model, rewritten until this form can express it.
 
         Raises:
-            UsageError: it cannot be expressed; names the key, its value and the values that the form has.
+            Inexpressible: it cannot be expressed.
         """
-        self._require(model.config, UNCHANGED)
-        model = self._rewritten(model)
-        self._require(model.config)
+        if self._refused(model).keys().isdisjoint(UNCHANGED):
+            for rewrite in self.rewrites:
+                model = rewrite(model)
+        if refused := self._refused(model):
+            raise Inexpressible(self, refused)
         return model
 
-    def distance(self, model: Weighted) -> tuple[int, int]:
-        """How many properties of a model keep this form from expressing it: those that no rewrite changes, and all."""
-        unchanged = self._refused(model.config, UNCHANGED)
-        try:
-            rewritten = model if unchanged else self._rewritten(model)
-        except UsageError:
-            rewritten = model
-        return len(unchanged), len(self._refused(rewritten.config))
-
-    def _rewritten(self, model: Weighted) -> Weighted:
-        for rewrite in self.rewrites:
-            model = rewrite(model)
-        return model
-
-    def _require(self, config: ModelConfig, keys: Collection[str] | None = None) -> None:
-        for key, value in self._refused(config, keys).items():
-            raise UsageError(
-                "{form}: {key} = {value} cannot be expressed in this form, which has {known}",
-                form=self.name,
-                key=key,
-                value=shown(value),
-                known=_(" or ").join(map(shown, self.allows[key])),
-            )
-
-    def _refused(self, config: ModelConfig, keys: Collection[str] | None = None) -> dict[str, Any]:
-        known = {key: value for key, value in facts(config).items() if key in self.allows}
-        return {
-            key: value
-            for key, value in known.items()
-            if (keys is None or key in keys) and value not in self.allows[key]
-        }
+    def _refused(self, model: Weighted) -> dict[str, Any]:
+        known = facts(model.config).items()
+        return {key: value for key, value in known if key in self.allows and value not in self.allows[key]}
 
     def named(self, tensors: Mapping[str, Tensor], *, tied: bool, where: str) -> dict[str, Tensor]:
         """Its tensors by their full names, without constants and without a second copy of a tied head.

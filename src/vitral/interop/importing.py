@@ -7,20 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vitral.core.checked import checked
 from vitral.core.config import shown
 from vitral.core.errors import UsageError
 from vitral.core.files import sha256
 from vitral.core.process import using_threads
 from vitral.data import CorpusConfig
 from vitral.interop.foreign import CONFIG, MOST_CONFIG, read_file, read_json, tensors_in
+from vitral.interop.foreign_settings import Settings
 from vitral.interop.hub import fetched, is_hub
 from vitral.interop.imported import Imported, whole
 from vitral.interop.name_map import read_named
 from vitral.interop.nanogpt import CHECKPOINT, read_nanogpt
 from vitral.interop.registry import form_of_type
 from vitral.interop.rules import imported
-from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
 from vitral.runs import RunConfig, RunFolder, TrainingConfig, refuse_existing
 from vitral.runs.checkpoint import Checkpoint
@@ -30,7 +29,6 @@ from vitral.runs.folder import IMPORTED, is_run
 from vitral.runs.identity import SPECIAL_IDS, document_hash, new_identity
 
 
-@checked
 def import_model(
     source: str | Path, out: Path, *, tokenizer: str | Path | None = None, names: Path | None = None, hub: Any = None
 ) -> RunFolder:

@@ -15,10 +15,10 @@ from vitral.core.files import open_regular
 from vitral.core.language import _
 from vitral.core.machine import require_memory
 from vitral.interop.foreign import FLOATS, as_float
+from vitral.interop.foreign_settings import Settings
 from vitral.interop.forms.gpt2 import names
 from vitral.interop.imported import Imported, whole
 from vitral.interop.rules import by_names, imported
-from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
 
 CHECKPOINT = "ckpt.pt"

@@ -61,7 +61,6 @@ class Draft:
         files: the content of each file by name, without the model card and the proof.
         reader: the library that opens the export.
         packages: whose versions the proof records.
-        require: raises UsageError where the library is not installed.
         open: the written folder → the export in that library; raises UsageError if it cannot be opened.
         use: lines of the model card that show how to use the export; `PROMPT` in them becomes a prompt that its
             tokenizer accepts.
@@ -73,7 +72,6 @@ class Draft:
     files: Mapping[str, bytes]
     reader: str
     packages: Sequence[str]
-    require: Callable[[], object]
     open: Callable[[Path], Opened]
     use: Sequence[str]
     front: Sequence[str] = ()

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from vitral.core.errors import UsageError
-from vitral.interop.form import Form
+from vitral.interop.form import Form, Inexpressible
 from vitral.interop.forms.gpt2 import GPT2
 from vitral.interop.forms.gpt_neo import GPT_NEO
 from vitral.interop.forms.llama import LLAMA, MISTRAL, QWEN2
@@ -57,15 +57,14 @@ def first(forms: Iterable[Form], model: Weighted) -> tuple[Form, Weighted]:
     Raises:
         UsageError: none can; with the reason of the nearest form, which refuses the fewest properties of the model.
     """
-    refusals: list[tuple[Form, UsageError]] = []
+    refusals: list[Inexpressible] = []
     for form in forms:
         try:
             return form, form.said(model)
-        except UsageError as error:
-            refusals.append((form, error))
-    nearest = min(refusals, key=lambda refusal: refusal[0].distance(model))
+        except Inexpressible as error:
+            refusals.append(error)
     raise UsageError(
         "no form can express this model; the nearest is {reason} (other forms that refuse it: {others})",
-        reason=nearest[1],
+        reason=min(refusals, key=lambda refusal: refusal.distance),
         others=len(refusals) - 1,
     )

@@ -15,7 +15,7 @@ from vitral.data.tokenizers import MOST_TOKENS, Tokenizer, char_tokenizer, file_
 from vitral.interop.foreign import read_file
 from vitral.interop.hub import TOKENIZER_FILES, fetched, is_hub
 from vitral.interop.tiktoken import PATTERNS, SPECIALS, Ranks, document_of, read_ranks
-from vitral.interop.tokenizers import foreign_tokenizer, read_tokenizer
+from vitral.interop.tokenizer_json import foreign_tokenizer, read_tokenizer
 
 MOST_TEXT = 1 << 31
 MOST_LISTED = 1 << 26

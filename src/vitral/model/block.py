@@ -9,8 +9,8 @@ from vitral.attention.multihead import MultiHeadAttention, Past, Rotation
 from vitral.core.dropout import Dropout
 from vitral.core.taps import SILENT, Tap
 from vitral.model.config import ModelConfig
-from vitral.model.feedforward import FeedForward, SwiGLU, build_feed_forward
-from vitral.model.norms import WIRINGS, norm_of, with_residual, without_residual
+from vitral.model.feedforward import FeedForward, build_feed_forward
+from vitral.model.norms import Map, Sublayer, norm_of
 from vitral.model.recurrence import Carry, Recurrence
 
 
@@ -23,9 +23,7 @@ class Block(nn.Module):
     def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         """Build the sublayers that `config` asks for; blocks differ in their mask only."""
         super().__init__()
-        self.wire = WIRINGS[config.norm]
-        self.combine = with_residual if config.residual else without_residual
-        self.parallel = bool(config.parallel)
+        self.place, self.residual, self.parallel = config.norm, config.residual, bool(config.parallel)
         self.attn = build_attention(config, layer)
         self.attn_norm = _norm_of(config) if self.attn is not None else None
         self.recurrence = None if config.recurrence is None else Recurrence(config)
@@ -47,27 +45,34 @@ class Block(nn.Module):
     ) -> Float[Tensor, "batch time d_model"]:
         """The residual stream after this block; arguments as `MultiHeadAttention.forward` and `Recurrence.forward`."""
         x = before = tap("resid_pre", x)
-        if self.attn is not None and self.attn_norm is not None:
+        if self.attn is not None:
             attend = partial(self.attn, rotate=rotate, bias=bias, past=past, tap=tap.within("attn"))
-            x = self.wire(x, self.attn_norm, lambda y: self.attn_dropout(attend(y)), self.combine, tap, "attn")
-        if self.recurrence is not None and self.recurrence_norm is not None:
+            x = self.sublayer("attn", lambda y: self.attn_dropout(attend(y)))(x, tap)
+        if self.recurrence is not None:
             recur = partial(self.recurrence, carry=carry, tap=tap.within("recurrence"))
-            norm, combine = self.recurrence_norm, self.combine
-            x = self.wire(x, norm, lambda y: self.attn_dropout(recur(y)), combine, tap, "recurrence")
+            x = self.sublayer("recurrence", lambda y: self.attn_dropout(recur(y)))(x, tap)
         x = tap("resid_mid", x)
-        if self.mlp is not None and self.mlp_norm is not None:
-            part, inside = self.mlp, tap.within("mlp")
-            mlp = partial(part, tap=inside) if has_taps(part) else lambda y: inside("out", part(y))
+        if self.mlp is not None:
+            mlp = with_taps(self.mlp, tap.within("mlp"))
             read = before if self.parallel else x
-            wire, stream = self.wire, x
-            combine = (lambda _, output: self.combine(stream, output)) if self.parallel else self.combine
-            x = wire(read, self.mlp_norm, lambda y: self.mlp_dropout(mlp(y)), combine, tap, "mlp")
+            x = self.sublayer("mlp", lambda y: self.mlp_dropout(mlp(y)))(x, tap, read=read)
         return tap("resid_post", x)
+
+    def sublayer(self, name: str, body: Map) -> Sublayer:
+        """The sublayer `name` with this body, as the block wires all of them."""
+        return Sublayer(name, getattr(self, f"{name}_norm"), body, self.place, self.residual)
+
+
+def with_taps(feed_forward: nn.Module, tap: Tap) -> Map:
+    """A feed-forward as a map whose steps are tapped; of the user's own only the output is."""
+    if has_taps(feed_forward):
+        return partial(feed_forward, tap=tap)
+    return lambda x: tap("out", feed_forward(x))
 
 
 def has_taps(feed_forward: object) -> bool:
     """Whether a feed-forward is one of Vitral's, whose steps have names."""
-    return type(feed_forward) in (FeedForward, SwiGLU)
+    return type(feed_forward) is FeedForward
 
 
 def build_attention(config: ModelConfig, layer: int = 0) -> MultiHeadAttention | None:

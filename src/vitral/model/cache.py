@@ -4,7 +4,6 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from vitral.core.checked import Count, checked
 from vitral.core.errors import UsageError
 from vitral.model.config import ModelConfig
 from vitral.model.recurrence import State
@@ -18,9 +17,8 @@ class KVCache:
         capacity: maximum number of tokens.
     """
 
-    @checked
     def __init__(
-        self, config: ModelConfig, batch: Count, capacity: Count, *, dtype: torch.dtype, device: torch.device
+        self, config: ModelConfig, batch: int, capacity: int, *, dtype: torch.dtype, device: torch.device
     ) -> None:
         """Allocate room for `capacity` tokens of `batch` sequences."""
         layers = 0 if config.attention == "none" else config.num_layers

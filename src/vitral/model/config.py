@@ -19,13 +19,13 @@ from vitral.attention.scales import ScaleConfig
 from vitral.core.config import Config
 from vitral.core.language import _
 from vitral.core.parts import OwnPart
+from vitral.model.activations import ACTIVATIONS, Activation
 from vitral.model.settings import ROTARY, Bias, BiasConfig, RotaryConfig, biases_of, plain_rotary, rotary_table
 
 Count = Annotated[int, Field(ge=1, le=2**24)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
 NormType = Literal["layernorm", "rmsnorm"]
 PositionsName = Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"]
-FeedForwardName = Literal["gelu", "gelu_tanh", "relu", "squared_relu", "swiglu", "none"]
 NORM_EPSILON = 1e-5
 
 
@@ -47,7 +47,7 @@ class OwnFeedForward(OwnPart):
     """A registered feed-forward, or the activation of the usual one."""
 
     kinds = ("feed_forward", "activation")
-    built_in = get_args(FeedForwardName)
+    built_in = (*ACTIVATIONS, "none")
 
 
 def _place(place: Any) -> Any:
@@ -180,9 +180,7 @@ class ModelConfig(Config):
     ] = "learned"
     attention: AttentionConfig | Literal["none"] = AttentionConfig()
     recurrence: Literal["lstm"] | None = None
-    feed_forward: Annotated[FeedForwardName | InstanceOf[OwnFeedForward], BeforeValidator(OwnFeedForward.choose)] = (
-        "gelu"
-    )
+    feed_forward: Annotated[str | InstanceOf[OwnFeedForward], BeforeValidator(OwnFeedForward.choose)] = "gelu"
     residual: bool = True
     parallel: Annotated[bool | None, _unless(False)] = None
     tie_head: bool = False
@@ -318,4 +316,9 @@ class ModelConfig(Config):
     @property
     def hidden_width(self) -> int:
         """d_ff, or its default: 4 d_model; 8/3 d_model for swiglu, which has a third matrix."""
-        return self.d_ff or (8 * self.d_model // 3 if self.feed_forward == "swiglu" else 4 * self.d_model)
+        return self.d_ff or int(self.d_model * (4 if self.activation is None else self.activation.width))
+
+    @property
+    def activation(self) -> Activation | None:
+        """The activation of the feed-forward; None if it is an own one, or there is no feed-forward."""
+        return None if isinstance(self.feed_forward, OwnFeedForward) else ACTIVATIONS.get(self.feed_forward)

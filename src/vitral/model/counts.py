@@ -1,9 +1,10 @@
 """The cost of a model, computed from its configuration: parameters, floating-point operations, bytes."""
 
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from vitral.attention.scales import OwnScale
-from vitral.core.checked import Count, checked
 from vitral.core.parts import OwnPart
 from vitral.model.config import ModelConfig, OwnFeedForward, OwnNorm, OwnPositions
 from vitral.model.own_parts import own_shapes
@@ -58,8 +59,7 @@ class Cost:
     cache_bytes: int
 
 
-@checked
-def parameter_table(config: ModelConfig, vocab_size: Count) -> list[ParameterRow]:
+def parameter_table(config: ModelConfig, vocab_size: int) -> list[ParameterRow]:
     """Every learned tensor, in the order of the computation, with its formula.
 
     The tensors of own parts are counted on what their factories make; their formulas are the products of their sizes.
@@ -89,14 +89,12 @@ def parameter_table(config: ModelConfig, vocab_size: Count) -> list[ParameterRow
     return rows
 
 
-@checked
-def count_parameters(config: ModelConfig, vocab_size: Count) -> int:
+def count_parameters(config: ModelConfig, vocab_size: int) -> int:
     """Number of parameters, a tied head counted once."""
     return sum(row.count for row in parameter_table(config, vocab_size))
 
 
-@checked
-def cost(config: ModelConfig, vocab_size: Count, batch_size: Count = 1) -> Cost:
+def cost(config: ModelConfig, vocab_size: int, batch_size: int = 1) -> Cost:
     """Operations per token and bytes, in float32.
 
     A multiplication and an addition are two operations. Forward, per token: 2 for each entry of each matrix (Kaplan et
@@ -132,6 +130,19 @@ def is_block_matrix(row: ParameterRow) -> bool:
     return len(row.shape) == 2 and row.part in ("attention", "recurrence", "feed-forward", "norm")
 
 
+def single_matrices(config: ModelConfig, rows: Iterable[ParameterRow]) -> Iterator[tuple[int, int]]:
+    """Rows and columns of the single matrices in these tensors; q, k and v are stacked, as are the gates of an LSTM."""
+    d_kv = config.kv_heads * config.d_head
+    for row in rows:
+        height, width = row.shape
+        if row.name.endswith("in_proj.weight"):
+            parts = (config.num_heads * config.d_head, d_kv, d_kv)
+        else:
+            parts = (config.d_model,) * GATES if row.part == "recurrence" else (height,)
+        for part in parts:
+            yield part, width
+
+
 def kept_per_token(config: ModelConfig) -> int:
     """Numbers kept for the backward pass, per token, without logits.
 
@@ -156,7 +167,7 @@ def kept_per_token(config: ModelConfig) -> int:
     if config.recurrence is not None:
         block += inputs + LSTM_KEEPS * d + (d if dropout.attention else 0)
     if config.feed_forward != "none":
-        hidden = {"relu": 1, "swiglu": 4}.get(str(config.feed_forward), 2) * config.hidden_width
+        hidden = (2 if config.activation is None else config.activation.kept) * config.hidden_width
         block += inputs + hidden + (d if dropout.feed_forward else 0)
     block -= d if config.parallel else 0
     end = 2 * d if config.has_final_norm else d
@@ -205,7 +216,7 @@ def _feed_forward_rows(config: ModelConfig, block: str) -> list[ParameterRow]:
         return rows + _own_rows("feed-forward", f"{block}.mlp", own, config)
     if isinstance(own, OwnFeedForward):
         rows += _own_rows("feed-forward", f"{block}.mlp.activation", own)
-    if config.feed_forward == "swiglu":
+    if config.activation is not None and config.activation.gated:
         rows += _linear_rows("feed-forward", f"{block}.mlp.gate", (d_ff, d), ("d_ff", "d_model"), bias=bias)
     rows += _linear_rows("feed-forward", f"{block}.mlp.up", (d_ff, d), ("d_ff", "d_model"), bias=bias)
     return rows + _linear_rows("feed-forward", f"{block}.mlp.down", (d, d_ff), ("d_model", "d_ff"), bias=bias)
@@ -234,7 +245,4 @@ def _own_rows(part: str, prefix: str, own: OwnPart, *given: object) -> list[Para
 
 
 def _row(part: str, name: str, shape: tuple[int, ...], formula: str) -> ParameterRow:
-    count = 1
-    for size in shape:
-        count *= size
-    return ParameterRow(part, name, shape, formula, count)
+    return ParameterRow(part, name, shape, formula, math.prod(shape))

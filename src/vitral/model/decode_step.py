@@ -18,18 +18,18 @@ from vitral.attention.scales import GivenScale, LearnedScale
 from vitral.core.dropout import Dropout
 from vitral.model.block import Block, has_taps
 from vitral.model.cache import KVCache
-from vitral.model.feedforward import FeedForward, SwiGLU
+from vitral.model.feedforward import FeedForward
+from vitral.model.norms import Map
 from vitral.model.positions import ALiBi, Learned, Positions, Relative, Rotary, Sinusoidal
 from vitral.model.transformer import Transformer
 
 Vectors = Float[Tensor, "batch width"]
-Map = Callable[[Tensor], Tensor]
 
 MOST_ROWS = 4
 """With more rows the modules' products are as fast."""
 
 KNOWN = {
-    *(Transformer, Block, MultiHeadAttention, FeedForward, SwiGLU, GivenScale, LearnedScale),
+    *(Transformer, Block, MultiHeadAttention, FeedForward, GivenScale, LearnedScale),
     *(nn.Linear, nn.Embedding, nn.LayerNorm, nn.RMSNorm, nn.Identity, Dropout, nn.ModuleList),
     *(Positions, Learned, Sinusoidal, Rotary, ALiBi, Relative),
 }
@@ -92,22 +92,15 @@ class DecodeStep:
 def _block(model: Transformer, layer: int, block: nn.Module) -> Callable[[Tensor, KVCache], Tensor]:
     """One block as a function of the residual stream [batch, d_model] and the cache."""
     assert isinstance(block, Block)
-    post, residual, parallel = model.config.norm == "post", model.config.residual, block.parallel
-    sublayers: list[tuple[Map, Callable[[Tensor, KVCache], Tensor]]] = []
-    if block.attn is not None and block.attn_norm is not None:
-        sublayers.append((block.attn_norm, _attention(model, layer, block.attn)))
-    if block.mlp is not None and block.mlp_norm is not None:
-        assert isinstance(block.mlp, FeedForward | SwiGLU)
-        feed_forward = _feed_forward(block.mlp)
-        sublayers.append((block.mlp_norm, lambda x, _: feed_forward(x)))
+    attention = None if block.attn is None else _attention(model, layer, block.attn)
+    mlp = None if block.mlp is None else block.sublayer("mlp", _feed_forward(block.mlp))
 
     def run(x: Tensor, cache: KVCache) -> Tensor:
         before = x
-        for norm, sublayer in sublayers:
-            output = sublayer(x if post else norm(before if parallel else x), cache)
-            x = x + output if residual else output
-            x = norm(x) if post else x
-        return x
+        if attention is not None:
+            attend = attention
+            x = block.sublayer("attn", lambda y: attend(y, cache))(x)
+        return x if mlp is None else mlp(x, read=before if block.parallel else x)
 
     return run
 
@@ -144,13 +137,13 @@ def _attention(model: Transformer, layer: int, attention: MultiHeadAttention) ->
     return attend
 
 
-def _feed_forward(part: FeedForward | SwiGLU) -> Map:
+def _feed_forward(part: FeedForward) -> Map:
+    activation = part.activation
     up, down = linear(part.up.weight, part.up.bias), linear(part.down.weight, part.down.bias)
-    if isinstance(part, FeedForward):
-        activation = part.activation
+    if part.gate is None:
         return lambda x: down(activation(up(x)))
     gate = linear(part.gate.weight, part.gate.bias)
-    return lambda x: down(nn.functional.silu(gate(x)) * up(x))
+    return lambda x: down(activation(gate(x)) * up(x))
 
 
 def linear(weight: Float[Tensor, "out in"], bias: Float[Tensor, " out"] | None) -> Map:

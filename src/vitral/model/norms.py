@@ -8,8 +8,8 @@ parallel   x + f(norm(x)) + g(norm(x)), in `model/block.py` (Wang & Komatsuzaki 
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -18,11 +18,7 @@ from vitral.core.parts import OwnPart
 from vitral.core.taps import SILENT, Tap
 from vitral.model.config import NORM_EPSILON, ModelConfig
 
-Stream = Float[Tensor, "batch time d_model"]
-Sublayer = Callable[[Tensor], Tensor]
-Combine = Callable[[Tensor, Tensor], Tensor]
-Wiring = Callable[[Tensor, Sublayer, Sublayer, Combine, Tap, str], Tensor]
-"""Arguments: the stream, the norm, the sublayer, the residual rule, a tap, the sublayer's name ("attn" or "mlp")."""
+Map = Callable[[Tensor], Tensor]
 
 
 def build_norm(norm_type: str | OwnPart, width: int, *, bias: bool, epsilon: float = NORM_EPSILON) -> nn.Module:
@@ -39,36 +35,32 @@ def norm_of(config: ModelConfig) -> nn.Module:
     return build_norm(config.norm_type, config.d_model, bias=config.biases.norm, epsilon=config.epsilon)
 
 
-def pre_norm(
-    x: Stream, norm: Sublayer, sublayer: Sublayer, combine: Combine, tap: Tap = SILENT, name: str = "sublayer"
-) -> Stream:
-    """The sublayer reads the normalised stream, tapped as `{name}_norm`: x + f(norm(x))."""
-    return combine(x, sublayer(tap(f"{name}_norm", norm(x))))
+@dataclass(frozen=True)
+class Sublayer:
+    """A part of a block between its norm and the residual stream.
 
+    Attributes:
+        name: "attn", "recurrence" or "mlp".
+        norm: applied to what is read, or to the sum.
+        body: the part itself.
+        place: of the norm; "none": it is not used.
+        residual: whether the output is added to the stream or replaces it.
+    """
 
-def post_norm(
-    x: Stream, norm: Sublayer, sublayer: Sublayer, combine: Combine, tap: Tap = SILENT, name: str = "sublayer"
-) -> Stream:
-    """The stream is normalised after each sublayer, the sum tapped as `{name}_sum`: norm(x + f(x))."""
-    return norm(tap(f"{name}_sum", combine(x, sublayer(x))))
+    name: str
+    norm: Map
+    body: Map
+    place: str = "pre"
+    residual: bool = True
 
-
-def no_norm(
-    x: Stream, norm: Sublayer, sublayer: Sublayer, combine: Combine, tap: Tap = SILENT, name: str = "sublayer"
-) -> Stream:
-    """`norm` is not used: x + f(x)."""
-    return combine(x, sublayer(x))
-
-
-def with_residual(x: Stream, output: Stream) -> Stream:
-    """Add the sublayer's output to the stream."""
-    return torch.add(x, output)
-
-
-def without_residual(x: Stream, output: Stream) -> Stream:
-    """Replace the stream by the sublayer's output."""
-    return output
-
-
-WIRINGS: dict[str, Wiring] = {"pre": pre_norm, "post": post_norm, "none": no_norm}
-"""The wiring of each value of `model.norm`."""
+    def __call__(
+        self, x: Float[Tensor, "... d_model"], tap: Tap = SILENT, *, read: Float[Tensor, "... d_model"] | None = None
+    ) -> Float[Tensor, "... d_model"]:
+        """The stream x after this sublayer, which reads `read`, or x; taps: `NAME_norm` (pre) or `NAME_sum` (post)."""
+        y = x if read is None else read
+        if self.place == "pre":
+            y = tap(f"{self.name}_norm", self.norm(y))
+        y = self.body(y)
+        if self.residual:
+            y = x + y
+        return self.norm(tap(f"{self.name}_sum", y)) if self.place == "post" else y

@@ -11,7 +11,6 @@ from torch.nn import functional
 
 from vitral.attention.masks import Mask
 from vitral.core.allocation import keep_freed_memory
-from vitral.core.checked import Count, Natural, checked
 from vitral.core.dropout import Dropout
 from vitral.core.errors import UsageError
 from vitral.core.names import BLOCK_STEPS, activation_names, require_known
@@ -31,7 +30,6 @@ ADD_NOTHING = ("rotary", "alibi", "relative", "none")
 """Positions that add nothing to the token embeddings; the sum of a sine's and a cosine's squares is one."""
 
 
-@checked
 class Transformer(nn.Module):
     """A decoder-only Transformer: maps tokens to the logits of the next token at every position.
 
@@ -40,7 +38,7 @@ class Transformer(nn.Module):
         vocab_size: number of tokens in the vocabulary.
     """
 
-    def __init__(self, config: ModelConfig, vocab_size: Count, *, seed: Natural = 0) -> None:
+    def __init__(self, config: ModelConfig, vocab_size: int, *, seed: int = 0) -> None:
         """Build the model with the initial parameters of `seed` (see `vitral.model.initialisation`)."""
         super().__init__()
         self.config, self.vocab_size = config, vocab_size
@@ -150,7 +148,7 @@ class Transformer(nn.Module):
         """The head's matrix: its own, or the token embedding's when tied."""
         return self.token_embedding.weight if self.head is None else self.head.weight
 
-    def new_cache(self, batch: Count, length: Count | None = None) -> KVCache:
+    def new_cache(self, batch: int, length: int | None = None) -> KVCache:
         """An empty cache for `batch` sequences of up to `length` tokens (the context length if None).
 
         Raises:
@@ -215,7 +213,7 @@ class Transformer(nn.Module):
             "mlp_sum": config.norm == "post",
             "attn.q_pre": self._rotates,
             "attn.k_pre": self._rotates,
-            "mlp.gate": config.feed_forward == "swiglu",
+            "mlp.gate": config.activation is not None and config.activation.gated,
             **dict.fromkeys(("mlp.pre", "mlp.hidden"), all(has_taps(block.mlp) for block in self.blocks)),
         }
         absent = {step for step, there in present.items() if not there}

@@ -10,13 +10,11 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.files import sha256
-from vitral.core.graphs import Length, Plain, graph_with_weights
+from vitral.core.graphs import Plain
 from vitral.core.language import language
-from vitral.core.taps import Tap
 from vitral.data import Tokenizer
 from vitral.inspection.lens import contribution_points, stream_points
-from vitral.interop.step_graph import step_graph
-from vitral.interop.targets.graph import graph_of_model
+from vitral.interop.model_graphs import graph_of_model, lens_graph, step_graph
 from vitral.model import Transformer
 from vitral.model.counts import BYTES_FLOAT32
 from vitral.page.of_text import of_text
@@ -27,8 +25,6 @@ from vitral.runs import LoadedRun
 ALIGNED = 4
 """Bytes: where each tensor of a page begins, so that the browser can use it without a copy."""
 KINDS = {torch.float32: "float32", torch.int32: "int32", torch.bool: "bool"}
-LENS = "x"
-"""The input of the lens: vectors of the stream, [1, time, d_model]."""
 MOST_BYTES = 128_000_000
 """Of a page: more takes minutes to open, or closes the browser."""
 ROOM, LABELS = 400_000, 50
@@ -136,7 +132,7 @@ def graphs_of(model: Transformer) -> tuple[Plain, bytes]:
     Returns:
         {"model": graph, "lens": graph, "step": graph or None, "constants": [{"name", "shape", "kind", "start",
         "sha256"}]}; the lens is what makes logits of a vector of the stream: the final norm, if there is one, and the
-        head; the step is one more token with a cache (`vitral.interop.step_graph`).
+        head; the step is one more token with a cache (`vitral.interop.model_graphs`).
 
     Raises:
         UsageError: a part of the model does something that no graph can express.
@@ -150,56 +146,27 @@ def graphs_of(model: Transformer) -> tuple[Plain, bytes]:
         ) from None
     lens, of_lens = lens_graph(model)
     stored, weights = _laid_out(constants | of_lens | of_step)
-    kept = ("inputs", "constants", "nodes", "outputs")
     return {
-        "model": {key: graph[key] for key in kept},
-        "lens": {key: lens[key] for key in kept},
-        "step": step and {key: step[key] for key in ("least", "most", *kept)},
+        "model": computed(graph),
+        "lens": computed(lens),
+        "step": step and computed(step, "least", "most"),
         "constants": stored,
     }, weights
 
 
-def lens_graph(model: Transformer) -> tuple[Plain, dict[str, Tensor]]:
-    """The graph that reads vectors of the stream, `x`, as `logits`, with the final `norm` if there is one.
-
-    Returns:
-        The graph, and its constants by name: the model's, and numbers that the function holds itself as `lens.NAME`.
-    """
-    context = model.config.context_length
-    example = torch.zeros(1, max(min(2, context), context - 1), model.config.d_model)
-    lengths = {LENS: {1: Length("time", context)}} if context > 1 else {}
-
-    def read(inputs: Mapping[str, Tensor], tap: Tap) -> Tensor:
-        vectors = model.final_norm(inputs[LENS])
-        return tap("logits", model.unembed(tap("norm", vectors) if model.config.has_final_norm else vectors))
-
-    graph, constants = graph_with_weights(read, {LENS: example}, model, lengths)
-    # A number that the function holds itself may have the same name in the model's graph.
-    own = {name: f"lens.{name}" for name in constants if name.startswith("constants.")}
-    for each in graph["constants"]:
-        each["name"] = own.get(each["name"], each["name"])
-    return graph, {own.get(name, name): value for name, value in constants.items()}
-
-
 def _laid_out(constants: Mapping[str, Tensor]) -> tuple[list[Plain], bytes]:
-    stored: list[Plain] = []
-    pieces: list[bytes] = []
-    start = 0
+    stored, weights = list[Plain](), bytearray()
     for name, constant in constants.items():
         value = constant.detach().cpu()
         if value.dtype not in KINDS:
             value = value.to(torch.float32 if value.is_floating_point() else torch.int32)
         piece = value.contiguous().numpy().tobytes()
-        stored.append(
-            {
-                "name": name,
-                "shape": list(value.shape),
-                "kind": KINDS[value.dtype],
-                "start": start,
-                "sha256": sha256(piece),
-            }
-        )
-        piece += bytes(-len(piece) % ALIGNED)
-        pieces.append(piece)
-        start += len(piece)
-    return stored, b"".join(pieces)
+        place = {"name": name, "shape": list(value.shape), "kind": KINDS[value.dtype], "start": len(weights)}
+        stored.append(place | {"sha256": sha256(piece)})
+        weights += piece + bytes(-len(piece) % ALIGNED)
+    return stored, bytes(weights)
+
+
+def computed(graph: Plain, *more: str) -> Plain:
+    """The part of a graph that is computed."""
+    return {key: graph[key] for key in (*more, "inputs", "constants", "nodes", "outputs")}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from vitral.core.files import sha256
 from vitral.core.language import _, language
-from vitral.figures.text import visible
+from vitral.core.text import visible
 from vitral.page.words import words
 
 if TYPE_CHECKING:

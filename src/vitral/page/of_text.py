@@ -29,13 +29,14 @@ FEWEST, MOST = 16, 128
 _PER_PARAMETER = 2
 
 
-def of_text(run: LoadedRun, corpus: str | None = None, *, ablated: bool | None = None) -> Plain:
+def of_text(run: LoadedRun, corpus: str | None = None, *, ablated: bool | None = None, whole: bool = True) -> Plain:
     """What `About` says of the run's text (web/src/page/source.ts); keys without a value are left out.
 
     Args:
         run: the run.
         corpus: where its text is, if it is no longer where it was.
         ablated: whether to measure what each part is worth; if None, where it costs a few seconds.
+        whole: False for what takes little time: passages, chosen without counts, and the recorded losses.
 
     Raises:
         UsageError: `corpus` is not the run's text.
@@ -43,6 +44,8 @@ def of_text(run: LoadedRun, corpus: str | None = None, *, ablated: bool | None =
     dataset, missing = _own_text(run, corpus)
     if dataset is None:
         return _opening(run, None, None) | {"text": {"missing": missing}}
+    if not whole:
+        return _opening(run, dataset, None) | _losses(run)
     splits, size = dataset.splits, run.tokenizer.vocab_size
     counted = None if run.model.vocab_size != size else carried_counts(splits["train"], splits["test"], size)
     found = _opening(run, dataset, counted)
@@ -51,18 +54,6 @@ def of_text(run: LoadedRun, corpus: str | None = None, *, ablated: bool | None =
     if licence is not None:
         found["text"]["licence"] = licence
     return found | _losses(run) | _measured(run, dataset, ablated)
-
-
-def opening_of_text(run: LoadedRun, corpus: str | None = None) -> Plain:
-    """The part of `of_text` that takes little time: passages, chosen without counts, and the recorded losses.
-
-    Raises:
-        UsageError: `corpus` is not the run's text.
-    """
-    dataset, missing = _own_text(run, corpus)
-    if dataset is None:
-        return _opening(run, None, None) | {"text": {"missing": missing}}
-    return _opening(run, dataset, None) | _losses(run)
 
 
 def _own_text(run: LoadedRun, corpus: str | None) -> tuple[Dataset | None, str]:

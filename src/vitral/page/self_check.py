@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from vitral.core.graphs import Plain
 from vitral.data import Tokenizer
@@ -41,29 +40,16 @@ def checks_of(model: Transformer, tokenizer: Tokenizer, sentences: Sequence[Sequ
     many = [*given, *(place * 7 % model.vocab_size for place in range(context))][:context]
     per_token = 4 * sum(value.numel() for value in model.trace(torch.tensor([many[:1]])).values())
     short = many[: max(min(LEAST_TOKENS, context), min(MOST_TOKENS, ROOM // per_token, context))]
-    checks = _Writer(model, tokenizer)
-    checks.add(short, model.activation_names)
+    parts = [(short, model.activation_names, 0)]
     if len(many) > len(short):
-        checks.add(many, ["logits"], last=1)
-    return Checks(checks.sentences, b"".join(checks.pieces))
-
-
-class _Writer:
-    def __init__(self, model: Transformer, tokenizer: Tokenizer) -> None:
-        self.model, self.tokenizer = model, tokenizer
-        self.sentences: list[Plain] = []
-        self.pieces: list[bytes] = []
-        self.written = 0
-
-    def add(self, ids: Sequence[int], names: Sequence[str], last: int | None = None) -> None:
-        """Write these values of a sentence: of all its positions, or of so many at its end."""
-        kept = self.model.trace(torch.tensor([list(ids)]), list(names))
-        values = [self._written(name, kept[name] if last is None else kept[name][:, -last:]) for name in names]
-        text = self.tokenizer.decode(ids)
-        self.sentences.append({"text": text, "ids": list(ids), "last": last or 0, "values": values})
-
-    def _written(self, name: str, value: Tensor) -> Plain:
-        piece = value.detach().to(torch.float32).contiguous().numpy().tobytes()
-        start, self.written = self.written, self.written + len(piece)
-        self.pieces.append(piece)
-        return {"name": name, "shape": list(value.shape), "start": start}
+        parts.append((many, ["logits"], 1))
+    written, truth = list[Plain](), bytearray()
+    for ids, names, last in parts:
+        kept = model.trace(torch.tensor([ids]), names)
+        values: list[Plain] = []
+        for name in names:
+            value = kept[name][:, -last:]  # of all positions, or of so many at the end
+            values.append({"name": name, "shape": list(value.shape), "start": len(truth)})
+            truth += value.detach().to(torch.float32).contiguous().numpy().tobytes()
+        written.append({"text": tokenizer.decode(ids), "ids": ids, "last": last, "values": values})
+    return Checks(written, bytes(truth))

@@ -2,104 +2,18 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from vitral.core.config import Config
 from vitral.core.devices import DeviceName, DtypeName
 from vitral.core.language import _
-from vitral.core.parts import OwnPart
 from vitral.core.process import MOST_THREADS
 from vitral.data.config import CorpusConfig
 from vitral.model.config import ModelConfig
 from vitral.runs.keys import FREE
+from vitral.runs.optimizers import AdamWConfig, OptimizerConfig
 
 Steps = Annotated[int, Field(ge=1, le=10**9)]
-
-
-class AdamWConfig(Config):
-    """AdamW (Loshchilov & Hutter 2019).
-
-    Attributes:
-        name: "adamw".
-        learning_rate: the peak rate.
-        weight_decay: for matrices and embeddings; biases, norms and scales are not decayed.
-        beta1: decay of the mean of gradients.
-        beta2: decay of the mean of squared gradients.
-        epsilon: added to the root of the latter.
-    """
-
-    name: Literal["adamw"] = "adamw"
-    learning_rate: Annotated[float, Field(gt=0)] = 3e-3
-    weight_decay: Annotated[float, Field(ge=0)] = 0.1
-    beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.99
-    epsilon: Annotated[float, Field(gt=0)] = 1e-8
-
-
-class MuonConfig(Config):
-    """Muon for the matrices inside the blocks, AdamW for the rest (see `Muon`).
-
-    Attributes:
-        name: "muon".
-        learning_rate: the peak rate of the matrices.
-        momentum: decay of the average of gradients.
-        weight_decay: of the matrices.
-        rest: AdamW for embeddings, head, biases, norms and scales; its rate follows the same schedule.
-    """
-
-    name: Literal["muon"] = "muon"
-    learning_rate: Annotated[float, Field(gt=0)] = 0.05
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.85
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    rest: AdamWConfig = AdamWConfig(learning_rate=0.01, weight_decay=0.0)
-
-
-class SGDConfig(Config):
-    """Stochastic gradient descent with momentum (Polyak 1964; Sutskever et al. 2013), as PyTorch defines it.
-
-    Attributes:
-        name: "sgd".
-        learning_rate: the peak rate.
-        momentum: decay of the sum of gradients; 0: none, and nothing is kept from step to step.
-        nesterov: whether a step looks ahead (Nesterov 1983); it needs momentum.
-        weight_decay: for matrices and embeddings; added to the gradient, so that momentum keeps it too.
-    """
-
-    name: Literal["sgd"] = "sgd"
-    learning_rate: Annotated[float, Field(gt=0)] = 0.1
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    nesterov: bool = False
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
-
-    @model_validator(mode="after")
-    def _looks_ahead_with_momentum(self) -> "SGDConfig":
-        if self.nesterov and self.momentum == 0:
-            raise ValueError(_("nesterov needs momentum; give momentum > 0 or leave nesterov out"))
-        return self
-
-
-class OwnOptimizer(OwnPart):
-    """A registered optimizer.
-
-    Attributes:
-        learning_rate: the peak rate.
-    """
-
-    kinds = ("optimizer",)
-    built_in = ("adamw", "muon", "sgd")
-
-    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
-
-
-def _optimizer(data: Any) -> Any:
-    """A table without a name configures AdamW."""
-    return OwnOptimizer.read({"name": "adamw", **data} if isinstance(data, dict) else data)
-
-
-OptimizerConfig = Annotated[
-    Annotated[AdamWConfig | MuonConfig | SGDConfig, Field(discriminator="name")] | InstanceOf[OwnOptimizer],
-    BeforeValidator(_optimizer),
-]
 
 
 class ScheduleConfig(Config):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
@@ -13,6 +13,9 @@ from vitral.runs.folder import CONFIG, IMPORTED, RunFolder
 from vitral.runs.identity import SPECIAL_IDS, Identity, Parent
 from vitral.runs.keys import FREE
 from vitral.runs.verification import Verified, verify
+
+if TYPE_CHECKING:
+    from vitral.data import Dataset
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,39 @@ class SealedRun:
                 "--text FILE measures it on any text, vitral train FILE --init-from {path} trains it further",
                 path=self.folder.path,
                 source=origin.get("source"),
+            )
+
+    def dataset(self, corpus: str | Path | None = None) -> "Dataset":
+        """The run's text, tokenized and split as it was in training; nothing is downloaded.
+
+        Args:
+            corpus: the text, if it is no longer where it was: a file, a folder or a name.
+
+        Raises:
+            UsageError: it cannot be found, or has changed since.
+        """
+        from vitral.data import prepare_recorded  # which imports PyTorch
+
+        self.require_text()
+        return prepare_recorded(
+            self.config.corpus,
+            self.document("corpus"),
+            tokenizer=self.tokenizer,
+            run_folder=self.folder.path,
+            corpus=corpus,
+        )
+
+    def require_causal_lm(self) -> None:
+        """Refuse a masked language model where text is generated.
+
+        Raises:
+            UsageError: the run is one.
+        """
+        if self.config.training.objective != "next-token":
+            raise UsageError(
+                '{path}: a masked language model (training.objective = "masked") cannot generate text; '
+                'use a run whose objective is "next-token"',
+                path=self.folder.path,
             )
 
     def document(self, name: str) -> dict[str, Any]:

@@ -135,6 +135,20 @@ def find_runs(folder: Path) -> FoundRuns:
     return FoundRuns(folder, tuple(sorted(found, key=lambda run: run.name)), tuple(notes))
 
 
+def runs_below(folder: Path) -> FoundRuns:
+    """Every run below a folder.
+
+    Raises:
+        UsageError: there is no such folder, or no run in it.
+    """
+    found = find_runs(folder)
+    if not found.runs:
+        raise UsageError(
+            "{folder}: no run in it; train one with vitral train TEXT, or name another folder", folder=folder
+        )
+    return found
+
+
 def _name(path: Path, folder: Path) -> str:
     return readable_path(path.relative_to(folder).as_posix() if path != folder else path.resolve().name)
 

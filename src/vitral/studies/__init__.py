@@ -1,7 +1,7 @@
 """Studies: arms trained from the same seeds on the same batches, measured by probes, judged by one rule.
 
 `design` describes what is compared, `catalogue` contains the named studies, `execution` trains, `measures` keeps what
-probes measure, `claims` judges. The page of a study is `vitral.reports.study`.
+probes measure, `claims` judges. The page of a study is `vitral.report.study`.
 """
 
 from typing import TYPE_CHECKING

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from statistics import fmean
 
 from vitral.core.language import N_, _
+from vitral.core.text import capital, nats, signed
 from vitral.evaluation import baseline_name, neighbours, rank_among_baselines
-from vitral.figures.text import capital, nats, signed
 from vitral.studies.claims import Check, Note
 from vitral.studies.intervals import Interval, bootstrap_interval, mean_interval
-from vitral.studies.probe import is_causal_lm
+from vitral.studies.resolution import is_causal_lm
 from vitral.studies.results import ArmResult, StudyResult
 
 BIGRAM = 2

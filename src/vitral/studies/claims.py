@@ -14,7 +14,7 @@ from statistics import fmean, geometric_mean
 from typing import Any, Literal
 
 from vitral.core.language import N_, _, number
-from vitral.figures.text import capital, minus, p_clause, signed
+from vitral.core.text import capital, minus, p_clause, signed
 from vitral.studies import estimator
 from vitral.studies.estimator import LEVEL
 

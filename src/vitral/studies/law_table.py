@@ -3,7 +3,7 @@
 import math
 
 from vitral.core.language import _, number
-from vitral.figures.text import NONE, minus
+from vitral.core.text import NONE, minus
 from vitral.studies.scaling import Estimate, Fit
 
 WIDEST = 30.0

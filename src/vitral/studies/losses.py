@@ -10,15 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from vitral.core.checked import Count
 from vitral.core.language import N_, _, ngettext, number
+from vitral.core.text import capital, nats, signed, unbroken
 from vitral.evaluation import rank_among_baselines
-from vitral.figures.text import capital, nats, signed, unbroken
 from vitral.studies.beside_counts import BIGRAM, floors, rank
 from vitral.studies.claims import ENOUGH_SEEDS, Check, Claim, Comparison, Failures, Judged, Note, Quantity
 from vitral.studies.design import LONGER_STEPS
 from vitral.studies.judging import judge_losses
-from vitral.studies.probe import is_causal_lm
+from vitral.studies.resolution import is_causal_lm
 from vitral.studies.results import ArmResult, RunResult, StudyResult
 
 _NGRAMS = {1: N_("unigrams"), 2: N_("bigrams"), 3: N_("trigrams")}
@@ -122,7 +121,7 @@ class AgainstCounts:
         )
 
 
-def against_counts(result: StudyResult, order: Count) -> AgainstCounts:
+def against_counts(result: StudyResult, order: int) -> AgainstCounts:
     """The base of a study beside the n-gram baseline of this order."""
     base = result.arms[0]
     finished = [run for run in base.runs if run.test_loss is not None]

@@ -24,9 +24,10 @@ from vitral.data.batches import Split, thinned
 from vitral.evaluation import NgramBaselines, evaluate_split, ngram_differences
 from vitral.runs import LoadedRun, enter
 from vitral.studies.design import BudgetName
-from vitral.studies.probe import Plain, Probe, Setting, Trained, is_causal_lm
+from vitral.studies.probe import Plain, Probe, Setting, Trained
 from vitral.studies.probes import probe_named
 from vitral.studies.record import MEASURES
+from vitral.studies.resolution import is_causal_lm
 from vitral.studies.results import ArmResult, RunResult, StudyResult, load_last, run_name, run_path
 from vitral.training import Callback, RunConfig, TrainingConfig
 from vitral.training.objectives import masking_of

@@ -86,6 +86,12 @@ def tokens_trained(config: Mapping[str, Any]) -> int:
     return training["steps"] * training["batch_size"] * training["accumulation"] * time
 
 
+def is_causal_lm(config: Mapping[str, Any]) -> bool:
+    """Whether a run of this plain configuration predicts the next token from those before it, and nothing else."""
+    training = config["training"]
+    return training.get("objective", "next-token") == "next-token" and not training["allow_leak"]
+
+
 VocabOf = Callable[[CorpusConfig], int]
 
 

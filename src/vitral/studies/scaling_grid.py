@@ -143,17 +143,6 @@ def single_laws(grid: Sequence[Point]) -> list[Law]:
     return [law for name, points in chosen.items() if (law := single_law(name, points)) is not None]
 
 
-def exponents_by_seed(grid: Sequence[Point]) -> dict[tuple[str, str], list[float]]:
-    """The exponents of every law fitted to the runs of one seed at a time, by formula and quantity."""
-    found: dict[tuple[str, str], list[float]] = {}
-    for seed in sorted({point.seed for point in grid}):
-        own = [point for point in grid if point.seed == seed]
-        for law in (*single_laws(own), *joint_laws(own)):
-            for name in law.symbols:
-                found.setdefault((law.formula, name), []).append(law.fit.exponent(name).value)
-    return found
-
-
 def at_most(grid: Sequence[Point], name: str) -> list[Point]:
     """The points with the largest value of a quantity."""
     most = max(point.place[name] for point in grid)

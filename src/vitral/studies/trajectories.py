@@ -1,7 +1,6 @@
 """What probes measure along a training: at the checkpoints that a run has kept, on sequences of its generated task."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
@@ -10,15 +9,12 @@ from jaxtyping import Int
 from torch import Tensor
 
 from vitral.core.errors import UsageError
-from vitral.core.language import _
 from vitral.data.tasks import Task
-from vitral.figures.lines import Axis
 from vitral.inspection import untrained
 from vitral.inspection.windows import read_windows, window_starts
 from vitral.model import Transformer
 from vitral.runs import load_run, trajectory
-from vitral.studies.claims import Plain, Quantity, Read
-from vitral.studies.probe import ArmMeasures, Arms, Plot, Trained, mean_lines
+from vitral.studies.probe import Plain, Trained
 
 TaskKind = TypeVar("TaskKind", bound=Task)
 
@@ -80,27 +76,3 @@ def half_way(curve: Sequence[tuple[float, float | None]], least: float) -> float
         if (high - half) * way >= 0:
             return before if high == low else before + (after - before) * (half - low) / (high - low)
     return None
-
-
-def curve(arm: ArmMeasures, title: str, source: Read | str) -> ArmMeasures:
-    """One number of every checkpoint of an arm, as an arm for `along_plot`."""
-    read = Quantity("", source).read
-    runs = {
-        seed: {"steps": [{"step": one["step"], "value": read(one)} for one in run["steps"]]}
-        for seed, run in arm.runs.items()
-    }
-    return replace(arm, title=title, runs=runs)
-
-
-def along_plot(name: str, title: str, curves: Arms, like: Quantity, caption: str) -> tuple[Plot, ...]:
-    """A line for each curve with the same checkpoints as the first, means over seeds."""
-    if not curves:
-        return ()
-    steps = [one["step"] for one in curves[0].first["steps"]]
-
-    def at_step(index: int) -> Read:
-        return lambda run: run["steps"][index]["value"]
-
-    alike = [arm for arm in curves if all([one["step"] for one in run["steps"]] == steps for run in arm.runs.values())]
-    points: dict[float, Quantity] = {step: replace(like, source=at_step(index)) for index, step in enumerate(steps)}
-    return mean_lines(name, title, alike, points, Axis(_("step")), caption)

@@ -1,17 +1,17 @@
 """Continue a finished run in a new folder: weights and optimizer carried over, a schedule of its own."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vitral.core.checked import Count, Finite, checked
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.core.process import only_training, using_threads
 from vitral.runs import Checkpoint, RunConfig, RunFolder, SealedRun, enter, refuse_existing
-from vitral.runs.config import MuonConfig, OptimizerConfig
 from vitral.runs.folder import DUE
+from vitral.runs.optimizers import MuonConfig, OptimizerConfig
 from vitral.training import ranks
 from vitral.training.deadline import TimeFrame
 from vitral.training.events import Callback, silent
@@ -27,14 +27,13 @@ PEAK = 0.5
 """Their highest rate as a share of the parent's, where that had decayed (measured: docs/experiments.md)."""
 
 
-@checked
 def continue_run(
     path: Path,
     out: Path,
     *,
-    minutes: Finite | None = None,
-    steps: Count | None = None,
-    threads: Count | None = None,
+    minutes: float | None = None,
+    steps: int | None = None,
+    threads: int | None = None,
     callback: Callback = silent,
     corpus: str | None = None,
     frame: TimeFrame | None = None,
@@ -68,6 +67,8 @@ def continue_run(
     if (minutes is None) == (steps is None):
         enter(path, lambda _line: None).require_text()  # of an imported model, no number of minutes would help
         raise UsageError("continue: give either minutes or a number of steps, as in --minutes 10")
+    if minutes is not None and not 0 < minutes < math.inf:
+        raise UsageError("minutes: {minutes:g}, expected a positive number", minutes=minutes)
     refuse_existing(out)
     frame = frame or TimeFrame()
 
@@ -99,7 +100,7 @@ def continue_run(
 def asked(former: RunConfig, threads: int, minutes: float | None, steps: int | None) -> RunConfig:
     """The parent's configuration with the time or the number of the new steps, counted from 0."""
     schedule = former.training.schedule.model_copy(update={"begin": None})
-    return _with(former, threads=threads, minutes=minutes, steps=steps or 1, schedule=schedule)
+    return _with(former, threads=threads, minutes=minutes, steps=1 if steps is None else steps, schedule=schedule)
 
 
 def continued(config: RunConfig, former: RunConfig, step: int) -> RunConfig:

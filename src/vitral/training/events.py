@@ -26,8 +26,6 @@ no `copied`.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vitral.core.checked import checked
-
 Event = Mapping[str, Any]
 Callback = Callable[[Event], object]
 """Receives every event. A line of text that it returns is noted in metrics.jsonl, for example that it can no longer
@@ -38,7 +36,6 @@ def silent(event: Event) -> None:
     """Ignore the event."""
 
 
-@checked
 def all_of(*callbacks: Callback) -> Callback:
     """One callback that calls several, and returns the lines of text that they return."""
 

@@ -16,11 +16,11 @@ from vitral.model.counts import (
     is_block_matrix,
     kept_per_token,
     parameter_table,
+    single_matrices,
 )
 from vitral.model.transformer import first_target
 from vitral.runs.config import RunConfig, TrainingConfig
 from vitral.training import ranks
-from vitral.training.optimizer_cost import kept_numbers, matrices
 
 COPIES_OF_LOGITS = 3
 """At the start of the backward pass: log-probabilities, their gradient, and the gradient of the logits."""
@@ -49,9 +49,9 @@ def training_bytes(config: RunConfig, vocab_size: int, shares: int = 1, *, devic
     training, rows = config.training, parameter_table(config.model, vocab_size)
     size = 2 * BYTES_FLOAT32 if training.dtype == "float64" else BYTES_FLOAT32
     weights = size * sum(row.count for row in rows)
-    moved = [row for row in rows if is_block_matrix(row)] if training.optimizer.name == "muon" else []
+    moved = training.optimizer.orthogonalised(rows)
     by_muon = size * sum(row.count for row in moved)
-    optimizer = size * kept_numbers(training.optimizer, rows)
+    optimizer = size * training.optimizer.kept_numbers(rows)
     backward = 0
     if not training.compile:
         backward = _activations(config, vocab_size, rows, on_cpu=on_cpu) + _logits(config, vocab_size, size)
@@ -96,7 +96,7 @@ def _earlier_sums(training: TrainingConfig) -> int:
 def _largest_stack(config: RunConfig, rows: list[ParameterRow]) -> int:
     """Numbers of the matrices that Muon orthogonalises together: those of one shape, whichever way they lie."""
     stacks = Counter[tuple[int, int]]()
-    for height, width in matrices(config.model, rows):
+    for height, width in single_matrices(config.model, rows):
         stacks[min(height, width), max(height, width)] += height * width
     return max(stacks.values(), default=0)
 

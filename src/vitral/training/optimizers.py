@@ -23,8 +23,9 @@ from vitral.core.machine import has_matrix_unit
 from vitral.model import Transformer
 from vitral.model.parametrisation import rate_factor
 from vitral.model.recurrence import GATES
-from vitral.runs.config import AdamWConfig, MuonConfig, OptimizerConfig, SGDConfig, TrainingConfig
+from vitral.runs.config import TrainingConfig
 from vitral.runs.environment import DISPATCH
+from vitral.runs.optimizers import POLYNOMIALS, AdamWConfig, MuonConfig, OptimizerConfig, OwnOptimizer, SGDConfig
 from vitral.training import ranks
 from vitral.training.own_optimizer import AdoptedOptimizer, adopt
 
@@ -136,13 +137,6 @@ class SGD(Optimizer):
         )
 
 
-POLYNOMIALS = (
-    (8.38367, -24.76591, 18.35708),
-    (4.04342, -3.01141, 0.56951),
-    (3.50557, -2.62665, 0.52572),
-    (2.49012, -1.83428, 0.43683),
-)
-"""(a, b, c) of each iteration, optimal for what the previous ones leave of [0.003, 1] (Amsel et al. 2025)."""
 MARGIN = 1.01
 """Keeps singular values at most 1 despite rounding: the polynomials are not valid above 1."""
 
@@ -325,25 +319,20 @@ def build_optimizer(
         fused: whether to use fused kernels.
         in_bfloat16: whether Muon's products are computed in bfloat16.
     """
-    if isinstance(config, AdamWConfig):
-        return Optimizers(_adamw(model, config, frozenset(), fused=fused))
-    if isinstance(config, SGDConfig):
-        numbers = {"lr": config.learning_rate, "momentum": config.momentum, "nesterov": config.nesterov}
-        return Optimizers(SGD(_decayed(model, config.weight_decay, frozenset(), numbers), fused=fused))
-    if not isinstance(config, MuonConfig):
-        return Optimizers(adopt(config, list(model.parameters())))
-    matrices = stacked_matrices(model)
-    rest = _adamw(model, config.rest, frozenset(matrices), fused=fused)
-    if not matrices:
-        return Optimizers(rest)
-    muon = Muon(
-        [(model.get_parameter(name), rows) for name, rows in matrices.items()],
-        in_bfloat16=in_bfloat16,
-        lr=config.learning_rate,
-        momentum=config.momentum,
-        weight_decay=config.weight_decay,
-    )
-    return Optimizers(muon, rest)
+    match config:
+        case AdamWConfig():
+            return Optimizers(_adamw(model, config, frozenset(), fused=fused))
+        case SGDConfig():
+            numbers = {"lr": config.learning_rate, "momentum": config.momentum, "nesterov": config.nesterov}
+            return Optimizers(SGD(_decayed(model, config.weight_decay, frozenset(), numbers), fused=fused))
+        case MuonConfig():
+            matrices = stacked_matrices(model)
+            rest = _adamw(model, config.rest, frozenset(matrices), fused=fused)
+            moved = [(model.get_parameter(name), rows) for name, rows in matrices.items()]
+            numbers = {"lr": config.learning_rate, "momentum": config.momentum, "weight_decay": config.weight_decay}
+            return Optimizers(Muon(moved, in_bfloat16=in_bfloat16, **numbers), rest) if moved else Optimizers(rest)
+        case OwnOptimizer():
+            return Optimizers(adopt(config, list(model.parameters())))
 
 
 def stacked_matrices(model: Transformer) -> dict[str, tuple[int, ...]]:

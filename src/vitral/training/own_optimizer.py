@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from vitral.core.errors import VitralError
 from vitral.core.language import _
 from vitral.core.streams import torch_stream
-from vitral.runs.config import OwnOptimizer
+from vitral.runs.optimizers import OwnOptimizer
 
 SAVED = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 """Types of tensors that a checkpoint contains."""

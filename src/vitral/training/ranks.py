@@ -35,8 +35,9 @@ from vitral.core.language import N_, _
 from vitral.core.launching import EXIT_CODE, LAUNCHER, end_with_parent, launched
 from vitral.core.versions import versions
 from vitral.runs import Checkpoint, RunFolder
-from vitral.runs.config import OwnOptimizer, RunConfig
+from vitral.runs.config import RunConfig
 from vitral.runs.environment import NUMERICS
+from vitral.runs.optimizers import OwnOptimizer
 
 LEAST_TORCH = (2, 9)
 TIMEOUT = "VITRAL_RANKS_TIMEOUT"

@@ -10,7 +10,8 @@ from typing import Any
 from vitral.core.config import merge
 from vitral.model import count_parameters
 from vitral.model.config import DropoutConfig, ModelConfig
-from vitral.runs.config import MuonConfig, RunConfig
+from vitral.runs.config import RunConfig
+from vitral.runs.optimizers import MuonConfig
 
 ROOMY = 1.5
 """Parameters per token of the text from which on a model knows it by heart after half as many passes: then all numbers

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.core.machine import cores, processor
@@ -32,7 +31,6 @@ class FinishedRun(UsageError):
     """A run that is asked to go on, and has finished."""
 
 
-@checked
 def resume(
     path: Path,
     *,

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from vitral.core.allocation import keep_all_freed_memory
-from vitral.core.checked import checked
 from vitral.core.devices import resolve_device, weight_dtype
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
@@ -46,7 +45,6 @@ MOST_EXCESS = 0.5
 """A fresh model whose loss on random tokens is larger than ln V by more than this is noted."""
 
 
-@checked
 def train(
     config: RunConfig,
     out: Path,

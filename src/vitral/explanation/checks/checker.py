@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.explanation.checks.author import Author, Printed
 from vitral.explanation.checks.diagnosis import Diagnoser, Mismatch, SlipMatch, within
@@ -43,7 +42,6 @@ SPREAD = 1.0
 CODE = {verdict: place for place, verdict in enumerate(ORDER)}
 
 
-@checked
 def check(example: Example) -> CheckReport:
     """Compare every claimed cell with the true number and with the results of the author's own numbers."""
     return _Checker(example).report()

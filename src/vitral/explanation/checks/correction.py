@@ -3,13 +3,11 @@
 import math
 from dataclasses import replace
 
-from vitral.core.checked import checked
 from vitral.explanation.checks.checker import check
 from vitral.explanation.checks.report import CellFinding, CheckedQuantity, CheckReport, Verdict, printed_word, rounded
 from vitral.explanation.examples.places import KeyPath
 
 
-@checked
 def corrected(report: CheckReport) -> str:
     """The example's text with the true number, in its unit, for every one that is neither right nor doubtful."""
     return corrected_file(report).decode()

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from vitral.core.shown import Shown
 from vitral.core.tables import Tabular
 from vitral.explanation.checks.habits import Habit
 from vitral.explanation.checks.hypotheses import WORDS
@@ -21,7 +22,6 @@ from vitral.explanation.operations import Index
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.sheet import Sheet
 from vitral.explanation.steps import Arithmetic
-from vitral.figures.notebook import Shown
 
 
 class Verdict(enum.StrEnum):

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from vitral.core.errors import UsageError
+from vitral.core.tables import as_csv
 from vitral.explanation.documents.blocks import (
     Block,
     Cell,
@@ -27,7 +28,6 @@ from vitral.explanation.documents.blocks import (
 from vitral.explanation.documents.labels import SECTIONS, bare, known_label
 from vitral.explanation.documents.notes import setting_of
 from vitral.explanation.examples.places import KeyPath
-from vitral.figures.tables import as_csv
 
 MOST_ROWS, MOST_COLUMNS = 2000, 200
 MOST_UNZIPPED = 2**24

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from vitral.attention.masks import Mask
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError, reason
 from vitral.core.language import _
 from vitral.explanation.documents import document_of
@@ -30,7 +29,6 @@ MOST_BYTES = 2**20
 """A larger file is not a worked example."""
 
 
-@checked
 def load_example(path: Path, find_model: FindModel) -> Example:
     """Read a worked example from a file.
 
@@ -74,7 +72,6 @@ def read_limited(file: BinaryIO, name: str) -> bytes:
     return raw
 
 
-@checked
 def parse_example(text: str, find_model: FindModel, path: Path | None = None) -> Example:
     """Read a worked example from its text; see `load_example`."""
     return read_example(TomlDocument(str(path or "example"), text), find_model, path)

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
-from vitral.core.checked import Count, Natural, Within, checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
@@ -41,7 +40,6 @@ KINDS = {
 """The kinds of exercises by name."""
 
 
-@checked
 @dataclass(frozen=True)
 class Exercise:
     """The kind and the sizes of an exercise.
@@ -57,13 +55,13 @@ class Exercise:
         kind: a name of `KINDS`; None for attention with the first numbers that are drawn, as in earlier versions.
     """
 
-    positions: Count = 3
-    d_model: Count = 4
-    num_heads: Count = 1
+    positions: int = 3
+    d_model: int = 4
+    num_heads: int = 1
     mask: str = "causal"
     scale: str = "sqrt"
-    seed: Natural = 1
-    decimals: Annotated[int, Within(0, 12)] = 2
+    seed: int = 1
+    decimals: int = 2
     kind: str | None = None
 
     def __post_init__(self) -> None:
@@ -104,7 +102,6 @@ class Exercise:
         return f"{self.kind or 'attention'}-{self.seed}"
 
 
-@checked
 def exercise_of(kind: str | None = None, **sizes: Any) -> Exercise:
     """An exercise with the usual sizes of its kind, where no others are given.
 

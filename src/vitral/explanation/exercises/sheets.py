@@ -1,28 +1,24 @@
-"""An exercise as a sheet of paper: with boxes to fill in, or with the numbers in them."""
+"""An exercise and its key: as worked examples, and as a sheet of paper."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from vitral.core.language import N_, _, language, number
+from vitral.core.language import N_, _, number
+from vitral.core.text import minus
 from vitral.explanation.examples.example import Example
 from vitral.explanation.examples.file import parse_example
 from vitral.explanation.exercises.effort import softmax_rows
 from vitral.explanation.exercises.exercise import Exercise
+from vitral.explanation.exercises.paper import Paper, PaperGrid, PaperTask
 from vitral.explanation.exercises.text import exercise_text, key_text, no_preset
-from vitral.explanation.formulas import latex, mathml, text
+from vitral.explanation.formulas import text
 from vitral.explanation.operations import Normalise, Scale, Sinusoid
-from vitral.explanation.operations.expression import Differentiate
 from vitral.explanation.phrasebook import phrases
-from vitral.explanation.renderers import to_latex, to_sections
-from vitral.explanation.renderers.live import blanks_of, to_live
 from vitral.explanation.steps import Panel, Step
 from vitral.explanation.walks import walk_example
 from vitral.explanation.walkthrough import Walkthrough
-from vitral.figures.paper import Paper, PaperGrid, PaperTask, paper_latex, paper_page
-from vitral.figures.sections import Formula, Heading
-from vitral.figures.text import minus
 
 TITLES = {
     "k": N_("Projection: keys"),
@@ -33,7 +29,6 @@ TITLES = {
     "d_x": N_("Derivative of the loss by each number of x"),
 }
 """Headings of quantities that steps of the exercise compute."""
-LANGUAGE_CODES = {"en": "en", "pt": "pt-BR"}
 MOST_MULTIPLES = 8
 """If a softmax has larger multiples of its unit, the sheet has no table of exponentials."""
 DIGITS = ((1, 4), (10, 3), (100, 2), (math.inf, 1))
@@ -47,7 +42,7 @@ MOST_DIGITS = 4
 
 @dataclass(frozen=True)
 class ExerciseSheet:
-    """An exercise in every form: its sheet, and the key with the same numbers filled in.
+    """An exercise: its sheet, and the key with the same numbers filled in.
 
     Attributes:
         exercise: kind, sizes and seed.
@@ -75,31 +70,6 @@ class ExerciseSheet:
         """Every step with its arithmetic."""
         return walk_example(self.key)
 
-    def html(self) -> str:
-        """The sheet as a page for printing."""
-        return paper_page(self.paper())
-
-    def live(self) -> str | None:
-        """The sheet as a page for practice: each cell is judged when it is filled in; None for derivatives."""
-        if any(isinstance(quantity.operation, Differentiate) for quantity in self.key.sheet.quantities):
-            return None
-        example = parse_example(self.toml, no_preset)
-        return to_live(example, blanks=blanks_of(example), digits=self.exercise.decimals)
-
-    def latex(self) -> str:
-        """The sheet as a LaTeX document."""
-        return paper_latex(self.paper())
-
-    def key_html(self, digits: int = 3) -> str:
-        """The key as a page: the numbers in their boxes, then every step with the arithmetic of each number."""
-        heading = Heading(_("Every step with its arithmetic"))
-        return paper_page(self.paper(filled=True), [heading, *to_sections(self.walkthrough, digits=digits)])
-
-    def key_latex(self, digits: int = 3) -> str:
-        """The key as a LaTeX document: the numbers in their boxes, then every step."""
-        steps = to_latex(self.walkthrough, digits=digits).partition(r"\maketitle")[2].rpartition(r"\end{document}")[0]
-        return paper_latex(self.paper(filled=True), steps.strip())
-
     def paper(self, *, filled: bool = False) -> Paper:
         """The sheet as data; the key if `filled`."""
         key, say = self.key, phrases()
@@ -122,7 +92,7 @@ class ExerciseSheet:
             helps_heading=_("Tables that help"),
             helps=() if filled else tuple(_helps(key)),
             tasks=tuple(tasks),
-            language=LANGUAGE_CODES[language()],
+            decimals=key.decimals,
         )
 
 
@@ -197,12 +167,10 @@ def _given(panel: Panel, key: Example) -> PaperGrid:
 def _task(place: int, steps: list[Step], key: Example, *, filled: bool) -> PaperTask:
     """The task of the last of these steps; the others are not asked."""
     say, step = phrases(), steps[-1]
-    written = [one.formula for one in steps if text(one.formula, key.decimals, say)]
-    formulas = [Formula(mathml(formula, key.decimals, say), text(formula, key.decimals, say)) for formula in written]
-    in_latex = tuple(latex(formula, key.decimals, say) for formula in written)
+    formulas = tuple(one.formula for one in steps if text(one.formula, key.decimals, say))
     grids = tuple(_asked(panel, step, key, filled=filled) for panel in step.panels)
     title = _(TITLES[step.name]) if step.name in TITLES else step.title
-    return PaperTask(f"{place}. {title}", tuple(formulas), in_latex, grids)
+    return PaperTask(f"{place}. {title}", formulas, grids)
 
 
 def _asked(panel: Panel, step: Step, key: Example, *, filled: bool) -> PaperGrid:

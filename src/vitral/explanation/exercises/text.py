@@ -8,7 +8,6 @@ from typing import Any
 
 from torch import Tensor
 
-from vitral.core.checked import checked
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.explanation.examples.example import Example
@@ -23,7 +22,6 @@ BORDER = 0.01
 """A number to compute is at least this share of a unit away from a border between two rounded numbers."""
 
 
-@checked
 def exercise_text(exercise: Exercise, *, blanks: bool = True) -> str:
     """The exercise as the text of a worked example.
 
@@ -34,7 +32,6 @@ def exercise_text(exercise: Exercise, *, blanks: bool = True) -> str:
     return _text(exercise, problem_of(exercise), {} if blanks else None)
 
 
-@checked
 def key_text(exercise: Exercise) -> str:
     """The exercise as the text of a worked example, with all numbers computed."""
     problem = problem_of(exercise)

@@ -4,11 +4,9 @@ from vitral.explanation.formulas.latex_writer import latex, markdown_latex
 from vitral.explanation.formulas.mathml_writer import mathml
 from vitral.explanation.formulas.text_writer import lines, sides, text
 from vitral.explanation.formulas.writer import MOST_TERMS, number, value_of
-from vitral.figures.latex import escape
 
 __all__ = [
     "MOST_TERMS",
-    "escape",
     "latex",
     "lines",
     "markdown_latex",

@@ -1,10 +1,10 @@
 """Formulas and plain text for pdflatex; a character that the fonts lack is replaced by its code point."""
 
+from vitral.core.latex import escape
+from vitral.core.text import visible
 from vitral.explanation.formulas.notation import Equation, Expression, Name, Number
 from vitral.explanation.formulas.writer import FormulaWriter
 from vitral.explanation.phrasebook import Phrases
-from vitral.figures.latex import escape
-from vitral.figures.text import visible
 
 
 def latex(expression: Expression, digits: int, say: Phrases) -> str:

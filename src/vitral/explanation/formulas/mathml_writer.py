@@ -2,10 +2,10 @@
 
 import html
 
+from vitral.core.text import visible
 from vitral.explanation.formulas.notation import Equation, Expression, Name, Number, Words
 from vitral.explanation.formulas.writer import FormulaWriter
 from vitral.explanation.phrasebook import Phrases
-from vitral.figures.text import visible
 
 TIMES, OF = "&#x2062;", "&#x2061;"
 """Invisible operators that a screen reader speaks: times, and a function of."""

@@ -1,9 +1,9 @@
 """Formulas in plain text, on one line."""
 
+from vitral.core.text import columns
 from vitral.explanation.formulas.notation import Apply, Equation, Expression, Fraction, Name, Number, Power, Root
 from vitral.explanation.formulas.writer import EXP, FormulaWriter
 from vitral.explanation.phrasebook import Phrases
-from vitral.figures.text import columns
 
 
 def text(expression: Expression, digits: int, say: Phrases) -> str:

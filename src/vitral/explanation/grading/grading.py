@@ -6,7 +6,6 @@ from typing import Any
 
 from torch import Tensor
 
-from vitral.core.checked import checked
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.explanation.checks.checker import check
@@ -90,7 +89,6 @@ class SheetGrade:
         }
 
 
-@checked
 def grade_document(student: Document, key: AnswerKey, rule: GradingRule) -> SheetGrade:
     """Grade a student's document with the given numbers of the key.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vitral.core.errors import UsageError
 from vitral.core.files import read_capped
-from vitral.figures.tables import FORMULAS, as_csv
+from vitral.core.tables import FORMULAS, as_csv
 
 LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 """Letters and digits that are not mistaken for one another."""

@@ -39,7 +39,7 @@ from vitral.explanation.operations.base import (
     spread,
     squares,
 )
-from vitral.model.feedforward import ACTIVATIONS
+from vitral.model.activations import ACTIVATIONS
 from vitral.model.positions import sinusoids
 
 FROM_ONE = N_("position p is counted from 1, column 2i from 0")
@@ -351,7 +351,7 @@ class Activate:
         if self.kind == "swiglu":
             pre, gate = inputs
             return functional.silu(gate) * pre
-        return ACTIVATIONS[self.kind](inputs[0])
+        return ACTIVATIONS[self.kind].function(inputs[0])
 
     def tree(self, inputs: Sequence[str]) -> Tree:
         """See `Operation`."""

@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from vitral.interop.foreign_settings import Settings
 from vitral.interop.form import Form, Key
 from vitral.interop.forms.common import BIASES, allowing, usual_rewrites
 from vitral.interop.rewrites import with_biases
 from vitral.interop.rules import Names, Place, by_names
-from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
 
 

@@ -3,11 +3,11 @@
 from itertools import chain
 from typing import Any
 
+from vitral.interop.foreign_settings import Settings
 from vitral.interop.form import Form, Key
 from vitral.interop.forms.common import BIASES, allowing, usual_rewrites
 from vitral.interop.rewrites import with_biases
 from vitral.interop.rules import Place, by_names
-from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
 
 

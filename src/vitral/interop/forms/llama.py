@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from vitral.interop.foreign_settings import Settings
 from vitral.interop.form import Form, Key
 from vitral.interop.forms.common import allowing
 from vitral.interop.forms.rotary import read_rotary, write_rotary
@@ -14,7 +15,6 @@ from vitral.interop.rewrites import (
     with_feed_forward,
 )
 from vitral.interop.rules import Place, by_names
-from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
 
 

@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from vitral.interop.foreign_settings import Settings
 from vitral.interop.form import Form, Key
 from vitral.interop.forms.common import allowing, usual_rewrites
 from vitral.interop.forms.rotary import read_rotary, write_rotary
 from vitral.interop.rewrites import even_biases, with_biases
 from vitral.interop.rules import Place, by_names
-from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
 
 

@@ -6,40 +6,38 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vitral.interop.foreign_settings import Settings
 from vitral.interop.form import ACTIVATIONS, THEIRS, Form, Key
 from vitral.interop.forms.common import BIASES, allowing, usual_rewrites
 from vitral.interop.rewrites import with_biases
 from vitral.interop.rules import Place, Rule, by_names, listed, misshapen, require_named
-from vitral.interop.settings import Settings
 from vitral.model import ModelConfig
 
 UNUSED_ROWS = 2
 _ROOT = "model.decoder"
 _EMBEDDING, _HEAD = f"{_ROOT}.embed_tokens.weight", "lm_head.weight"
-_PROJECTIONS = frozenset(f"{_ROOT}.project_{way}.weight" for way in ("in", "out"))
+_INTO, _OUT = f"{_ROOT}.project_in.weight", f"{_ROOT}.project_out.weight"
 
 
 def _prepare(tensors: dict[str, Tensor], settings: Settings) -> dict[str, Tensor]:
     """Fold the projections between embedding and stream into the embedding and a head of its own (OPT-350M)."""
-    if _PROJECTIONS.isdisjoint(tensors):
+    if not {_INTO, _OUT} & tensors.keys():
         return tensors
     where, is_tied = str(Path(settings.where).parent), settings.truth("tie_word_embeddings", True)
-    used = [_EMBEDDING, *sorted(_PROJECTIONS), *([] if is_tied else [_HEAD])]
-    require_named(used, tensors, where)
-    embedding, into, out, head = (tensors[name] for name in [*used[:3], used[0] if is_tied else _HEAD])
-    if any(tensor.dim() != 2 for tensor in (embedding, into, out, head)):
-        raise misshapen(where, listed([name for name in used if tensors[name].dim() != 2]))
-    narrow = embedding.shape[1]
-    settings.only(word_embed_proj_dim=narrow)
-    widths = dict(zip(used, (narrow, into.shape[1], out.shape[0], head.shape[1]), strict=False))
-    if set(widths.values()) != {narrow}:
-        raise misshapen(where, listed([name for name, width in widths.items() if width != narrow]))
+    head = _EMBEDDING if is_tied else _HEAD
+    require_named({_EMBEDDING, _INTO, _OUT, head}, tensors, where)
+
+    def folded(matrix: str, projection: str, *, turned: bool = False) -> Tensor:
+        by = tensors[projection].double()
+        try:
+            return (tensors[matrix].double() @ (by.mT if turned else by)).to(tensors[matrix].dtype)
+        except RuntimeError:
+            raise misshapen(where, listed([matrix, projection])) from None
+
+    wide = {_EMBEDDING: folded(_EMBEDDING, _INTO, turned=True), _HEAD: folded(head, _OUT)}
+    settings.only(word_embed_proj_dim=tensors[_EMBEDDING].shape[-1])
     settings.add("tie_word_embeddings", False)
-    folded = {
-        _EMBEDDING: (embedding.double() @ into.double().T).to(embedding.dtype),
-        _HEAD: (head.double() @ out.double()).to(head.dtype),
-    }
-    return {name: tensor for name, tensor in tensors.items() if name not in _PROJECTIONS} | folded
+    return {name: tensor for name, tensor in tensors.items() if name not in (_INTO, _OUT)} | wide
 
 
 def _read(settings: Settings, plain: dict[str, Any]) -> dict[str, Any]:

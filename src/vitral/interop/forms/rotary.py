@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from vitral.interop.settings import Settings
+from vitral.interop.foreign_settings import Settings
 from vitral.model import ModelConfig
 
 LLAMA3 = {

@@ -21,7 +21,7 @@ from vitral.interop.registry import first
 from vitral.interop.rewrites import Weighted, untied, with_biases
 from vitral.interop.rules import Names, Rule, by_names, exported, permuted, projections
 from vitral.interop.targets.gguf_tokens import Vocabulary, vocabulary
-from vitral.interop.targets.llama_cpp import opened, require_binding
+from vitral.interop.targets.llama_cpp import opened
 from vitral.interop.targets.transformers import special_ids
 from vitral.model import ModelConfig
 from vitral.model.positions import frequencies
@@ -130,8 +130,6 @@ FORMS = (
         keys=(*_KEYS, _EPSILON),
         written=_neox_metadata,
         rules=by_names(_NAMES),
-        embedding="token_embd.weight",
-        head="output.weight",
     ),
     replace(
         GPT2,
@@ -140,8 +138,6 @@ FORMS = (
         keys=(*_KEYS, _EPSILON),
         written=lambda _config: {},
         rules=by_names(_NAMES),
-        embedding="token_embd.weight",
-        head="output.weight",
     ),
     replace(
         LLAMA,
@@ -150,8 +146,6 @@ FORMS = (
         keys=_KEYS,
         written=_llama_metadata,
         rules=by_names(*_LLAMA),
-        embedding="token_embd.weight",
-        head="output.weight",
     ),
 )
 
@@ -179,7 +173,6 @@ def draft(run: LoadedRun, to: str) -> Draft:
         files,
         READER,
         ("gguf",),
-        require_binding,
         lambda folder: opened(folder / MODEL, context_length),
         _USE,
         front,

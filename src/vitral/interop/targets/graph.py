@@ -1,23 +1,18 @@
 """Our own graph: the computation as JSON, the weights as safetensors, the tokenizer; nothing that can run."""
 
 import json
-from importlib import metadata
 from pathlib import Path
 
 import safetensors.torch
-import torch
-from torch import Tensor
 
-from vitral.core.errors import UsageError
-from vitral.core.graphs import Length, NotInGraphs, Plain, graph_with_weights
+from vitral.core.graphs import Plain
 from vitral.interop.foreign import WEIGHTS
-from vitral.interop.graphs import GRAPH, TOKENS, VERSION, read_graph
+from vitral.interop.graph_reader import GRAPH, read_graph
+from vitral.interop.model_graphs import NAME, graph_of_model
 from vitral.interop.proof import Draft, Opened
-from vitral.interop.tokenizers import DOCUMENT
-from vitral.model import Transformer
+from vitral.interop.tokenizer_json import DOCUMENT
 from vitral.runs import LoadedRun
 
-NAME = "graph"
 _USE = (
     "`graph.json` is the computation as a list of PyTorch's core operations, `model.safetensors` has its constants by",
     "name; docs/interop.md of Vitral describes both. In Python, with the logits and every named activation:",
@@ -44,33 +39,7 @@ def draft(run: LoadedRun, to: str) -> Draft:
         WEIGHTS: safetensors.torch.save(constants),
         DOCUMENT: run.tokenizer.document.encode("utf-8"),
     }
-    return Draft(NAME, files, "torch.ops.aten", ("tokenizers", "safetensors"), lambda: None, opened, _USE)
-
-
-def graph_of_model(model: Transformer) -> tuple[Plain, dict[str, Tensor]]:
-    """The graph of a model with its named activations, and its constants by name: float32, int32 or truth values.
-
-    Raises:
-        UsageError: an own part of the model does something that no graph can express.
-    """
-    model.eval()
-    context = model.config.context_length
-    # The example is like no other axis of one position, nor like the whole context.
-    example = torch.zeros(1, max(min(2, context), context - 1), dtype=torch.int64)
-    lengths = {TOKENS: {1: Length("time", context)}} if context > 1 else {}
-    try:
-        graph, constants = graph_with_weights(
-            lambda inputs, tap: model(inputs[TOKENS], tap=tap), {TOKENS: example}, model, lengths
-        )
-    except NotInGraphs as error:
-        raise UsageError("--to {name}: {reason}", name=NAME, reason=error) from None
-    head: Plain = {
-        "version": VERSION,
-        "vitral": metadata.version("vitral"),
-        "vocab_size": model.vocab_size,
-        "most": {"time": context},
-    }
-    return head | {"model": model.config.plain()} | graph, {name: _stored(one) for name, one in constants.items()}
+    return Draft(NAME, files, "torch.ops.aten", ("tokenizers", "safetensors"), opened, _USE)
 
 
 def opened(folder: Path) -> Opened:
@@ -89,10 +58,3 @@ def _lines(graph: Plain) -> bytes:
         else:
             told.append(f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False, allow_nan=False)}")
     return ("{\n" + ",\n".join(told) + "\n}\n").encode("utf-8")
-
-
-def _stored(value: Tensor) -> Tensor:
-    """As the file has it; whole numbers are places, which 32 bits hold."""
-    if value.dtype == torch.bool:
-        return value.contiguous()
-    return value.to(torch.float32 if value.is_floating_point() else torch.int32).contiguous()

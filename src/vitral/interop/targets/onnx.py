@@ -10,11 +10,11 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.core.files import as_json
-from vitral.interop.flat_cache import UNTIL_NOW, cache_names, has_cache, needs_length
+from vitral.interop.flat_cache import UNTIL_NOW, cache_names, has_cache, joint_prefix, needs_length
 from vitral.interop.proof import Draft, Opened, cannot_open, needed
 from vitral.interop.targets.onnx_graphs import ACTIVATIONS, DATA, LOGITS, PAST, TOKENS, graph_files
 from vitral.interop.targets.transformers import GENERATION, special_ids
-from vitral.interop.tokenizers import DOCUMENT, ids_by, tokenizer_files
+from vitral.interop.tokenizer_json import DOCUMENT, ids_by, tokenizer_files
 from vitral.model import Transformer
 from vitral.runs import LoadedRun
 
@@ -28,7 +28,13 @@ ids = tokenizer.encode("A prompt", add_special_tokens=False).ids
 while len(ids) < {length}:
     ids.append(int(session.run(["logits"], {{"{tokens}": numpy.array([ids])}})[0][0, -1].argmax()))
 print(tokenizer.decode(ids, skip_special_tokens=False))
-```"""
+```
+
+`{file}`: `{tokens}`, int64 `[batch, time]`, gives `logits`, `[batch, time, vocab]`.
+`{activations}` gives {count} named activations, from `embed` to `logits`.
+{cached}
+All graphs read their weights from `{data}`."""
+_WITHOUT_CACHE = "There is no graph with a cache: this model keeps nothing of earlier tokens."
 
 
 def draft(run: LoadedRun, to: str) -> Draft:
@@ -52,7 +58,6 @@ def draft(run: LoadedRun, to: str) -> Draft:
         files,
         "onnxruntime",
         packages,
-        lambda: needed("onnxruntime"),
         lambda folder: opened(folder, model),
         use(model),
         _FRONT,
@@ -62,17 +67,17 @@ def draft(run: LoadedRun, to: str) -> Draft:
 def use(model: Transformer) -> list[str]:
     """The lines of the model card that show how to use the graphs."""
     length = model.config.context_length
-    lines = _USE.format(file=LOGITS, tokenizer=DOCUMENT, length=min(50, length), tokens=TOKENS).split("\n")
-    lines += [
-        "",
-        f"`{LOGITS}`: `{TOKENS}`, int64 `[batch, time]`, gives `logits`, `[batch, time, vocab]`.",
-        f"`{ACTIVATIONS}` gives {len(model.activation_names)} named activations, from `embed` to `logits`.",
-    ]
-    if has_cache(model):
-        lines.append(f"`{PAST}` {_of_cache(model)}")
-    else:
-        lines.append("There is no graph with a cache: this model keeps nothing of earlier tokens.")
-    return [*lines, f"All graphs read their weights from `{DATA}`."]
+    cached = f"`{PAST}` {_of_cache(model)}" if has_cache(model) else _WITHOUT_CACHE
+    return _USE.format(
+        file=LOGITS,
+        tokenizer=DOCUMENT,
+        length=min(50, length),
+        tokens=TOKENS,
+        activations=ACTIVATIONS,
+        count=len(model.activation_names),
+        cached=cached,
+        data=DATA,
+    ).split("\n")
 
 
 def _of_cache(model: Transformer) -> str:
@@ -83,7 +88,7 @@ def _of_cache(model: Transformer) -> str:
         shape = f"`[batch, {model.config.kv_heads}, past, {model.config.d_head}]`"
         kept = f"the keys and values of earlier tokens, float32 {shape}, with past = 0 at the first call"
     told = f" `{UNTIL_NOW}`, int64 `[1]`, is the number of earlier tokens." if needs_length(model) else ""
-    together = 0 if model.mask is None else model.mask.joint_prefix() or 0
+    together = joint_prefix(model)
     prefix = f" The first call has the whole prefix, {together} tokens." if together else ""
     return (
         f"takes the new tokens and `{before[0]}`, `{before[1]}`, …: {kept}. It gives their `logits` and "
@@ -124,7 +129,7 @@ def _cached(run: Run, model: Transformer) -> Callable[[Tensor], Tensor]:
     """Tokens → their logits, computed one after another; a prefix at once."""
     before, after = cache_names(model, before=True), cache_names(model, before=False)
     config = model.config
-    together = max(1, 0 if model.mask is None else model.mask.joint_prefix() or 0)
+    together = max(1, joint_prefix(model))
 
     def logits(tokens: Tensor) -> Tensor:
         rows, time = tokens.shape

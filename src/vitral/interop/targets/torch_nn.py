@@ -19,7 +19,7 @@ from vitral.interop.proof import Draft, Opened
 from vitral.interop.rewrites import Weighted
 from vitral.interop.rules import exported
 from vitral.interop.targets.transformers import config_of
-from vitral.interop.tokenizers import ids_by, tokenizer_files
+from vitral.interop.tokenizer_json import ids_by, tokenizer_files
 from vitral.runs import LoadedRun
 
 _IMPORTS = """\
@@ -93,7 +93,7 @@ def draft(run: LoadedRun, to: str) -> Draft:
         WEIGHTS: safetensors.torch.save(weights, {"format": "pt"}),
         **tokenizer_files(run.tokenizer, said.config.context_length),
     }
-    return Draft(NAME, files, "torch.nn", ("tokenizers", "safetensors"), lambda: None, opened, _use())
+    return Draft(NAME, files, "torch.nn", ("tokenizers", "safetensors"), opened, _use())
 
 
 def _use() -> tuple[str, ...]:

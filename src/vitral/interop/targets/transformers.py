@@ -13,7 +13,7 @@ from vitral.interop.proof import Draft, Opened, cannot_open, needed
 from vitral.interop.registry import chosen
 from vitral.interop.rewrites import Weighted
 from vitral.interop.rules import exported
-from vitral.interop.tokenizers import tokenizer_files
+from vitral.interop.tokenizer_json import tokenizer_files
 from vitral.runs import LoadedRun
 from vitral.runs.identity import SPECIAL_IDS
 
@@ -44,7 +44,7 @@ def draft(run: LoadedRun, to: str) -> Draft:
         GENERATION: as_json({"max_length": said.config.context_length, **special_ids(run)}),
     }
     packages = ("transformers", "tokenizers", "safetensors")
-    return Draft(form.name, files, "transformers", packages, lambda: needed("transformers"), opened, _USE, _FRONT)
+    return Draft(form.name, files, "transformers", packages, opened, _USE, _FRONT)
 
 
 def opened(folder: Path) -> Opened:

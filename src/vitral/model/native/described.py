@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 from vitral.attention.masks import Bidirectional, ByLayer, Causal, Mask, Prefix, Window
 from vitral.core.language import N_
+from vitral.model.activations import ACTIVATIONS
 from vitral.model.block import Block, has_taps
 from vitral.model.counts import parameter_table
 from vitral.model.decode_step import KNOWN, has_only
-from vitral.model.feedforward import ACTIVATIONS, SwiGLU
 from vitral.model.norms import norm_of
 from vitral.model.positions import ALiBi, Relative, Rotary, build_positions
 from vitral.model.recurrence import Recurrence
@@ -46,7 +46,7 @@ def _is_known(block: nn.Module) -> bool:
     if not isinstance(block, Block):
         return False
     part = block.mlp
-    return part is None or (has_taps(part) and (isinstance(part, SwiGLU) or _name_of(part) is not None))
+    return part is None or (has_taps(part) and _name_of(part) in FEED_FORWARDS)
 
 
 def _is_as_configured(model: Transformer) -> bool:
@@ -82,7 +82,7 @@ def _plain(attributes: dict[str, Any]) -> dict[str, Any]:
 
 def _name_of(part: Any) -> str | None:
     """The name of a feed-forward's activation; None for one of the user's."""
-    return next((name for name, known in ACTIVATIONS.items() if part.activation is known), None)
+    return next((name for name, known in ACTIVATIONS.items() if part.activation is known.function), None)
 
 
 def described(model: Transformer) -> tuple[Numbers, Arrays]:
@@ -132,7 +132,7 @@ def _of_block(block: Any) -> tuple[Numbers, Arrays]:
         mix = [lstm.weight_ih_l0, biases[0], lstm.weight_hh_l0, biases[1], None]
     feed: Arrays = [None] * 6
     if mlp is not None:
-        gate = _linear(mlp.gate) if isinstance(mlp, SwiGLU) else [None, None]
+        gate = [None, None] if mlp.gate is None else _linear(mlp.gate)
         feed = [*gate, *_linear(mlp.up), *_linear(mlp.down)]
     return [window, prefix], [*_norm(block.attn_norm or block.recurrence_norm), *_norm(block.mlp_norm), *mix, *feed]
 
@@ -171,4 +171,4 @@ def _feed_forward(model: Transformer) -> tuple[int, int]:
     part: Any = model.blocks[0].mlp if len(model.blocks) else None
     if part is None:
         return 0, 0
-    return part.up.out_features, FEED_FORWARDS.index("swiglu" if isinstance(part, SwiGLU) else str(_name_of(part)))
+    return part.up.out_features, FEED_FORWARDS.index(str(_name_of(part)))

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 MOST_BODY = 1 << 20
 """Bytes of a request."""
+JSON, BYTES = "application/json", "application/octet-stream"
+ANSWERS = {"about": JSON, "encode": JSON, "anatomy": JSON, "numbers": BYTES}
+"""Requests that a method of `Runs` answers as a whole, and the media type of its answer."""
 LEFT = 499
 """Status of an answer to nobody."""
 LONGEST = 200
@@ -71,11 +74,8 @@ class Server:
             Route("/", self.document, methods=["GET"]),
             Route("/runs", self.listed, methods=["GET"]),
             Route("/words", self.words, methods=["GET"]),
-            Route("/about", self.about, methods=["POST"]),
-            Route("/encode", self.encode, methods=["POST"]),
+            *(Route(f"/{name}", partial(self.answer, name), methods=["POST"]) for name in ANSWERS),
             Route("/trace", self.trace, methods=["POST"]),
-            Route("/anatomy", self.anatomy, methods=["POST"]),
-            Route("/numbers", self.numbers, methods=["POST"]),
             Route("/next", self.next, methods=["POST"]),
         ]
         guard = Middleware(Guard, token=token, hosts=hosts, policy=served_policy())  # pyright: ignore
@@ -93,18 +93,14 @@ class Server:
 
     async def words(self, request: Request) -> Response:
         """The words of other languages."""
-        return Response(await self._run(lambda: as_text(words())), media_type="application/json")
+        return Response(await self._run(lambda: as_text(words())), media_type=JSON)
 
-    async def about(self, request: Request) -> Response:
-        """What the page says of a run."""
+    async def answer(self, name: str, request: Request) -> Response:
+        """The answer of a method of `Runs`."""
         given = await _json(request)
-        worker = self.slow if given.get("whole") is True else self.worker
-        found = await self._run(lambda: self._opened().about(given), worker)
-        return Response(found, media_type="application/json")
-
-    async def encode(self, request: Request) -> Response:
-        """The tokens of a text."""
-        return Response(await self._called("encode", await _json(request)), media_type="application/json")
+        is_slow = name == "anatomy" or (name == "about" and given.get("whole") is True)
+        found = await self._called(name, given, self.slow if is_slow else self.worker)
+        return Response(found, media_type=ANSWERS[name])
 
     async def trace(self, request: Request) -> Response:
         """Named values of a sentence."""
@@ -113,18 +109,7 @@ class Server:
             if await request.is_disconnected():  # a later keystroke has overtaken it
                 return Response(status_code=LEFT)
             found = await self._called("trace", given)
-        return Response(found.values, media_type="application/octet-stream", headers=found.headers)
-
-    async def anatomy(self, request: Request) -> Response:
-        """The graph of a run's model."""
-        given = await _json(request)
-        return Response(
-            await self._run(lambda: self._opened().anatomy(given), self.slow), media_type="application/json"
-        )
-
-    async def numbers(self, request: Request) -> Response:
-        """Numbers of the graph's constants."""
-        return Response(await self._called("numbers", await _json(request)), media_type="application/octet-stream")
+        return Response(found.values, media_type=BYTES, headers=found.headers)
 
     async def next(self, request: Request) -> Response:
         """Tokens, one frame each."""
@@ -140,10 +125,10 @@ class Server:
                     return
                 frame = await self._run(partial(next, frames, None))
 
-        return StreamingResponse(streamed(), media_type="application/octet-stream")
+        return StreamingResponse(streamed(), media_type=BYTES)
 
-    async def _called(self, method: str, given: Any) -> Any:
-        return await self._run(lambda: getattr(self._opened(), method)(given))
+    async def _called(self, method: str, given: Any, worker: ThreadPoolExecutor | None = None) -> Any:
+        return await self._run(lambda: getattr(self._opened(), method)(given), worker)
 
     async def _run(self, call: Callable[[], Any], worker: ThreadPoolExecutor | None = None) -> Any:
         try:

@@ -12,21 +12,21 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 from torch import Tensor
 
 from vitral.core.config import Config, nearest
 from vitral.core.errors import UsageError, VitralError
-from vitral.core.taps import InTurn
+from vitral.core.taps import SILENT, InTurn, Tap
 from vitral.decoding import Sampling, choose, distribution
 from vitral.decoding.reader import Reader, window_start
 from vitral.inspection.edit_data import Edit, edits_of, existing
 from vitral.inspection.edits import editing_tap, heads_by_name
-from vitral.interop.targets.graph import graph_of_model
+from vitral.interop.model_graphs import graph_of_model, lens_graph
 from vitral.model import Transformer
-from vitral.page.content import about_run, lens_graph
-from vitral.page.of_text import of_text, opening_of_text
-from vitral.page.server.names import Name, Reducing, read_off
+from vitral.page.content import about_run, computed
+from vitral.page.of_text import of_text
+from vitral.page.server.named_values import Name, Reducing, read_off
 from vitral.page.tokens import encoded
 from vitral.runs import LoadedRun, load_run
 from vitral.runs.checkpoint import list_checkpoints, load_checkpoint
@@ -61,11 +61,7 @@ class TooMuch(UsageError):
     status = 413
 
 
-def _listed(given: Any) -> Any:
-    return tuple(given) if isinstance(given, list) else given
-
-
-Ids = Annotated[tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(_listed)]
+Ids = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(strict=False)]
 
 
 class Asked(Config):
@@ -104,14 +100,14 @@ class Sentence(Asked):
 
     ids: Ids | None = None
     text: str | None = None
-    edits: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_listed)] = ()
+    edits: Annotated[tuple[dict[str, Any], ...], Field(strict=False)] = ()
     step: Annotated[int, Field(ge=0)] | None = None
 
 
 class TraceAsked(Sentence):
     """A request for named values; all if `names` is None."""
 
-    names: Annotated[tuple[str, ...], BeforeValidator(_listed)] | None = None
+    names: Annotated[tuple[str, ...], Field(strict=False)] | None = None
 
 
 class NextAsked(Sentence):
@@ -123,7 +119,7 @@ class NextAsked(Sentence):
         sampling: as in `vitral.decoding.Sampling`; null is a filter that is off.
     """
 
-    numbers: Annotated[tuple[Annotated[float, Field(ge=0, lt=1)], ...], BeforeValidator(_listed)] = ()
+    numbers: Annotated[tuple[Annotated[float, Field(ge=0, lt=1)], ...], Field(strict=False)] = ()
     prompt: Annotated[int, Field(ge=1)] | None = None
     sampling: dict[str, Any] | None = None
 
@@ -205,19 +201,19 @@ class Opened:
         self.path, self.run, self.corpus, self.alone = path, run, corpus, alone
         self.others: OrderedDict[int, Transformer] = OrderedDict()
         self.kept: OrderedDict[str, dict[str, Tensor]] = OrderedDict()
-        self.last_listed = self._listed_steps()
+        self.last_listed = max(self._checkpoints(), default=-1)
 
     @cached_property
     def about(self) -> dict[str, Any]:
         """What the page says of it at once."""
         about = about_run(self.run, self.path.resolve().name, served=True)
         try:
-            return about | opening_of_text(self.run, self.corpus)
+            return about | of_text(self.run, self.corpus, whole=False)
         except UsageError:
             if self.alone:
                 raise
             self.corpus = None
-            return about | opening_of_text(self.run)
+            return about | of_text(self.run, whole=False)
 
     @cached_property
     def whole(self) -> dict[str, Any]:
@@ -247,15 +243,17 @@ class Opened:
 
     def newer(self) -> int | None:
         """The step of a checkpoint that was written since the run was loaded; None if there is none."""
-        steps = self._listed_steps()
-        return steps[-1] if steps and (not self.last_listed or steps[-1] > self.last_listed[-1]) else None
+        last = max(self._checkpoints(), default=-1)
+        return last if last > self.last_listed else None
 
-    def _listed_steps(self) -> list[int]:
+    def _checkpoints(self) -> dict[int, Path]:
+        """The folders of the run's checkpoints by their steps."""
         try:
-            names = [folder.name for folder in list_checkpoints(self.run.folder.steps)]
+            return {
+                int(folder.name.removeprefix("step-")): folder for folder in list_checkpoints(self.run.folder.steps)
+            }
         except (VitralError, OSError):
-            return []
-        return [int(name.removeprefix("step-")) for name in names]
+            return {}
 
     def trace(self, asked: TraceAsked) -> Found:
         """Named values, with edits made on the way."""
@@ -282,7 +280,7 @@ class Opened:
         settings = {key: value for key, value in (asked.sampling or {}).items() if value is not None}
         sampling = Sampling.parse(settings, "next: sampling")
         start = _start_after(min(asked.prompt or len(ids), len(ids)), len(ids), model.config.context_length)
-        edits = self._edits(asked.edits)
+        edits = edits_of(list(asked.edits))
         lengths = {edit.other: len(self._encoded(edit.other)) for edit in edits if edit.other is not None}
         reader: Edited | Reader = Reader(model, self._tensor(ids[start:]))
         if edits:
@@ -327,14 +325,8 @@ class Opened:
     def _tensor(self, ids: Sequence[int]) -> Tensor:
         return torch.tensor([list(ids)], device=self.run.model.token_embedding.weight.device)
 
-    def _edits(self, plain: Sequence[Edit | Mapping[str, Any]]) -> tuple[Edit, ...]:
-        return edits_of(list(plain))
-
-    def _tap(self, model: Transformer, plain: Sequence[Edit | Mapping[str, Any]], time: int) -> Any:
-        edits = self._edits(plain)
-        if not edits:
-            return None
-        return editing_tap(model, time, edits, lambda text: self._tensor(self._encoded(text)))
+    def _tap(self, model: Transformer, edits: Sequence[Edit], time: int) -> Tap:
+        return editing_tap(model, time, edits, lambda text: self._tensor(self._encoded(text))) if edits else SILENT
 
     def _values(self, model: Transformer, asked: Sentence, ids: Sequence[int], names: set[str]) -> dict[str, Tensor]:
         """Activations of a sentence; those of the last ones are kept, since a page asks for more as it needs it."""
@@ -343,8 +335,8 @@ class Opened:
         if not names <= found.keys():
             wanted = names | set(self.readable) | (found.keys() if _size(found) <= MOST_NUMBERS else set())
             known = wanted & set(model.activation_names)
-            small, tap = Reducing(wanted - known), self._tap(model, asked.edits, len(ids))
-            tap = small if tap is None else InTurn(tap, small)
+            small = Reducing(wanted - known)
+            tap = InTurn(self._tap(model, edits_of(list(asked.edits)), len(ids)), small)
             found = model.trace(self._tensor(ids), sorted(known), tap=tap) | small.kept
         self.kept[key] = found
         while len(self.kept) > 1 and sum(map(_size, self.kept.values())) > MOST_NUMBERS:
@@ -355,14 +347,10 @@ class Opened:
         if step is None or step == self.run.step:
             return self.run.model
         if step not in self.others:
-            steps = self._listed_steps()
-            if step not in steps:
-                raise NotListed("step: the run has kept the checkpoints {steps}", steps=", ".join(map(str, steps)))
-            folder = next(
-                each for each in list_checkpoints(self.run.folder.steps) if int(each.name.removeprefix("step-")) == step
-            )
-            own = self.run.model
-            checkpoint = load_checkpoint(folder, with_optimizer=False)
+            kept, own = self._checkpoints(), self.run.model
+            if step not in kept:
+                raise NotListed("step: the run has kept the checkpoints {steps}", steps=", ".join(map(str, kept)))
+            checkpoint = load_checkpoint(kept[step], with_optimizer=False)
             if checkpoint.state.get("run", self.run.sealed.identity.run) != self.run.sealed.identity.run:
                 raise Gone("{path}: another run is in this folder now; start vitral open again", path=self.path)
             model = Transformer(own.config, own.vocab_size).to(own.token_embedding.weight).eval()
@@ -421,9 +409,7 @@ def anatomy_of(model: Transformer) -> Anatomy:
         lens, of_lens = lens_graph(own)
     except VitralError as error:
         raise UsageError("the arithmetic of this model cannot be read: {reason}", reason=error) from None
-    kept = ("inputs", "constants", "nodes", "outputs")
-    plain = {key: graph[key] for key in kept} | {"lens": {key: lens[key] for key in kept}}
-    return Anatomy(plain, of_lens | constants)
+    return Anatomy(computed(graph) | {"lens": computed(lens)}, of_lens | constants)
 
 
 def written(values: Mapping[str, np.ndarray]) -> bytes:

@@ -1,6 +1,7 @@
 """The probe `coordinate-check`: how far a few steps move activations, by width and parametrisation."""
 
 import math
+from itertools import product
 from typing import Any
 
 import torch
@@ -9,12 +10,10 @@ from vitral.core.config import merge
 from vitral.core.devices import ordered_sums
 from vitral.core.language import N_, _, number
 from vitral.core.streams import numpy_stream
-from vitral.figures.lines import Axis, Line
-from vitral.figures.sections import Heading, Table
 from vitral.inspection import activation_movements
 from vitral.inspection.windows import read_windows, window_starts
 from vitral.model import Transformer, next_token_loss
-from vitral.studies.probe import Check, Plain, Setting, StudyResult, View, lined
+from vitral.studies.probe import Axis, Check, Curve, Lines, Plain, Probe, Rows, Setting, StudyResult, View
 from vitral.training import RunConfig
 from vitral.training.optimizers import build_optimizer
 
@@ -76,7 +75,18 @@ def _names(config: RunConfig) -> tuple[str, ...]:
     return (f"{last}.attn.out", f"{last}.mlp.out", "logits")
 
 
-def view(result: StudyResult, measured: Plain) -> View:
+def exponent(widths: list[int], values: list[float]) -> float:
+    """The slope of the least squares line through (log width, log value).
+
+    >>> round(exponent([1, 2, 4], [3.0, 6.0, 12.0]), 6)
+    1.0
+    """
+    x, y = (torch.tensor(each, dtype=torch.float64).log() for each in (widths, values))
+    x = x - x.mean()
+    return float((x @ (y - y.mean())) / (x @ x))
+
+
+def _view(result: StudyResult, measured: Plain) -> View:
     """Movements by width, and the exponents beside what theory states."""
     widths, moved = measured["widths"], measured["moved"]
     how = _(
@@ -88,33 +98,20 @@ def view(result: StudyResult, measured: Plain) -> View:
         rate=number(measured["rate"], "g"),
         seeds=SEEDS,
     )
-    names = list(moved["mup"][0])
-    rows, checks, lines = [], [], []
-    for kind, title in KINDS.items():
-        for name in names:
-            values = [one[name] for one in moved[kind]]
-            power = exponent(widths, values)
-            rows.append((_(title), name, *(number(value, ".3g") for value in values), number(power, "+.2f")))
-            low, high = (None, FLAT) if kind == "mup" else (STEEP, None)
-            expected = _("at most {most:g}", most=FLAT) if kind == "mup" else _("at least {least:g}", least=STEEP)
-            what = _("exponent of the width of the movement of {name}", name=name)
-            checks.append(Check(_(title), what, power, low, high, expected, digits=2))
-        lines.append(Line(_(title), widths, [one["logits"] for one in moved[kind]]))
+    rows, checks = [], []
+    for kind, name in product(KINDS, moved["mup"][0]):
+        title, values = _(KINDS[kind]), [one[name] for one in moved[kind]]
+        power = exponent(widths, values)
+        rows.append((title, name, *(number(value, ".3g") for value in values), number(power, "+.2f")))
+        low, high = (None, FLAT) if kind == "mup" else (STEEP, None)
+        expected = _("at most {most:g}", most=FLAT) if kind == "mup" else _("at least {least:g}", least=STEEP)
+        what = _("exponent of the width of the movement of {name}", name=name)
+        checks.append(Check(title, what, power, low, high, expected, digits=2))
     columns = (_("parametrisation"), _("activation"), *(_("width {width}", width=width) for width in widths))
     axes = Axis(_("width"), log=True, ticks=widths), Axis(_("movement of the logits"), log=True)
-    alt = "; ".join(f"{line.label} {number(line.y[0] or 0, '.3g')}, {number(line.y[-1] or 0, '.3g')}" for line in lines)
-    caption, title = _("Root mean square after a few steps."), _("Movement of the logits by width")
-    plot = lined("coordinate-check", title, lines, axes, caption, f"{alt}.")
-    table = Table(_("Movement by width, and its exponent"), (*columns, _("exponent")), tuple(rows), prose=(1,))
-    return View((Heading(_("Coordinate check")), how, plot, table), checks=checks)
+    curves = [Curve(_(title), widths, [one["logits"] for one in moved[kind]]) for kind, title in KINDS.items()]
+    table = Rows(_("Movement by width, and its exponent"), (*columns, _("exponent")), rows, prose=(1,))
+    return View(how, [table], Lines(_("Movement of the logits by width"), *axes, curves), checks=checks)
 
 
-def exponent(widths: list[int], values: list[float]) -> float:
-    """The slope of the least squares line through (log width, log value).
-
-    >>> round(exponent([1, 2, 4], [3.0, 6.0, 12.0]), 6)
-    1.0
-    """
-    x, y = (torch.tensor(each, dtype=torch.float64).log() for each in (widths, values))
-    x = x - x.mean()
-    return float((x @ (y - y.mean())) / (x @ x))
+PROBE = Probe("coordinate-check", N_("Coordinate check"), measure, more=_view, seconds=(3, 3, 20), of_runs=False)

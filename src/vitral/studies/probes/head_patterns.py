@@ -8,19 +8,33 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from vitral.core.language import N_, _, number
+from vitral.core.language import N_, _
+from vitral.core.text import capital
 from vitral.data import Batches
-from vitral.figures.grid import head_grid
-from vitral.figures.sections import Heading, Listing
-from vitral.figures.text import capital
 from vitral.inspection import KINDS, NAMED_FROM, head_ablations, head_patterns
 from vitral.inspection.attention import BROAD, LEAST_KEYS
 from vitral.inspection.head_overlap import against_other_seeds, attention_rows, rows_of
 from vitral.inspection.targets import next_token_targets
-from vitral.studies import probe
 from vitral.studies.claims import Claim, every
 from vitral.studies.judging import judge
-from vitral.studies.probe import ArmMeasures, Arms, Check, Note, Plain, Quantity, StudyResult, Trained, View
+from vitral.studies.probe import (
+    Against,
+    ArmMeasures,
+    Arms,
+    Check,
+    Dots,
+    Means,
+    Note,
+    Plain,
+    Probe,
+    Quantity,
+    StudyResult,
+    Trained,
+    View,
+    Within,
+    difference,
+    require_causal_lm,
+)
 
 WINDOWS = ((16, 32), (32, 64), (96, 384))
 """Test windows on which attention is recorded, and on which the loss is measured with and without a head."""
@@ -35,7 +49,7 @@ def measure(trained: Trained) -> Plain:
     model, part = trained.model, trained.test
     if model.mask is None:
         return {"loss": None, "uniform": {}, "layers": []}
-    probe.require_causal_lm(trained)
+    require_causal_lm(trained)
     watched, scored = (
         Batches(part, context_length=model.config.context_length, batch_size=windows, seed=0).batch(0)
         for windows in trained.size(*WINDOWS)
@@ -65,16 +79,28 @@ ENTROPY = Quantity(N_("entropy as a share of its maximum"), f"{HEADS}/entropy", 
 OVERLAP = Quantity(N_("overlap of the heads of a layer"), "layers/*/overlap")
 OWN = Quantity(N_("overlap of the heads of a layer, on the kept rows"), "apart/own")
 MATCHED = Quantity(N_("overlap with heads of other seeds, matched for entropy"), "apart/matched")
-BEYOND = probe.difference(N_("overlap beyond that of matched heads of other seeds"), OWN, MATCHED)
+BEYOND = difference(N_("overlap beyond that of matched heads of other seeds"), OWN, MATCHED)
 GAP = Quantity(N_("entropy between matched heads"), "apart/apart", "nats")
 ZERO = Quantity(N_("loss increase without one head (zeros)"), RISE, NATS)
 MEAN = Quantity(N_("loss increase without one head (its mean)"), f"{HEADS}/mean/increase", NATS)
 MOST = Quantity(N_("loss increase without the most important head"), lambda run: max(every(run, RISE)), NATS)
 ADDED = Quantity(N_("sum over its heads one by one"), lambda run: sum(every(run, RISE)) / len(run["layers"]), NATS)
+SEEN = (DISTANCE, UNIFORM, ENTROPY, OVERLAP, OWN, MATCHED, GAP)
 TOGETHER = Quantity(N_("loss increase without a layer's heads"), "layers/*/all/zero/increase", NATS)
 
 
-def view(result: StudyResult, arms: Arms) -> View:
+ABOUT = N_(
+    "{kinds}. A head is named after the kind of key with the largest excess over uniform attention, over queries that "
+    "see at least {keys} keys, if that is at least {least:g}; else it is {broad}. "
+    "Overlap: 1 - JSD / ln 2 of two heads' weights, with JSD the Jensen-Shannon divergence (Lin 1991). Broad heads "
+    "overlap whatever they do, so one head of each pair is exchanged for the head of the same layer of another "
+    "seed with the nearest entropy. Below 0: the heads of a layer divide the work. Above 0: they repeat one "
+    "another. In the ablation a head's output z is replaced by zeros, or by its mean; by zeros where nothing is said. "
+    "If the sum over the heads of a layer is below the increase without the layer, heads compensate for one another."
+)
+
+
+def _view(result: StudyResult, arms: Arms) -> View:
     """Kinds, overlap and ablation, by arm in order of the number of heads."""
     arms = sorted((arm for arm in arms if arm.first["layers"]), key=lambda arm: arm.config["model"]["num_heads"])
     if not arms:
@@ -82,63 +108,27 @@ def view(result: StudyResult, arms: Arms) -> View:
     arms = [beside_other_seeds(arm) for arm in arms]
     several = [arm for arm in arms if arm.values(OVERLAP)]
     matched = [arm for arm in several if arm.values(BEYOND)]
-    base = next((arm for arm in arms if arm.name == result.arms[0].arm.name), arms[0])
-    figure, drawn = head_grid(base.first, _("{arm}, seed {seed}", arm=base.title, seed=next(iter(base.runs))))
-    shares = _(
-        "Share of attention weight by kind of key, over queries that see at least {keys} keys and one of that kind; "
-        "the first {drawn} of {heads} heads. Kinds overlap. A head is named after the kind with the largest excess "
-        "over uniform attention, if that is at least {least:g}; else it is {broad}.",
-        keys=LEAST_KEYS,
-        drawn=drawn,
-        heads=len(every(base.first, HEADS)),
-        least=NAMED_FROM,
-        broad=_(BROAD),
-    )
-    alike = _(
-        "Overlap: 1 - JSD / ln 2 of two heads' weights, with JSD the Jensen-Shannon divergence (Lin 1991). Broad heads "
-        "overlap whatever they do, so one head of each pair is exchanged for the head of the same layer of another "
-        "seed with the nearest entropy. Below 0: the heads of a layer divide the work. Above 0: they repeat one "
-        "another."
-    )
-    rise = _(
-        "A head's output z is replaced by zeros, or by its mean; by zeros where nothing is said. If the sum over the "
-        "heads of a layer is below the increase without the layer, heads compensate for one another."
-    )
-    kinds = "; ".join(f"{arm.title} {number(arm.mean(DISTINCT) or 0.0, '.1f')}" for arm in arms)
-    alt = _("Different kinds of heads in a layer: {kinds}.", kinds=kinds)
-    seen = (DISTANCE, UNIFORM, ENTROPY, OVERLAP, OWN, MATCHED, GAP)
-    knocked = _("Loss increase without one head")
-    sections = (
-        Heading(_("Attention patterns of the heads")),
-        Listing(tuple(f"{_(kind)}: {_(meaning)}" for kind, meaning in KINDS.items())),
-        probe.Plot(figure, "heads-attend-to", shares, alt),
-        probe.mean_table(_("Heads of a run by name, means over seeds."), arms, DISTINCT, KINDS_APART, *NAMED),
-        probe.mean_table(_("Attention of a head, means over heads and seeds."), arms, *seen),
-        *probe.interval_plot("heads-overlap", _("Overlap beyond that of matched heads"), matched, BEYOND, alike),
-        Heading(_("Ablation of heads"), 3),
-        rise,
-        *probe.interval_plot("heads-knock-out", knocked, arms, ZERO, _("Zeros for z.")),
-        probe.mean_table(_("Ablation, means over seeds."), arms, ZERO, MEAN, MOST, ADDED, TOGETHER),
-    )
-    largest = probe.against_base((matched[0], matched[-1]), BEYOND) if len(matched) > 1 else ()
-    largest += probe.against_base((arms[0], arms[-1]), ZERO) if len(arms) > 1 else ()
-    checks = tuple(
-        Check(
-            arm.title,
-            _("smallest number of head kinds in a layer, mean over the layers of a run"),
-            min(arm.values(DISTINCT).values()),
-            2,
-            None,
-            _("2 or more"),
-            digits=1,
-            arm=arm.name,
-        )
-        for arm in several
-    )
-    apart = (*probe.within(matched, OWN, MATCHED), *probe.within(matched, DISTINCT, KINDS_APART))
-    comparisons = (*apart, *largest, *probe.within(several, TOGETHER, ADDED))
+    comparisons = [*Within(OWN, MATCHED).of(result, matched), *Within(DISTINCT, KINDS_APART).of(result, matched)]
+    for quantity, among in ((BEYOND, matched), (ZERO, arms)):
+        comparisons += Against([quantity]).of(result, [among[0], among[-1]]) if len(among) > 1 else ()
+    comparisons += Within(TOGETHER, ADDED).of(result, several)
+    what, least = _("smallest number of head kinds in a layer, mean over the layers of a run"), _("2 or more")
+    lowest = [(arm, min(arm.values(DISTINCT).values())) for arm in several]
+    checks = [Check(arm.title, what, low, 2, None, least, digits=1, arm=arm.name) for arm, low in lowest]
     beside = [claim for claim in judge(comparisons) if claim.comparison.quantity is OWN]
-    return View(sections, comparisons, checks, _like_chance(matched, beside))
+    kinds = "; ".join(f"{_(kind)}: {_(meaning)}" for kind, meaning in KINDS.items())
+    return View(
+        _(ABOUT, kinds=kinds, keys=LEAST_KEYS, least=NAMED_FROM, broad=_(BROAD)),
+        [
+            Means(arms, (DISTINCT, KINDS_APART, *NAMED), _("Heads of a run by name, means over seeds.")),
+            Means(arms, SEEN, _("Attention of a head, means over heads and seeds.")),
+            Means(arms, (ZERO, MEAN, MOST, ADDED, TOGETHER), _("Ablation, means over seeds.")),
+        ],
+        Dots(N_("Overlap beyond that of matched heads"), BEYOND, matched),
+        comparisons,
+        checks,
+        _like_chance(matched, beside),
+    )
 
 
 def _like_chance(arms: Arms, claims: Sequence[Claim]) -> tuple[Note, ...]:
@@ -167,3 +157,6 @@ def beside_other_seeds(arm: ArmMeasures) -> ArmMeasures:
     names = {seed: [[head["name"] for head in layer["heads"]] for layer in run["layers"]] for seed, run in runs.items()}
     found = against_other_seeds(rows, names)
     return replace(arm, runs={seed: run | {"apart": found.get(seed)} for seed, run in arm.runs.items()})
+
+
+PROBE = Probe("head-patterns", N_("Attention patterns of the heads"), measure, more=_view, seconds=(4, 10, 30))

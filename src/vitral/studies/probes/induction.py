@@ -5,16 +5,14 @@ from typing import Any
 
 import torch
 
-from vitral.core.language import N_, _
+from vitral.core.language import N_
 from vitral.data.tasks import RepeatedStrings
-from vitral.figures.sections import Heading
 from vitral.inspection import count_nats, induction_ablation, induction_scores, periods_of, repetition_nats
 from vitral.inspection.induction import OCCURRENCES, occurrences
 from vitral.model import Transformer
-from vitral.studies import probe
 from vitral.studies.claims import Read, at, every
-from vitral.studies.probe import Arms, Plain, Quantity, StudyResult, Trained, View
-from vitral.studies.trajectories import along_plot, along_training, curve, half_way, task_rows
+from vitral.studies.probe import Axis, Course, Plain, Probe, Quantity, Range, Trained, Within, require_causal_lm
+from vitral.studies.trajectories import along_training, half_way, task_rows
 
 ROWS = (64, 96, 256)
 """Test sequences at every checkpoint; four times as many for the ablation."""
@@ -29,7 +27,7 @@ NATS = "nats per token"
 
 def measure(trained: Trained) -> Plain:
     """Losses and head scores along training, the ablation at its end, and the least possible losses."""
-    probe.require_causal_lm(trained)
+    require_causal_lm(trained)
     task, rows = task_rows(trained, RepeatedStrings, 4 * trained.size(*ROWS))
     limits = {"shortest": task.shortest, "longest": task.longest}
     periods, few, model = periods_of(rows, **limits), trained.size(*ROWS), trained.model
@@ -115,52 +113,41 @@ LEFT = Quantity(N_("this score without the previous-token head"), f"{_WITHOUT}/p
 LEFT_BY_OTHERS = Quantity(N_("this score without another head of its layer"), f"{_WITHOUT}/others/prefix")
 
 
-def view(result: StudyResult, arms: Arms) -> View:
-    """Losses beside the least possible, scores, steps of change, and the ablation."""
-    repeated, ablated = LOSSES["second"], [arm for arm in arms if arm.values(WITHOUT_PREVIOUS)]
-    how = _(
+PROBE = Probe(
+    "induction",
+    N_("Completing a repeated string"),
+    measure,
+    about=N_(
         "Each test sequence is a random string that is repeated. The least possible loss is that of the exact Bayes "
         "predictor, which knows the law by which the sequences are drawn. The first token of the second occurrence "
         "counts nowhere, since nothing tells that the string ends. Counting symbols predicts each symbol by how often "
-        "it came so far, whatever came before it: it can be done without finding the earlier occurrence."
-    )
-    scores = _(
+        "it came so far, whatever came before it: it can be done without finding the earlier occurrence. "
         "Previous-token score: the weight of a head on the position before. Prefix-matching score: its weight on the "
-        "positions right after the places, whole periods back, of the current token. The highest of all heads."
-    )
-    replaced = _(
-        "Loss at repeated tokens when one head is replaced by its mean output. The previous-token head has "
+        "positions right after the places, whole periods back, of the current token. The highest of all heads. "
+        "Loss at repeated tokens when one head is replaced by its mean output: the previous-token head has "
         "the highest score in a layer before the last, chosen on other sequences than it is measured on. The control "
         "is the mean over the other heads of its layer."
-    )
-    means, title = _("Means over seeds."), _("Loss in the second occurrence along training")
-    score = Quantity(N_("highest score of a head"))
-    caption = _("{arm}: the highest score of a head, means over seeds.", arm=arms[0].title)
-    kinds = {_("prefix matching"): PREFIX, _("token before"): PREVIOUS} if ablated else {}
-    both = [curve(arms[0], label, read) for label, read in kinds.items()]
-    parts = (WITHOUT_PREVIOUS, WITHOUT_OTHERS, WITHOUT_INDUCTION, KEPT, LEFT, LEFT_BY_OTHERS)
-    sections = (
-        Heading(_("Completing a repeated string")),
-        how,
-        *along_plot("induction-loss", title, [curve(arm, arm.title, REPEATED) for arm in arms], repeated, means),
-        probe.mean_table(means, arms, LOSSES["first"], repeated, LOSSES["later"], EXACT, COUNTED),
-        Heading(_("Heads"), 3),
-        scores,
-        *along_plot("induction-scores", _("Scores along training"), both, score, caption),
-        probe.mean_table(means, arms, BEST_PREVIOUS, EVEN_PREVIOUS, BEST_PREFIX, EVEN_PREFIX),
-        probe.mean_table(means, arms, STEP_OF_LOSS, STEP_OF_PREFIX, STEP_OF_PREVIOUS, ABRUPTNESS),
-        Heading(_("Without a head"), 3),
-        replaced,
-        *([probe.mean_table(means, ablated, *parts)] if ablated else ()),
-    )
-    pairs = (
-        (BEST_PREFIX, EVEN_PREFIX),
-        (STEP_OF_PREFIX, STEP_OF_LOSS),
-        (STEP_OF_PREVIOUS, STEP_OF_LOSS),
-        (WITHOUT_PREVIOUS, WITHOUT_OTHERS),
-        (LEFT, LEFT_BY_OTHERS),
-    )
-    comparisons = [*probe.within(arms, repeated, COUNTED)]
-    comparisons += [one for pair in pairs for one in probe.within(ablated, *pair)]
-    expected = _("at least {least:g}: an abrupt change", least=ABRUPT)
-    return View(sections, comparisons, probe.in_range(arms, ABRUPTNESS, low=ABRUPT, expected=expected))
+    ),
+    tables=[
+        (LOSSES["first"], LOSSES["second"], LOSSES["later"], EXACT, COUNTED),
+        (BEST_PREVIOUS, EVEN_PREVIOUS, BEST_PREFIX, EVEN_PREFIX),
+        (STEP_OF_LOSS, STEP_OF_PREFIX, STEP_OF_PREVIOUS, ABRUPTNESS),
+        (WITHOUT_PREVIOUS, WITHOUT_OTHERS, WITHOUT_INDUCTION, KEPT, LEFT, LEFT_BY_OTHERS),
+    ],
+    contrasts=[
+        Within(LOSSES["second"], COUNTED),
+        Within(BEST_PREFIX, EVEN_PREFIX, given=WITHOUT_PREVIOUS),
+        Within(STEP_OF_PREFIX, STEP_OF_LOSS, given=WITHOUT_PREVIOUS),
+        Within(STEP_OF_PREVIOUS, STEP_OF_LOSS, given=WITHOUT_PREVIOUS),
+        Within(WITHOUT_PREVIOUS, WITHOUT_OTHERS),
+        Within(LEFT, LEFT_BY_OTHERS, given=WITHOUT_PREVIOUS),
+    ],
+    ranges=[Range(ABRUPTNESS, low=ABRUPT, expected=N_("at least {low:g}: an abrupt change"))],
+    figure=Course(
+        N_("Loss in the second occurrence along training"),
+        Axis(N_("step")),
+        Axis(N_("loss in the second occurrence")),
+        lambda run: _curve(run, REPEATED),
+    ),
+    seconds=(3, 5, 15),
+)

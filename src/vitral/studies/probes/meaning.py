@@ -5,15 +5,8 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-from jaxtyping import Float
-
-from vitral.core.language import N_, _, listed, number
-from vitral.figures.lines import Axis, Line
-from vitral.figures.sections import Heading, Table
-from vitral.figures.text import NONE, minus, signed
+from vitral.core.language import N_, _
 from vitral.inspection import untrained, word_measures
-from vitral.inspection.classification import wilson
 from vitral.inspection.word_lists import word_lists
 from vitral.inspection.words import (
     CHANCE,
@@ -25,21 +18,26 @@ from vitral.inspection.words import (
     separations,
     subject_scores,
 )
-from vitral.studies import probe
-from vitral.studies.claims import to_fixed
-from vitral.studies.intervals import mean_interval
 from vitral.studies.probe import (
     ENOUGH_SEEDS,
-    LEVEL,
+    Against,
     ArmMeasures,
     Arms,
+    Axis,
     Comparison,
-    Piece,
+    Course,
+    Fixed,
+    Means,
     Plain,
+    Points,
+    Probe,
     Quantity,
     StudyResult,
     Trained,
     View,
+    Within,
+    require_causal_lm,
+    untrained_of,
 )
 
 MOST_WORDS = (300, 400, 500)
@@ -47,14 +45,11 @@ LEAST_SENSES = 3
 """Words of two senses; with fewer, senses are not compared."""
 SAME = 0.001
 """A mean difference of cosines below this is zero: rounding alone gives some."""
-NEAREST = (N_("word"), N_("in the embedding"), N_("by counted contexts"))
-SENSES = (N_("word"), N_("senses"), N_("same sense"), N_("other sense"), N_("difference"))
-LANGUAGES = {"en": N_("English"), "pt": N_("Portuguese")}
 
 
 def measure(trained: Trained) -> Plain:
     """Neighbours, senses and minimal pairs, see `vitral.inspection.word_measures`."""
-    probe.require_causal_lm(trained)
+    require_causal_lm(trained)
     run, splits = trained.run, trained.dataset.splits
     most, fresh = trained.size(*MOST_WORDS), untrained(run.model, trained.seed)
     found = word_measures(run.model, run.tokenizer, splits, most_words=most)
@@ -85,28 +80,53 @@ GAIN = Quantity(N_("separation of two senses, last block less embedding"), _gain
 RIGHT = Quantity(N_("share of pairs with the right sentence preferred"), lambda run: _share(pair_scores(run["pairs"])))
 
 
-def view(result: StudyResult, arms: Arms) -> View:
-    """Neighbours, senses by layer and minimal pairs, by arm; arms in one language side by side."""
-    sections, comparisons = [], []
-    languages = list(dict.fromkeys(arm.first["language"] for arm in arms))
-    for language in languages:
+def _apart(run: Mapping[str, Any]) -> Points:
+    """After each block, 100 times the mean separation of two senses."""
+    places = zip(*separations(run["senses"]), strict=True)
+    return [(block, 100 * fmean(values)) for block, values in enumerate(places)]
+
+
+def _preferred(kind: str, scores: Callable[..., list[float]]) -> Quantity:
+    return Quantity(kind, lambda run: _share(scores(run["pairs"])))
+
+
+ABOUT = N_(
+    "For the most frequent whole words that are one token: cosines in the token embedding, and those of contexts "
+    "counted in the training text (positive PMI of the two tokens before and after), which need no model. If similar "
+    "words have similar contexts (Harris 1954), the two agree: Spearman's correlation over all pairs of words, beside "
+    "the largest of those with the words of the embedding shuffled (Mantel 1967). Sentences use a word in two senses, "
+    "decided by the words before it; the word right before it is the same in all of them. The separation is the cosine "
+    "of the residual stream at the word's last token within a sense less that across senses. In the embedding it is "
+    "zero; only attention to the words before can separate them. It shows that the vector depends on a context that "
+    "goes with the sense, not that the sense is known. Minimal pairs: two sentences differ in one word, of which one "
+    "form is right; shares are of the pairs in which the right sentence is more probable. Every form is right in half "
+    "of the pairs, so a model that only prefers one form is right in 50%, as chance is."
+)
+
+
+def _view(result: StudyResult, arms: Arms) -> View:
+    """Neighbours, senses and minimal pairs, by arm; arms in one language side by side."""
+    comparisons, tables, drawn = [], [], []
+    for language in dict.fromkeys(arm.first["language"] for arm in arms):
         alike = [arm for arm in arms if arm.first["language"] == language]
-        which = f": {_(LANGUAGES.get(language, str(language)))}" if len(languages) > 1 else ""
-        suffix = "" if language == languages[0] else f"-{language}"
         fresh, counted = references(alike[0])
-        sections += [*_neighbours([*alike, *fresh], which, suffix), *_senses([*alike, *fresh], which, suffix)]
-        sections += _pairs([*alike, *fresh, *counted], which)
+        kinds = dict.fromkeys(pair["kind"] for pair in alike[0].first["pairs"])
+        preferred = [_preferred(kind, partial(pair_scores, kind=kind)) for kind in kinds]
+        preferred.append(_preferred(N_("the subject matters"), subject_scores))
+        tables += [Means([*alike, *fresh], (CORRELATION, SHUFFLED, GAIN))]
+        tables += [Means([*alike, *fresh, *counted], (RIGHT, *preferred), _("Minimal pairs"))]
+        drawn += [*alike, *fresh]
         if len(alike[0].runs) < ENOUGH_SEEDS:
             comparisons += by_items(alike[0], [*alike[1:], *fresh, *counted])
             continue
-        comparisons += probe.against_base([*alike, *fresh, *counted], RIGHT, GAIN)
+        comparisons += Against((RIGHT, GAIN)).of(result, [*alike, *fresh, *counted])
         for arm in alike:
-            comparisons += [
-                to_fixed(arm.title, CHANCE, _("chance ({share:g})", share=CHANCE), RIGHT, arm.values(RIGHT), arm.name),
-                to_fixed(arm.title, 0.0, _("none (0)"), GAIN, arm.values(GAIN), arm.name),
-                *probe.within([arm], CORRELATION, SHUFFLED),
-            ]
-    return View(sections, tuple(one for one in comparisons if one.values))
+            comparisons += Fixed([RIGHT], CHANCE, N_("chance ({value:g})")).of(result, [arm])
+            comparisons += Fixed([GAIN], 0.0, N_("none (0)")).of(result, [arm])
+            comparisons += Within(CORRELATION, SHUFFLED).of(result, [arm])
+    axes = Axis(N_("after block (0: the embedding)")), Axis(N_("100 × cosine, same less other sense"))
+    figure = Course(N_("Separation of two senses"), *axes, _apart).of(drawn)
+    return View(_(ABOUT), tables, figure, [one for one in comparisons if one.values])
 
 
 def references(arm: ArmMeasures) -> tuple[list[ArmMeasures], list[ArmMeasures]]:
@@ -116,7 +136,7 @@ def references(arm: ArmMeasures) -> tuple[list[ArmMeasures], list[ArmMeasures]]:
     nothing = {"neighbours": None, "senses": [], "places": arm.first["places"], "language": arm.first["language"]}
     counted = {seed: nothing | run["counted"] for seed, run in arm.runs.items()}
     ngrams = ArmMeasures("counted", _("counted {order}-grams", order=ORDER), arm.config, counted)
-    return [probe.untrained_of(arm)], [ngrams]
+    return [untrained_of(arm)], [ngrams]
 
 
 def by_items(arm: ArmMeasures, others: Arms) -> list[Comparison]:
@@ -157,123 +177,4 @@ def _over_seeds(arm: ArmMeasures, read: Callable[[Mapping[str, Any]], Mapping[in
     return {item: fmean(one[item] for one in each) for item in each[0] if all(item in one for one in each)}
 
 
-def _neighbours(arms: Arms, which: str, suffix: str) -> list[Piece]:
-    heading, arms = Heading(_("Neighbours of words") + which), [arm for arm in arms if arm.values(CORRELATION)]
-    if not arms:
-        return [heading, _("Too few whole words are tokens, so there are no neighbours.")]
-    found = next(run["neighbours"] for run in arms[0].runs.values() if run["neighbours"])
-    about = _(
-        "For the {words} most frequent whole words that are one token: the nearest by cosine in the token embedding, "
-        "and the nearest by contexts counted in the training text (positive PMI of the two tokens before and after, by "
-        "cosine), which needs no model. If similar words have similar contexts (Harris 1954), the two agree: "
-        "Spearman's correlation over all pairs of words, beside the largest of {n} correlations with the words of the "
-        "embedding shuffled (Mantel 1967).",
-        words=found["words"],
-        n=len(found["shuffled"]),
-    )
-    agreement = _("Agreement of embedding and counted contexts, means over seeds.")
-    nearest = _("Nearest words with their cosines ({arm}, one seed).", arm=arms[0].title)
-    words = tuple((one["word"], _listed(one["embedded"]), _listed(one["counted"])) for one in found["of"])
-    return [
-        heading,
-        about,
-        Table(nearest, tuple(map(_, NEAREST)), words, prose=(1, 2)),
-        *probe.interval_plot(
-            f"neighbours{suffix}", _("Embedding and counted contexts"), arms, CORRELATION, _("Rank correlation.")
-        ),
-        probe.mean_table(agreement, arms, CORRELATION, SHUFFLED),
-    ]
-
-
-def _senses(arms: Arms, which: str, suffix: str) -> list[Piece]:
-    heading, arms = Heading(_("The same word in two contexts") + which), [arm for arm in arms if arm.values(GAIN)]
-    if not arms:
-        return [heading, _("Too few of the words with two senses fit the tokenizer and the model.")]
-    blocks = range(len(arms[0].first["places"]))
-    lines, means = [], []
-    for arm in arms:
-        same, other = (_cosines(arm, key) for key in ("within", "across"))
-        apart = [mean_interval(place) for place in (100 * (same - other)).T.tolist()]
-        low, high = ([getattr(one, end) for one in apart] for end in ("low", "high"))
-        lines.append(Line(arm.title, blocks, [one.mean for one in apart], low, high))
-        for title, rows in ((SENSES[2], same), (SENSES[3], other), (SENSES[4], same - other)):
-            means.append(
-                (f"{arm.title}, {_(title)}", *(minus(number(one, ".3f")) for one in rows.mean(axis=0).tolist()))
-            )
-    same, other = (_cosines(arms[0], key)[:, -1] for key in ("within", "across"))
-    words = tuple(
-        (one["word"], f"{_(one['first'])} / {_(one['second'])}", number(a, ".3f"), number(b, ".3f"), signed(a - b))
-        for one, a, b in zip(arms[0].first["senses"], same.tolist(), other.tolist(), strict=True)
-    )
-    axes = Axis(_("after block (0: the embedding)"), ticks=list(blocks)), Axis(_("100 × cosine, same less other sense"))
-    caption = _(
-        "Cosine within a sense less cosine across senses, in hundredths; mean over words with its 95% interval, not "
-        "corrected for other comparisons."
-    )
-    alt = _("After the last block: {cosines}.", cosines="; ".join(f"{row[0]} {row[-1]}" for row in means))
-    about = _(
-        "Sentences use a word in two senses, decided by the words before it; the word right before it is the same in "
-        "all of them. The cosine of the residual stream at the word's last token is taken between sentences of the "
-        "same sense and of different senses, at the same position after the end of one passage of the test text. In "
-        "the embedding the vectors are equal; only attention to the words before can separate them. A separation shows "
-        "that the vector depends on a context that goes with the sense, not that the sense is known."
-    )
-    return [
-        heading,
-        about,
-        probe.lined(f"senses-apart{suffix}", _("Separation of two senses"), lines, axes, caption, alt),
-        Table(
-            _("Mean cosine over {n} words and all seeds.", n=len(words)), (_("arm"), *map(str, blocks)), tuple(means)
-        ),
-        Table(
-            _("Cosines after the last block ({arm}, mean over seeds).", arm=arms[0].title),
-            tuple(map(_, SENSES)),
-            words,
-            prose=(1,),
-        ),
-    ]
-
-
-def _pairs(arms: Arms, which: str) -> list[Piece]:
-    pairs = arms[0].first["pairs"]
-    examples: dict[str, str] = {}
-    for pair in pairs:
-        examples.setdefault(pair["kind"], f"{pair['good']} / {pair['bad']}")
-    kinds = [kind for kind in examples if pair_scores(pairs, kind)]
-    if not kinds:
-        return [Heading(_("Minimal pairs") + which), _("No sentence fits the tokenizer and the model.")]
-    read = {kind: partial(pair_scores, kind=kind) for kind in kinds}
-    read |= {N_("all kinds"): pair_scores, N_("the subject matters"): subject_scores}
-    rows = []
-    for name, scores in read.items():
-        family = len(kinds) if name in kinds else 1
-        cells = (_right(arm, scores, family) for arm in arms)
-        rows.append((_(name), examples.get(name, ""), str(len(scores(pairs))), *cells))
-    about = _(
-        "Two sentences differ in one word, of which one form is right. The right sentence should have the larger "
-        "probability, as a whole and after a line break, whatever its number of tokens. Every form is right in half of "
-        "the pairs, so a model that only prefers one form is right in 50%, as chance is. The last row asks less: "
-        "whether the two forms of a subject move the preference the right way, by any amount. Intervals (Wilson 1927) "
-        "are over pairs, at 95% for all kinds together (Bonferroni); pairs of a kind share words, so they are somewhat "
-        "too narrow."
-    )
-    columns = (_("kind"), _("example (right / wrong)"), _("pairs"), *(arm.title for arm in arms))
-    caption = _("Share of pairs in which the right sentence is more probable, mean over seeds.")
-    return [Heading(_("Minimal pairs") + which), about, Table(caption, columns, tuple(rows), (1,))]
-
-
-def _cosines(arm: ArmMeasures, key: str) -> Float[np.ndarray, "words places"]:
-    """Means over seeds; every seed has the same words, because they depend on the tokenizer and the sizes alone."""
-    return np.mean([[word[key] for word in run["senses"]] for run in arm.runs.values()], axis=0)
-
-
-def _right(arm: ArmMeasures, scores: Callable[[list[Plain]], list[float]], family: int) -> str:
-    shares = [fmean(found) for found in (scores(run["pairs"]) for run in arm.runs.values()) if found]
-    if not shares:
-        return NONE
-    low, high = wilson(fmean(shares), len(scores(arm.first["pairs"])), 1 - LEVEL / family)
-    return _("{share:.0%} ({low:.0%} to {high:.0%})", share=fmean(shares), low=low, high=high)
-
-
-def _listed(neighbours: list[Plain]) -> str:
-    return listed(f"{one['word']} " + minus(number(one["cosine"], ".2f")) for one in neighbours)
+PROBE = Probe("meaning", N_("Words and their contexts"), measure, more=_view, seconds=(8, 20, 30))

@@ -1,19 +1,14 @@
 """The probe `passes`: test loss over the passes over a text, and the lowest on the way."""
 
-from statistics import fmean
+from vitral.core.language import N_
+from vitral.studies.probe import Against, Axis, Course, Plain, Probe, Quantity, Trained, baseline
 
-from vitral.core.language import N_, _
-from vitral.figures.lines import MOST_LINES, Axis, Line, left_out
-from vitral.figures.sections import Heading
-from vitral.studies import probe
-from vitral.studies.losses import baseline_arm
-from vitral.studies.probe import ArmMeasures, Arms, Plain, Plot, Quantity, StudyResult, Trained, View
-
+NATS = "nats per token"
 SEEN = Quantity(N_("passes"), "passes", digits=1)
 TOKENS = Quantity(N_("training text"), "tokens", "tokens", digits=0)
-LOWEST = Quantity(N_("lowest test loss"), "lowest", "nats per token", better="lower")
+LOWEST = Quantity(N_("lowest test loss"), "lowest", NATS, better="lower")
 AFTER = Quantity(N_("passes at the lowest"), "after", digits=1)
-LAST = Quantity(N_("last test loss"), "last", "nats per token", better="lower")
+LAST = Quantity(N_("last test loss"), "last", NATS, better="lower")
 
 
 def measure(trained: Trained) -> Plain:
@@ -25,9 +20,8 @@ def measure(trained: Trained) -> Plain:
         test loss.
     """
     tokens = len(trained.dataset.splits["train"].tokens)
-    steps = trained.run.config["training"]["steps"]
     events = trained.run.folder.metrics("evaluation")
-    per_step = trained.num_tokens / steps / tokens
+    per_step = trained.num_tokens / trained.run.config["training"]["steps"] / tokens
     found = [(one["step"] * per_step, one["validation_loss"], one["test_loss"]) for one in events]
     best = min(found, key=lambda one: one[1])
     return {
@@ -40,32 +34,21 @@ def measure(trained: Trained) -> Plain:
     }
 
 
-def view(result: StudyResult, arms: Arms) -> View:
-    """Passes and losses by arm, a line for each arm, and every arm against its baseline in the lowest loss."""
-    how = _(
+PROBE = Probe(
+    "passes",
+    N_("How often a text is read"),
+    measure,
+    about=N_(
         "All arms read equally many tokens, so a smaller text is read more often. The lowest loss is the test loss at "
         "the evaluation with the lowest validation loss, which one would keep. Losses are of the part of the test text "
         "that is measured while training."
-    )
-    by_name = {arm.name: arm for arm in arms}
-    pairs = [(by_name.get(baseline_arm(result, result.arm(arm.name)).arm.name, arm), arm) for arm in arms]
-    table = probe.mean_table(_("Means over seeds."), arms, TOKENS, SEEN, LOWEST, AFTER, LAST)
-    compared = [one for other, arm in pairs if other is not arm for one in probe.against_base((other, arm), LOWEST)]
-    return View((Heading(_("How often a text is read")), how, table, _plot(arms)), compared)
-
-
-def _plot(arms: Arms) -> Plot:
-    lines = [_line(arm) for arm in arms]
-    axes = Axis(_("passes over the training text"), log=True), Axis(_("test loss (nats per token)"))
-    caption = _("Test loss at each evaluation, mean over seeds; band: range over seeds.")
-    caption += left_out([line.label for line in lines])
-    alt = _(
-        "Lowest test loss: {losses}.", losses="; ".join(f"{arm.title} {LOWEST.show(arm.mean(LOWEST))}" for arm in arms)
-    )
-    return probe.lined("passes", _("Test loss over passes"), lines[:MOST_LINES], axes, caption, alt)
-
-
-def _line(arm: ArmMeasures) -> Line:
-    points = list(zip(*(run["curve"] for run in arm.runs.values()), strict=False))
-    places = [fmean(passes for passes, _loss in point) for point in points]
-    return probe.mean_line(arm.title, places, [[loss for _passes, loss in point] for point in points])
+    ),
+    tables=[(TOKENS, SEEN, LOWEST, AFTER, LAST)],
+    contrasts=[Against([LOWEST], baseline)],
+    figure=Course(
+        N_("Test loss over passes"),
+        Axis(N_("passes over the training text"), log=True),
+        Axis(N_("test loss (nats per token)")),
+        lambda run: run["curve"],
+    ),
+)

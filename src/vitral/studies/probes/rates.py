@@ -6,22 +6,22 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from vitral.core.language import N_, _, number
-from vitral.figures.lines import Axis
-from vitral.figures.sections import Heading, Table
-from vitral.figures.text import NONE, capital
+from vitral.core.text import NONE, capital
 from vitral.studies.intervals import mean_interval
 from vitral.studies.probe import (
     Arms,
+    Axis,
     Comparison,
+    Lines,
     Note,
     Plain,
-    Plot,
+    Probe,
     Quantity,
+    Rows,
     StudyResult,
     Trained,
     View,
-    lined,
-    mean_line,
+    mean_curve,
     with_losses,
 )
 
@@ -99,20 +99,25 @@ def measure(trained: Trained) -> Plain:
     return found | ({} if mup is None else {"base_width": mup["base_width"]})
 
 
-def view(result: StudyResult, arms: Arms) -> View:
-    """A figure for each parametrisation, the best rates, and their shifts against those of the base width."""
+ABOUT = N_(
+    "Loss after training, by learning rate. At the smallest width, the base width of muP, both parametrisations "
+    "are one. The best rate of a seed is at the bottom of the parabola through its lowest loss and the two "
+    "neighbours, over the logarithm of the rate. A rate tuned at the smallest width is then used at the others."
+)
+
+
+def _view(result: StudyResult, arms: Arms) -> View:
+    """The losses by rate, the best rates, and their shifts against those of the base width."""
     widths = _widths(with_losses(result, arms))
     if not widths:
         return View()
     base = {width.kind: width for width in reversed(widths)}
-    how = _(
-        "Loss after training, by learning rate. At the smallest width, the base width of muP, both parametrisations "
-        "are one. The best rate of a seed is at the bottom of the parabola through its lowest loss and the two "
-        "neighbours, over the logarithm of the rate. A rate tuned at the smallest width is then used at the others."
-    )
-    plots = [plot for kind in NAMES for plot in _plot(kind, [width for width in widths if width.kind == kind])]
-    sections = (Heading(_("Learning rate and width")), how, *plots, _table(widths, base))
-    return View(sections, _comparisons(widths, base), notes=_edges(widths))
+    curves = [
+        mean_curve(one.title, {rate: list(losses.values()) for rate, losses in one.losses.items()}) for one in widths
+    ]
+    axes = Axis(_("learning rate"), log=True), Axis(_("test loss"))
+    figure = Lines(_("Loss against learning rate"), *axes, curves)
+    return View(_(ABOUT), [_table(widths, base)], figure, _comparisons(widths, base), notes=_edges(widths))
 
 
 def _widths(arms: Arms) -> list[Width]:
@@ -129,27 +134,11 @@ def _widths(arms: Arms) -> list[Width]:
     return [Width(*place, dict(sorted(found[place].items()))) for place in places if len(found[place]) >= 3]
 
 
-def _plot(kind: str, widths: Sequence[Width]) -> list[Plot]:
-    if not widths:
-        return []
-    lines = []
-    for one in widths:
-        values = [list(losses.values()) for losses in one.losses.values()]
-        lines.append(mean_line(_("width {width}", width=one.width), list(one.losses), values))
-    title = _("Loss against learning rate, {kind}", kind=_(NAMES[kind]))
-    ticks = sorted({rate for one in widths for rate in one.losses})
-    axes = Axis(_("learning rate"), log=True, ticks=ticks), Axis(_("test loss"))
-    best = "; ".join(f"{line.label}: {_rate(one.tuned)}" for line, one in zip(lines, widths, strict=True))
-    caption = _("Means over seeds; bands from the lowest to the highest seed.")
-    alt = _("{title}. Lowest mean at {best}.", title=title, best=best)
-    return [lined(f"rates-{kind}", title, lines, axes, caption, alt)]
-
-
 def _rate(value: float) -> str:
     return number(value, ".3g")
 
 
-def _table(widths: Sequence[Width], base: Mapping[str, Width]) -> Table:
+def _table(widths: Sequence[Width], base: Mapping[str, Width]) -> Rows:
     rows = []
     for one in widths:
         logs = [math.log2(rate) for rate in one.best.values()]
@@ -168,7 +157,7 @@ def _table(widths: Sequence[Width], base: Mapping[str, Width]) -> Table:
         _("loss at it"),
         _("loss at the rate tuned at the smallest width"),
     )
-    return Table(_("Best learning rates; losses are means over seeds."), columns, tuple(rows))
+    return Rows(_("Best learning rates; losses are means over seeds."), columns, tuple(rows))
 
 
 def _comparisons(widths: Sequence[Width], base: Mapping[str, Width]) -> list[Comparison]:
@@ -195,3 +184,6 @@ def _edges(widths: Sequence[Width]) -> list[Note]:
     text = N_("{title}: the best rate is at the edge of the grid, {rate}.")
     at_edge = [one for one in widths if one.tuned in (min(one.losses), max(one.losses))]
     return [Note(_(text, title=capital(one.title), rate=_rate(one.tuned))) for one in at_edge]
+
+
+PROBE = Probe("rates", N_("Learning rate and width"), measure, more=_view, seconds=(0.1, 0.1, 0.1))

@@ -6,15 +6,23 @@ Seeds are the sample: each mask is compared with the causal one, and with a gues
 from statistics import fmean
 
 from vitral.core.language import N_, _, number
-from vitral.figures.lines import Axis
-from vitral.figures.margin import Reference
-from vitral.figures.sections import Heading, Table
 from vitral.inspection import recall_under_masks
-from vitral.inspection.mask_recall import BATCH, BINS, KEYS, VALUES
-from vitral.inspection.retrieval import LAYERS, WINDOW
+from vitral.inspection.mask_recall import BATCH, BINS, KEYS, LAYERS, VALUES, WINDOW
 from vitral.studies.claims import to_fixed
-from vitral.studies.probe import Comparison, Note, Plain, Plot, Quantity, Setting, StudyResult, View, lined, mean_line
-from vitral.studies.probes.copying import TITLES
+from vitral.studies.probe import (
+    Axis,
+    Comparison,
+    Lines,
+    Note,
+    Plain,
+    Probe,
+    Quantity,
+    Rows,
+    Setting,
+    StudyResult,
+    View,
+    mean_curve,
+)
 
 BUDGETS = (
     {1: (150, (1, 2, 3)), 4: (150, (1, 2, 3))},
@@ -22,6 +30,12 @@ BUDGETS = (
     {1: (400, (1, 2, 3, 4, 5, 6)), 4: (4000, (1, 2, 3, 4, 5, 6))},
 )
 """Steps of training and seeds, by the number of pairs."""
+TITLES = {
+    "causal": N_("causal"),
+    "bidirectional": N_("bidirectional (predicts masked positions)"),
+    "prefix": N_("prefix"),
+    "window": N_("causal, window of {n}").format(n=WINDOW),
+}
 NAMES = {1: N_("one pair: retrieval"), 4: N_("four pairs: key-value recall")}
 ACCURACY = Quantity(N_("accuracy"), "accuracy", better="higher")
 
@@ -36,30 +50,6 @@ def measure(setting: Setting) -> Plain:
     }
 
 
-def view(result: StudyResult, measured: Plain) -> View:
-    """For each task a figure and a table; every mask against a guess, and against the causal one within its reach."""
-    about = _(
-        "Pairs of a key and a value ({keys} keys, {values} values), filler of a length drawn anew for each sequence, "
-        "and the keys again: the model answers with their values. No fixed offset leads to an answer. With one pair "
-        "the value only has to be found; with four the right one has to be told from the others. A guess knows the "
-        "values shown and, but for masked answers, the earlier answers, and not the keys. For each mask and seed one "
-        "model of {layers} layers (d_model 32, rotary positions) is trained on sequences of all distances, {batch} a "
-        "step. The window of {window} reaches {reach} tokens back: it is the control. Low accuracy within reach means "
-        "too little training, or that the mask is no help; accuracy beyond it a leak.",
-        keys=KEYS,
-        values=VALUES,
-        layers=LAYERS,
-        batch=BATCH,
-        window=WINDOW,
-        reach=measured["tasks"][0]["reach"],
-    )
-    tasks = measured["tasks"]
-    sections = [section for task in tasks for section in _sections(task)]
-    heading = Heading(_("Retrieval at variable distance, and key-value recall"))
-    comparisons = [one for task in tasks for one in _comparisons(task)]
-    return View((heading, about, *sections), comparisons, notes=[*map(_losses, tasks)])
-
-
 def _name(task: Plain) -> str:
     return _(NAMES[task["pairs"]])
 
@@ -68,16 +58,11 @@ def _shares(runs: Plain, place: int) -> list[float]:
     return [share for run in runs.values() if (share := run["accuracy"][place]) is not None]
 
 
-def _sections(task: Plain) -> list[Table | Plot]:
-    middles = [(low + high) / 2 for low, high in BINS]
-    lines, cells = [], []
-    for mask, runs in task["masks"].items():
-        values = [_shares(runs, place) for place in range(len(BINS))]
-        known = [(middle, found) for middle, found in zip(middles, values, strict=True) if found]
-        places, found = [place for place, _ in known], [shares for _, shares in known]
-        title = _(TITLES[mask])
-        lines.append(mean_line(title, places, found))
-        cells.append((title, *(_cell(shares) for shares in values)))
+def _table(task: Plain) -> Rows:
+    cells = [
+        (_(TITLES[mask]), *(_cell(_shares(runs, place)) for place in range(len(BINS))))
+        for mask, runs in task["masks"].items()
+    ]
     if task["pairs"] > 1:
         for name, mask in ((_("guess"), "causal"), (_("guess without earlier answers"), "bidirectional")):
             cells.append((name, *(ACCURACY.show(share) for share in task["guess"][mask])))
@@ -90,14 +75,7 @@ def _sections(task: Plain) -> list[Table | Plot]:
         steps=task["steps"],
         answers=", ".join(map(str, task["answers"])),
     )
-    x = Axis(_("distance of the value (tokens back)"), ticks=middles)
-    chance = Reference(_("chance"), task["chance"])
-    title = _name(task)
-    ends = "; ".join(f"{line.label} {number(line.y[0], '.2f')}\N{EN DASH}{number(line.y[-1], '.2f')}" for line in lines)
-    shown = _("Mean over seeds with their range; the window reaches {reach} tokens back.", reach=task["reach"])
-    axes = x, Axis(_("correct answers (share)"))
-    plot = lined(f"retrieval-{task['pairs']}", title, lines, axes, shown, f"{title}: {ends}.", [chance])
-    return [plot, Table(caption, (_("mask"), *columns), tuple(cells))]
+    return Rows(caption, (_("mask"), *columns), cells)
 
 
 def _cell(shares: list[float]) -> str:
@@ -137,3 +115,41 @@ def _losses(task: Plain) -> Note:
         for mask, runs in task["masks"].items()
     )
     return Note(_("{task}, loss at the end of training, nats per answer: {losses}.", task=_name(task), losses=ends))
+
+
+def _view(result: StudyResult, measured: Plain) -> View:
+    """Both tasks by distance; every mask against a guess, and against the causal one within its reach."""
+    about = _(
+        "Pairs of a key and a value ({keys} keys, {values} values), filler of a length drawn anew for each sequence, "
+        "and the keys again: the model answers with their values. No fixed offset leads to an answer. With one pair "
+        "the value only has to be found; with four the right one has to be told from the others. A guess knows the "
+        "values shown and, but for masked answers, the earlier answers, and not the keys. For each mask and seed one "
+        "model of {layers} layers (d_model 32, rotary positions) is trained on sequences of all distances, {batch} a "
+        "step. The window of {window} reaches {reach} tokens back: it is the control. Low accuracy within reach means "
+        "too little training, or that the mask is no help; accuracy beyond it a leak.",
+        keys=KEYS,
+        values=VALUES,
+        layers=LAYERS,
+        batch=BATCH,
+        window=WINDOW,
+        reach=measured["tasks"][0]["reach"],
+    )
+    tasks, middles = measured["tasks"], [(low + high) / 2 for low, high in BINS]
+    curves = [
+        mean_curve(_(TITLES[mask]), {middle: found for i, middle in enumerate(middles) if (found := _shares(runs, i))})
+        for mask, runs in tasks[-1]["masks"].items()
+    ]
+    axes = Axis(_("distance of the value (tokens back)"), ticks=middles), Axis(_("correct answers (share)"))
+    figure = Lines(_name(tasks[-1]), *axes, curves, {_("chance"): tasks[-1]["chance"]})
+    comparisons = [one for task in tasks for one in _comparisons(task)]
+    return View(about, [*map(_table, tasks)], figure, comparisons, notes=[*map(_losses, tasks)])
+
+
+PROBE = Probe(
+    "retrieval",
+    N_("Retrieval at variable distance, and key-value recall"),
+    measure,
+    more=_view,
+    seconds=(150, 900, 6000),
+    of_runs=False,
+)

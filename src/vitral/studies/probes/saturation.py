@@ -4,20 +4,30 @@ import math
 from statistics import linear_regression
 from typing import Any
 
-from vitral.core.language import N_, _, listed, number
-from vitral.figures.lines import Axis
-from vitral.figures.margin import Reference
-from vitral.figures.sections import Details, Heading, Section, Table
+from vitral.core.language import N_, _
 from vitral.inspection import attention_saturation, logged_gradient_norms, saturation, softmax, untrained
 from vitral.inspection.windows import scored_windows
-from vitral.studies import probe
-from vitral.studies.claims import every, to_fixed
-from vitral.studies.probe import ArmMeasures, Arms, Check, Comparison, Plain, Quantity, StudyResult, Trained, View
+from vitral.studies.claims import to_fixed
+from vitral.studies.probe import (
+    Against,
+    ArmMeasures,
+    Arms,
+    Check,
+    Comparison,
+    Dots,
+    Fixed,
+    Means,
+    Plain,
+    Probe,
+    Quantity,
+    StudyResult,
+    Trained,
+    View,
+    require_causal_lm,
+)
 
 WINDOWS = (128, 256, 1024)
-STATES = ("fresh", "trained")
-STATED = {"fresh": N_("fresh"), "trained": N_("trained")}
-TABLES = {"fresh": N_("Fresh models."), "trained": N_("Trained models.")}
+STATES = {"fresh": N_("Fresh models."), "trained": N_("Trained models.")}
 NAMES = {
     "score_variance": N_("score variance"),
     "scaled_variance": N_("scaled variance"),
@@ -37,7 +47,7 @@ NAMES = {
 
 def measure(trained: Trained) -> Plain:
     """Statistics of attention before the first step and after training, and the gradient norms in between."""
-    probe.require_causal_lm(trained)
+    require_causal_lm(trained)
     model, run = trained.model, trained.run
     time, log_every = model.config.context_length, run.config["training"]["log_every"]
     batch = scored_windows(trained.test, time, trained.size(*WINDOWS))
@@ -64,14 +74,6 @@ NORMS = [
 ]
 ENTROPY, SATURATED, LEARNED = (_of("trained", key) for key in ("entropy_share", "saturated", "factors"))
 COMPARED = (ENTROPY, SATURATED, _of("trained", "query_gradient"), NORMS[0])
-MEANING = N_(
-    "Means over layers, heads and seeds; fresh: before the first step. Variances are over allowed pairs; entropy "
-    "share, saturated rows (largest weight above {saturated:g}) and norm of the softmax Jacobian over rows of several "
-    "keys. Query gradient: ‖∂L/∂q‖ of one query, L the summed loss of its window in nats. Squares: of components. "
-    "Mutual information of positions: of query and attended position, in bits, corrected for the number of windows; it "
-    "is not of contents, so a head that looks for a content wherever it is has the value of uniform attention, "
-    "{uniform:.3f}."
-)
 ALIGNED = {
     state: Quantity(
         name,
@@ -89,61 +91,44 @@ SHARED = Quantity(
     digits=2,
 )
 D_K = Quantity("d_k", "d_head", digits=0)
-ALIGNMENT = N_(
+MEANING = N_(
+    "Means over layers, heads and seeds; fresh: before the first step. Variances are over allowed pairs; entropy "
+    "share, saturated rows (largest weight above {saturated:g}) and norm of the softmax Jacobian over rows of several "
+    "keys. Query gradient: ‖∂L/∂q‖ of one query, L the summed loss of its window in nats. Squares: of components. "
+    "Mutual information of positions: of query and attended position, in bits, corrected for the number of windows; it "
+    "is not of contents, so a head that looks for a content wherever it is has the value of uniform attention, "
+    "{uniform:.3f}. "
     "If queries and keys are independent, Var(q·k) is d_k times the mean squares of their components: the ratio is 1 "
     "and 1/√d_k the scale. If training aligns them, q·k adds up instead of averaging out: the ratio grows with d_k, up "
     "to d_k itself, and 1/d_k is the scale (Yang et al. 2022). Shared directions: the ratio if queries met keys at "
-    "random; the rest is from which query meets which key."
+    "random; the rest is from which query meets which key. Gradient norms are before clipping."
 )
 
 
-def _table(state: str, arms: Arms) -> Table:
-    name = _("score variance if q and k were independent")
-    expected = Quantity(name, lambda run: saturation.independent_variance(run[state], run["d_head"]))
-    columns = (D_K, expected, *(_of(state, key) for key in saturation.BY_HEAD))
-    return probe.mean_table(_(TABLES[state]), arms, *columns)
-
-
-def view(result: StudyResult, arms: Arms) -> View:
+def _view(result: StudyResult, arms: Arms) -> View:
     """Attention in fresh and trained models, learned scales, and every arm against the same model with 1/√d_k."""
-    layers = probe.by_layer(arms, *STATES)
-    learned = [layer for layer in layers if layer.values(LEARNED)]
-    factors = tuple(
-        (one.title, str(seed), listed(number(f, ".3f") for f in every(run, "trained/layers/0/factors/*")))
-        for one in learned
-        for seed, run in one.runs.items()
-    )
-    meaning = _(MEANING, saturated=softmax.SATURATED, uniform=arms[0].first["uniform_mutual_information"])
-    by_head = Table(_("Learned scales by head."), (_("arm"), _("seed"), LEARNED.told), factors, prose=(2,))
-    sections = (
-        Heading(_("Attention in the models, fresh and trained")),
-        meaning,
-        *(_table(state, arms) for state in STATES),
-        *_alignment(arms),
-        *probe.interval_plot("trained-entropy", _("Entropy after training"), arms, ENTROPY, _("1: uniform weights.")),
-        *probe.interval_plot("gradient-norms", _("Gradient in training"), arms, NORMS[0], _("Before clipping.")),
-        probe.mean_table(_("Norm of the whole gradient at the logged steps, before clipping."), arms, *NORMS),
-        Details(_("Layer by layer"), tuple(_table(state, layers) for state in STATES)),
-        *probe.interval_plot("learned-scales", _("Learned scales"), learned, LEARNED, _("Initially 1.")),
-        *([by_head] if factors else ()),
-    )
     base, d_k = arms[0], arms[0].first["d_head"]
     others, usual = ([arm for arm in arms if (_scale(arm) == "sqrt") == which] for which in (False, True))
     pairs = [(one, arm) for arm in others for one in usual if _shape(arm) == _shape(one)]
     bare = [arm for arm in others if _scale(arm) == "none" and _shape(arm, num_heads=0) == _shape(base, num_heads=0)]
     bare.sort(key=lambda arm: arm.first["d_head"])
-    comparisons = [one for pair in pairs for one in probe.against_base(pair, *COMPARED)]
-    comparisons += probe.against_base((bare[0], bare[-1]), SATURATED) if len(bare) > 1 else ()
+    comparisons = [one for pair in pairs for one in Against(COMPARED).of(result, pair)]
+    comparisons += Against([SATURATED]).of(result, (bare[0], bare[-1])) if len(bare) > 1 else ()
     comparisons += [slope for name in SLOPES for slope in _slope(name, by_width(arms, name))]
-    comparisons += [
-        to_fixed(arm.title, 1.0, _("its initial value"), LEARNED, found)
-        for arm in arms
-        if (found := arm.values(LEARNED))
-    ]
+    comparisons += Fixed([LEARNED], 1.0, N_("its initial value")).of(result, arms)
     expected = _("d_k = {d_k} within a factor of 2", d_k=d_k)
     variance, subject = base.mean(_of("fresh", "score_variance")) or 0.0, _("{arm}, fresh", arm=base.title)
-    check = Check(subject, _("score variance"), variance, d_k / 2, 2 * d_k, expected, arm=base.name)
-    return View(sections, comparisons, (check,))
+    by_head = {state: [_of(state, key) for key in saturation.BY_HEAD] for state in STATES}
+    return View(
+        _(MEANING, saturated=softmax.SATURATED, uniform=base.first["uniform_mutual_information"]),
+        [
+            *(Means(arms, (D_K, *by_head[state]), _(caption)) for state, caption in STATES.items()),
+            Means(arms, (D_K, *ALIGNED.values(), SHARED, *NORMS)),
+        ],
+        Dots(N_("Entropy after training"), ENTROPY, arms),
+        comparisons,
+        [Check(subject, _("score variance"), variance, d_k / 2, 2 * d_k, expected, arm=base.name)],
+    )
 
 
 SLOPES = {"sqrt": "1/√d_k", "none": N_("no scale")}
@@ -154,27 +139,6 @@ def by_width(arms: Arms, scale: str) -> list[ArmMeasures]:
     """The arms with this scale in order of d_k, the first of each d_k; none unless there are two."""
     found = {arm.first["d_head"]: arm for arm in reversed(arms) if _scale(arm) == scale}
     return [found[d_k] for d_k in sorted(found)] if len(found) > 1 else []
-
-
-def _alignment(arms: Arms) -> list[Section | probe.Plot]:
-    """How far trained queries and keys are from independent, by d_k; a figure where arms differ in d_k."""
-    table = probe.mean_table(_(ALIGNMENT), arms, D_K, *ALIGNED.values(), SHARED)
-    joined = {scale: by_width(arms, scale) for scale in SLOPES}
-    lines = [
-        probe.line_over(_("{scale}, {state}", scale=_(SLOPES[one]), state=_(STATED[state])), found, D_K, quantity)
-        for one, found in joined.items()
-        for state, quantity in ALIGNED.items()
-        if found
-    ]
-    if not lines:
-        return [table]
-    widths = sorted({x for line in lines for x in line.x})
-    axes = Axis("d_k", log=True, ticks=widths), Axis(_("Var(q·k) over that of independent q and k"), log=True)
-    title, shown = _("Alignment of queries and keys"), ALIGNED["trained"].show
-    ends = "; ".join(f"{line.label} {shown(line.y[0])}\N{EN DASH}{shown(line.y[-1])}" for line in lines)
-    caption = _("Mean over seeds with their range. Aligned queries and keys would lie on d_k.")
-    independent = [Reference(_("independent"), 1.0)]
-    return [table, probe.lined("alignment", title, lines, axes, caption, f"{title}: {ends}.", independent)]
 
 
 def _slope(scale: str, arms: list[ArmMeasures]) -> list[Comparison]:
@@ -206,3 +170,6 @@ def _scale(arm: ArmMeasures) -> Any:
 def _shape(arm: ArmMeasures, **same: int) -> tuple[Plain, Plain]:
     model = arm.config["model"]
     return {**model, "attention": {**model["attention"], "scale": ""}, **same}, arm.config["training"]
+
+
+PROBE = Probe("saturation", N_("Attention in the models, fresh and trained"), measure, more=_view, seconds=(2, 6, 20))

@@ -1,34 +1,32 @@
 """Scaling laws of a study's runs: fits, a prediction of larger models, the compute-optimal line, other tokens."""
 
-import math
 from collections.abc import Sequence
 from statistics import fmean
 
 import numpy as np
 
 from vitral.core.language import N_, _, listed, number
-from vitral.figures.lines import Axis, Line
-from vitral.figures.sections import Heading, Section, Table
-from vitral.figures.text import NONE, big, capital, nats, p_clause, p_text, signed
+from vitral.core.text import big, capital, nats, p_clause, p_text, signed
 from vitral.inspection.text_units import characters_per_token
 from vitral.runs.config import RunConfig
-from vitral.studies.intervals import mean_interval
 from vitral.studies.law_table import interval, law_columns, law_row, powers, with_interval
 from vitral.studies.probe import (
     LEVEL,
     Arms,
+    Axis,
     Check,
+    Curve,
+    Lines,
     Note,
-    Piece,
     Plain,
-    Plot,
+    Probe,
+    Rows,
     StudyResult,
     Trained,
     View,
-    lined,
     with_losses,
 )
-from vitral.studies.scaling import Estimate, contrast, cost_law, optimal_exponents, optimum, student
+from vitral.studies.scaling import contrast, cost_law, optimal_exponents, optimum, student
 from vitral.studies.scaling_grid import (
     PREDICTED,
     PRODUCT,
@@ -37,9 +35,7 @@ from vitral.studies.scaling_grid import (
     Law,
     Point,
     block_parameters,
-    by_arm,
     constants,
-    exponents_by_seed,
     grid_of,
     joint_laws,
     lack_of_fit,
@@ -52,7 +48,6 @@ from vitral.studies.scaling_grid import (
 )
 from vitral.training.optimizer_cost import step_flops
 
-Rows = tuple[tuple[str, ...], ...]
 LOSS = N_("test loss (nats per character)")
 METHOD = N_(
     "N: parameters of the blocks, without embeddings and head. D: tokens trained on. C: counted operations. Losses in "
@@ -87,8 +82,8 @@ def measure(trained: Trained) -> Plain:
     }
 
 
-def view(result: StudyResult, arms: Arms) -> View:
-    """Laws, residuals, the optimum, predictions of the larger models, and constants with other tokens."""
+def _view(result: StudyResult, arms: Arms) -> View:
+    """Laws, the optimum, predictions of the larger models, and constants with other tokens."""
     points, tokens = _points(result, arms), token_name(result.base["corpus"]["tokenizer"])
     grid = grid_of(points, tokens)
     later = [point for point in points if point.tokens == tokens and point.arm.startswith(PREDICTED)]
@@ -97,25 +92,19 @@ def view(result: StudyResult, arms: Arms) -> View:
         return View()
     joint = joint_laws(grid)
     laws = [*single_laws(grid), *joint]
-    sections: list[Piece] = [Heading(_("Scaling laws")), _method(grid)]
-    sections += [_law_table(laws), *_seed_table(grid, laws)]
-    sections += [*_plots(grid, laws), _residual_table(grid, laws)]
     optimal, notes = _optimum(grid, joint)
-    sections += optimal
-    checks = [check for law in joint for check in _misfit(law)]
+    tables, checks = [_law_table(laws), *optimal], [check for law in joint for check in _misfit(law)]
     if later and joint:
         rows, predicted, wide = _predictions(later, joint)
         words = _("predicted (95% interval of one run)"), _("interval"), _("trained"), _("off")
-        about = _("Predicted from the grid alone, then trained; nats per character, means over seeds.")
-        table = Table(about, (_("arm and law"), "N", "D", *words), rows)
-        sections += [Heading(_("Outside the grid: larger models and more tokens"), 3), table]
+        caption = _("Predicted from the grid alone, then trained; nats per character, means over seeds.")
+        tables.append(Rows(caption, (_("arm and law"), "N", "D", *words), rows))
         checks, notes = [*predicted, *checks], [*notes, *wide]
-    if others:
-        sections += [Heading(_("Other tokens"), 3), _(TOKENS)]
     for name in dict.fromkeys(point.tokens for point in others):
         table, moved = _token_table(grid, [point for point in others if point.tokens == name])
-        sections, notes = [*sections, table], [*notes, *moved]
-    return View(sections, checks=checks, notes=notes)
+        tables, notes = [*tables, table], [*notes, *moved]
+    about = f"{_method(grid)} {_(TOKENS)}" if others else _method(grid)
+    return View(about, tables, _figure(grid, joint), checks=checks, notes=notes)
 
 
 def _points(result: StudyResult, arms: Arms) -> list[Point]:
@@ -129,7 +118,7 @@ def _points(result: StudyResult, arms: Arms) -> list[Point]:
     return points
 
 
-def _law_table(laws: Sequence[Law]) -> Table:
+def _law_table(laws: Sequence[Law]) -> Rows:
     rows = []
     for law in laws:
         for name, symbol in law.symbols.items():
@@ -139,7 +128,7 @@ def _law_table(laws: Sequence[Law]) -> Table:
     caption = _(
         "Constant: x_c of (x_c/x)^α, or A and B of the sum. Misfit: standard deviation of the residuals of log L."
     )
-    return Table(caption, law_columns(), tuple(rows), prose=(0, 1))
+    return Rows(caption, law_columns(), tuple(rows), prose=(0, 1))
 
 
 def _method(grid: Sequence[Point]) -> str:
@@ -147,79 +136,22 @@ def _method(grid: Sequence[Point]) -> str:
     return _(METHOD, sum=SUM, product=PRODUCT, amount=most["D"], size=most["N"])
 
 
-def _seed_table(grid: Sequence[Point], laws: Sequence[Law]) -> list[Table]:
-    """Every law fitted to each seed alone; none from one seed."""
-    rows, by_seed = [], exponents_by_seed(grid)
-    for law in laws:
-        for name, symbol in law.symbols.items():
-            values = by_seed.get((law.formula, name), [])
-            if len(values) > 1:
-                mean = mean_interval(values)
-                span = interval(Estimate(mean.mean, mean.low or math.nan, mean.high or math.nan))
-                ends = _("{low:.3f} to {high:.3f}", low=min(values), high=max(values))
-                rows.append((law.formula, symbol, str(len(values)), number(mean.mean, ".3f"), span, ends))
-    caption = _(
-        "The exponents fitted to the runs of one seed at a time: mean over seeds with its 95% Student interval, and "
-        "the range. Where this interval is much narrower than the one above, the law itself does not fit: its misfit "
-        "is not chance."
-    )
-    columns = (_("law"), _("exponent"), _("seeds"), _("mean"), _("95% interval over seeds"), _("range"))
-    return [Table(caption, columns, tuple(rows), prose=(0, 1))] if rows else []
-
-
-def _plots(grid: Sequence[Point], laws: Sequence[Law]) -> list[Plot]:
-    """The loss against size with the joint law that fits better, and against compute with L(C)."""
-    worst, best = (choose(grid, key=lambda point: point.loss) for choose in (max, min))
-    alt = _(
-        "Loss falls from {high} ({worst}) to {low} ({best}) nats per character.",
-        high=nats(worst.loss),
-        worst=worst.title,
-        low=nats(best.loss),
-        best=best.title,
-    )
-    plots = []
-    joint = min((law for law in laws if len(law.symbols) == 2), key=lambda law: law.fit.spread, default=None)
-    edge = next((law for law in laws if law.formula == "L(C)"), None)
-    size, compute = _("parameters in the blocks, N"), _("training compute, C (operations)")
-    for name, x, other, law, file, title in (
-        ("N", size, "D", joint, "scaling-size", _("Loss against size")),
-        ("C", compute, "N", edge, "scaling-compute", _("Loss against compute")),
-    ):
-        places = [point.place[name] for point in grid]
-        lines, values = [], np.geomspace(min(places), max(places), 30).tolist()
-        for fixed in sorted({point.place[other] for point in grid}):
-            places = sorted((p for p in means(grid) if p.place[other] == fixed), key=lambda p: p.place[name])
-            label = f"{other} = {big(fixed)}"
-            lines.append(Line(label, [p.place[name] for p in places], [p.loss for p in places], joined=name == "C"))
-            if law is not None and name == "N":
-                lines.append(Line("", values, [law.fit.loss({"N": n, "D": fixed}) for n in values], theory=True))
-        if law is not None and name == "C":
-            lines.append(
-                Line(
-                    _("fitted {law}", law="L(C)"), values, [law.fit.loss({"C": value}) for value in values], theory=True
-                )
-            )
-        caption = _("Marks: means over seeds.")
+def _figure(grid: Sequence[Point], joint: Sequence[Law]) -> Lines:
+    """The loss against size, for each number of tokens, with the joint law that fits better."""
+    law = min(joint, key=lambda law: law.fit.spread, default=None)
+    places, curves = [point.place["N"] for point in grid], []
+    values = np.geomspace(min(places), max(places), 30).tolist()
+    for fixed in sorted({point.place["D"] for point in grid}):
+        own = sorted((p for p in means(grid) if p.place["D"] == fixed), key=lambda p: p.place["N"])
+        curves.append(Curve(f"D = {big(fixed)}", [p.place["N"] for p in own], [p.loss for p in own]))
         if law is not None:
-            caption = _("Marks: means over seeds. Thin lines: {law}.", law=law.formula)
-        plots.append(lined(file, title, lines, (Axis(x, log=True), Axis(_(LOSS))), caption, alt))
-    return plots
+            curves.append(Curve("", values, [law.fit.loss({"N": n, "D": fixed}) for n in values], theory=True))
+    axes = Axis(_("parameters in the blocks, N"), log=True), Axis(_(LOSS))
+    note = "" if law is None else _("Thin lines: {law}.", law=law.formula)
+    return Lines(_("Loss against size"), *axes, curves, note=note)
 
 
-def _residual_table(grid: Sequence[Point], laws: Sequence[Law]) -> Table:
-    left = []
-    for law in laws:
-        residuals = by_arm(law.points, law.fit.residuals)
-        left.append({arm: f"{signed(100 * fmean(each), 2)}%" for arm, each in residuals.items()})
-    rows = [
-        (*(big(point.place[name]) for name in "NDC"), nats(point.loss), *(cells.get(point.arm, NONE) for cells in left))
-        for point in means(grid)
-    ]
-    columns = ("N", "D", "C", _("loss"), *(_("off {law}", law=law.formula) for law in laws))
-    return Table(_("Residuals: measured above fitted in percent, means over seeds."), columns, tuple(rows))
-
-
-def _optimum(grid: Sequence[Point], joint: Sequence[Law]) -> tuple[list[Section], list[Note]]:
+def _optimum(grid: Sequence[Point], joint: Sequence[Law]) -> tuple[list[Rows], list[Note]]:
     """N and D for a given compute by the sum; where it is not determined, the trade-off of the product."""
     by = {law.formula: law.fit for law in joint if all(law.fit.exponent(name).determined for name in "ND")}
     if SUM not in by:
@@ -249,7 +181,7 @@ def _optimum(grid: Sequence[Point], joint: Sequence[Law]) -> tuple[list[Section]
     )
     columns = (_("C (operations)"), _("the grid's compute"), _("N_opt (95% interval)"), "D_opt")
     columns += (_("tokens per parameter"), _("loss"))
-    return [Table(about, columns, tuple(rows))], []
+    return [Rows(about, columns, tuple(rows))], []
 
 
 def _misfit(law: Law) -> list[Check]:
@@ -267,7 +199,7 @@ def _misfit(law: Law) -> list[Check]:
     return [Check(law.formula, what, found.ratio, None, found.critical, expected)]
 
 
-def _predictions(later: Sequence[Point], joint: Sequence[Law]) -> tuple[Rows, list[Check], list[Note]]:
+def _predictions(later: Sequence[Point], joint: Sequence[Law]) -> tuple[list[tuple[str, ...]], list[Check], list[Note]]:
     """By arm and law a row, a check for each run, or a note where the interval is too wide for a test."""
     rows, checks, notes = [], [], []
     for point in means(later):
@@ -307,10 +239,10 @@ def _predictions(later: Sequence[Point], joint: Sequence[Law]) -> tuple[Rows, li
                 notes.append(Note(text, point.arm))
             else:
                 checks.append(check)
-    return tuple(rows), checks, notes
+    return rows, checks, notes
 
 
-def _token_table(grid: Sequence[Point], others: Sequence[Point]) -> tuple[Table, list[Note]]:
+def _token_table(grid: Sequence[Point], others: Sequence[Point]) -> tuple[Rows, list[Note]]:
     """Losses and constants with both kinds of tokens at the same places, and the constants that differ."""
     (own, other), rows, notes = same_places(grid, others), [], []
     for node in sorted({point.node for point in own}):
@@ -342,4 +274,7 @@ def _token_table(grid: Sequence[Point], others: Sequence[Point]) -> tuple[Table,
             notes.append(Note(text, shown=True))
     columns = (_("at the same places of the grid"), grid[0].tokens, others[0].tokens, _("difference"))
     caption = _("Nats per character, and constants with 95% intervals.")
-    return Table(caption, (*columns, _("p (corrected)")), tuple(rows)), notes
+    return Rows(caption, (*columns, _("p (corrected)")), tuple(rows)), notes
+
+
+PROBE = Probe("scaling-fit", N_("Scaling laws"), measure, more=_view, seconds=(0.1, 0.1, 0.1))

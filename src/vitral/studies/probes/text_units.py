@@ -6,15 +6,28 @@ from dataclasses import replace
 import numpy as np
 
 from vitral.core.language import N_, _
-from vitral.figures.lines import Axis
-from vitral.figures.sections import Heading
-from vitral.figures.text import capital
 from vitral.inspection.text_units import text_units
 from vitral.model import ModelConfig
-from vitral.studies import probe
 from vitral.studies.claims import to_fixed
 from vitral.studies.losses import loss_quantity
-from vitral.studies.probe import ArmMeasures, Arms, Check, Comparison, Plain, Plot, Quantity, StudyResult, Trained, View
+from vitral.studies.probe import (
+    Against,
+    ArmMeasures,
+    Arms,
+    Axis,
+    Check,
+    Comparison,
+    Lines,
+    Means,
+    Plain,
+    Probe,
+    Quantity,
+    StudyResult,
+    Trained,
+    View,
+    curve_over,
+    with_losses,
+)
 from vitral.studies.scaling_grid import KINDS_OF_TOKENS
 
 EQUAL_COMPUTE = 2.0
@@ -40,9 +53,9 @@ def measure(trained: Trained) -> Plain:
     return text_units(ModelConfig.parse(trained.run.config["model"]), trained.dataset, trained.num_tokens)
 
 
-def view(result: StudyResult, arms: Arms) -> View:
+def _view(result: StudyResult, arms: Arms) -> View:
     """The units by arm; where losses are comparable, the longest tokens against the others, and the slope."""
-    arms, loss = _with_sizes(result, probe.with_losses(result, arms)), replace(loss_quantity(result), source="loss")
+    arms, loss = _with_sizes(result, with_losses(result, arms)), replace(loss_quantity(result), source="loss")
     if not arms:
         return View()
     fair, unit = result.study.unit == FAIR_UNIT, _(result.study.unit)
@@ -51,15 +64,19 @@ def view(result: StudyResult, arms: Arms) -> View:
     )
     if fair:
         caption = _("Tokens, and the loss with them. Means over seeds; losses in {unit}.", unit=unit)
-    sections = (Heading(_("Tokens and text")), probe.mean_table(caption, arms, *UNITS, loss))
+    table = Means(arms, (*UNITS, loss), caption)
     checks = [_compute(result, arm) for arm in arms[1:] if result.arm(arm.name).arm.match == "flops"]
     arms = [arm for arm in arms if _only_tokens(result, arm)]
     if not fair or len(arms) < 2:
-        return View(sections, checks=checks)
+        return View(tables=[table], checks=checks)
     longest = max(arms, key=lambda arm: arm.first["characters_per_token"])
-    pairs = [pair for arm in arms if arm is not longest for pair in probe.against_base((arm, longest), loss)]
+    others = [arm for arm in arms if arm is not longest]
+    pairs = [pair for arm in others for pair in Against([loss]).of(result, [arm, longest])]
     slope = _slope([arm for arm in arms if _kind(arm) == "bpe"], loss)
-    return View((*sections, _plot(arms, loss)), (*pairs, *slope), checks)
+    axes = Axis(_("vocabulary (tokens)"), log=True), Axis(_("test loss ({unit})", unit=unit))
+    members = {kind: [arm for arm in arms if _kind(arm) == kind] for kind in map(_kind, arms)}
+    curves = [curve_over(_(KINDS_OF_TOKENS.get(kind, kind)), each, UNITS[0], loss) for kind, each in members.items()]
+    return View("", [table], Lines(_("Loss at equal compute"), *axes, curves), [*pairs, *slope], checks)
 
 
 def _with_sizes(result: StudyResult, arms: Arms) -> list[ArmMeasures]:
@@ -102,16 +119,4 @@ def _slope(pairs: Sequence[ArmMeasures], loss: Quantity) -> list[Comparison]:
     return [to_fixed(subject, 0.0, _("no slope"), slope, slopes)]
 
 
-def _plot(arms: Arms, loss: Quantity) -> Plot:
-    """The loss against the size of the vocabulary, arms of one kind joined."""
-    kinds = dict.fromkeys(map(_kind, arms))
-    members = {kind: [arm for arm in arms if _kind(arm) == kind] for kind in kinds}
-    lines = [
-        probe.line_over(_(KINDS_OF_TOKENS.get(kind, kind)), each, UNITS[0], loss) for kind, each in members.items()
-    ]
-    ticks = sorted({size for line in lines for size in line.x})
-    axes = Axis(_("vocabulary (tokens)"), log=True, ticks=ticks), Axis(_("test loss ({unit})", unit=_(loss.unit)))
-    caption = _("Test loss against the size of the vocabulary; band: range over seeds.")
-    ends = {arm.title: mean for arm in arms if (mean := arm.mean(loss)) is not None}
-    alt = probe.extremes_told(capital(loss.told), ends, loss.show)
-    return probe.lined("tokens-vocabulary", _("Loss at equal compute"), lines, axes, caption, alt)
+PROBE = Probe("text-units", N_("Tokens and text"), measure, more=_view, seconds=(1, 1, 1))

@@ -1,31 +1,28 @@
 """Capabilities under each mask: next-token leakage, infilling, continuation and classification of passages."""
 
-from dataclasses import replace
 from itertools import product
 from statistics import fmean
 
 from vitral.core.language import N_, _
-from vitral.figures.grid import value_grid
-from vitral.figures.sections import Heading, Table
-from vitral.figures.text import capital
+from vitral.core.text import capital
 from vitral.inspection import capabilities, classify_passages, linear_probes, untrained
 from vitral.inspection.probing import SPLITS
 from vitral.studies.probe import (
+    Against,
     ArmMeasures,
     Arms,
     Check,
     Comparison,
+    Dots,
+    Means,
     Note,
     Plain,
-    Plot,
+    Probe,
     Quantity,
     StudyResult,
     Trained,
     View,
-    against_base,
-    extremes_told,
-    mean_table,
-    within,
+    Within,
 )
 from vitral.training import TrainingConfig
 from vitral.training.objectives import masking_of
@@ -62,15 +59,8 @@ READ = {
     "control": N_("control task"),
 }
 LARGEST = Quantity(N_("largest class"), "classifying/activations/majority")
+TARGETS = Quantity(N_("targets"), "targets", digits=0)
 POSITIONS = Quantity(N_("positions computed to fill one gap"), "filling_positions", digits=0)
-LEAK = {
-    "visible": N_("visible (1 = yes)"),
-    "accuracy": N_("accuracy"),
-    "nats": N_("loss"),
-    "moved": N_("moved"),
-    "follows": N_("follows"),
-}
-
 METHOD = N_(
     "Infilling: the token after {gap} tokens and before {right}, at a mask token or by the chain rule, p(c | left) · "
     "p(right | left, c). Continuation: the token after {gap}. Moved: total variation of the prediction when the next "
@@ -89,37 +79,26 @@ def measure(trained: Trained) -> Plain:
     return found | {"classifying": classes, "probes": probes}
 
 
-def view(result: StudyResult, arms: Arms) -> View:
+def _view(result: StudyResult, arms: Arms) -> View:
     """Each use against the base's, both sides of a gap against one, activations against token counts."""
-    grid = [[arm.mean(one) for one in ACCURACY] for arm in arms]
-    titles, uses = [arm.title for arm in arms], [_(use) for use in PATHS]
-    figure = value_grid(grid, titles, uses, _("accuracy"), title=_("Accuracy by use"))
-    known = {title: [mean for mean in row if mean is not None] for title, row in zip(titles, grid, strict=True)}
-    means = {title: fmean(values) for title, values in known.items() if values}
-    alt = extremes_told(_("Mean accuracy over the uses"), means, ACCURACY[0].show)
-    caption = _("Mean over seeds; empty where the model cannot answer.")
-    targets = Quantity(N_("targets"), "targets", digits=0)
-    tables = [
-        mean_table(_("Accuracy, means over seeds"), arms, *ACCURACY, LARGEST),
-        mean_table(_("Loss of the true token"), arms, *LOSS, targets, POSITIONS),
-    ]
-    contrasts = [*against_base(arms, LOSS[0], LOSS[2], ACCURACY[3]), *within(arms, LOSS[0], LOSS[1])]
-    contrasts += _equal_steps(arms)
+    contrasts = [*Against((LOSS[0], LOSS[2], ACCURACY[3])).of(result, arms), *Within(LOSS[0], LOSS[1]).of(result, arms)]
+    contrasts += _equal_steps(result, arms)
+    tables = [Means(arms, (*ACCURACY, LARGEST)), Means(arms, (*LOSS, TARGETS, POSITIONS))]
     read = [arm for arm in arms if arm.first.get("probes")]
     for task in TASKS if read else ():
-        tables.append(_probes(task, read))
-        contrasts += _about_probes(task, read)
-    for place, leak in arms[0].first["leak"].items():
-        columns = [Quantity(name, f"leak/{place}/{key}", digits=3 * (key != "visible")) for key, name in LEAK.items()]
-        about = _("Next token of position {position}, means over seeds", position=leak["position"])
-        tables.append(mean_table(about, arms, *columns))
-    heading, method = Heading(_("Capabilities under each mask"), 3), _method(arms[0].first)
-    unable = [arm for arm in arms if arm.mean(LOSS[0]) is None]
+        trained, fresh, tokens, control = (read_by(task, one) for one in READ)
+        contrasts += [*Within(trained, fresh).of(result, read), *Within(trained, tokens).of(result, read)]
+        contrasts += Against([trained]).of(result, read)
+        largest = Quantity(N_("largest class"), f"probes/{task}/trained/majority")
+        tables.append(Means(read, (trained, fresh, tokens, control, largest)))
+    text = N_("{arm} cannot fill a gap: it sees its target.")
     return View(
-        (heading, method, Plot(figure, "uses-by-mask", caption, alt), *tables),
-        [*contrasts, *within(arms, ACCURACY[3], ACCURACY[4])],
+        _method(arms[0].first),
+        tables,
+        Dots(ACCURACY[0].name, ACCURACY[0], arms),
+        [*contrasts, *Within(ACCURACY[3], ACCURACY[4]).of(result, arms)],
         [check for arm in arms for check in _checks(arm)],
-        [Note(_("{arm} cannot fill a gap: it sees its target.", arm=capital(arm.title)), arm.name) for arm in unable],
+        [Note(_(text, arm=capital(arm.title)), arm.name) for arm in arms if arm.mean(LOSS[0]) is None],
     )
 
 
@@ -151,18 +130,7 @@ def read_by(task: str, reader: str) -> Quantity:
     )
 
 
-def _probes(task: str, arms: Arms) -> Table:
-    caption = _(
-        "Linear probe on {task}: accuracy, means over seeds. Chance is the largest class. Control task: random classes "
-        "of pairs of tokens, which a probe can only learn by heart.",
-        task=_(TASKS[task]),
-    )
-    largest = Quantity(N_("largest class"), f"probes/{task}/trained/majority")
-    readers = [replace(read_by(task, one), name=_(READ[one])) for one in READ]
-    return mean_table(caption, arms, *readers, largest)
-
-
-def _equal_steps(arms: Arms) -> list[Comparison]:
+def _equal_steps(result: StudyResult, arms: Arms) -> list[Comparison]:
     """Masked language models against a causal one of as many steps, where that is not the base."""
     trained, found = {arm.name: arm.config.get("training", {}) for arm in arms}, list[Comparison]()
     for arm, rival in product(arms[1:], arms[1:]):
@@ -170,14 +138,8 @@ def _equal_steps(arms: Arms) -> list[Comparison]:
         if own.get("objective", "next-token") == "next-token" or other.get("objective") != "next-token":
             continue
         if rival.first["filling"]["both"] and other["steps"] == own["steps"] != trained[arms[0].name]["steps"]:
-            found += against_base((rival, arm), LOSS[0])
+            found += Against([LOSS[0]]).of(result, [rival, arm])
     return found
-
-
-def _about_probes(task: str, arms: Arms) -> tuple[Comparison, ...]:
-    """The trained model against the untrained one and against tokens alone; every arm against the base."""
-    trained, fresh, tokens = (read_by(task, one) for one in ("trained", "untrained", "tokens"))
-    return (*within(arms, trained, fresh), *within(arms, trained, tokens), *against_base(arms, trained))
 
 
 def _method(first: Plain) -> str:
@@ -196,3 +158,6 @@ def _method(first: Plain) -> str:
         )
     sizes, titles = "/".join(map(str, classes["passages"].values())), "; ".join(map(_, classes["titles"]))
     return f"{text} {_(how, tokens=first['context'], sizes=sizes, titles=titles)}"
+
+
+PROBE = Probe("uses", N_("Capabilities under each mask"), measure, more=_view, seconds=(8, 25, 90))

@@ -1,5 +1,5 @@
 // A sentence that grows: what is kept of its tokens, so that one more costs one step. The graph of one step is that of
-// `vitral.interop.step_graph`.
+// `vitral.interop.model_graphs`.
 
 import type { Tensors } from "../../graph";
 import { Tensor, tensor } from "../../tensors";

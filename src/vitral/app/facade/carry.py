@@ -1,0 +1,186 @@
+"""Runs carried elsewhere: `bundle` and `open_` as pages, `import_` and `export` as models of other libraries."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_types import Interval
+
+from vitral.app.calls import validated
+from vitral.app.given import free_folder, path_of
+from vitral.app.options import Argument, Callback, Option, Paths, RunLike, Text, Which
+from vitral.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from vitral.app.pages import Bundle
+    from vitral.app.run import Run
+    from vitral.interop import Export
+
+
+@validated
+def bundle(
+    run: RunLike,
+    out: Annotated[Paths | None, Option("--out or -o")] = None,
+    *,
+    checkpoint: Which = None,
+    corpus: Text | None = None,
+    ablations: Annotated[bool | None, Option("--ablations/--no-ablations")] = None,
+) -> "Bundle":
+    """Write a run as one page that computes in any browser.
+
+    The page carries the model: type a sentence and see every number, without a server or a network. When it is opened,
+    it compares its numbers with those of PyTorch.
+
+    Args:
+        run: Folder of a run.
+        out: HTML file to create.  [default: RUN.html, in this folder]
+        checkpoint: Checkpoint with the lowest validation loss (best), or the last one.
+        corpus: The run's text, if it is no longer where it was: a file, a folder, a name.
+        ablations: Measure on the test split what each part is worth.  [default: where it takes a few seconds]
+
+    Raises:
+        UsageError: not a run, the file exists already, the page would be too large, the model has no graph, or its
+            tokenizer runs in Python only.
+        StorageError: writing to disk failed.
+    """
+    from vitral.app.pages import Bundle
+    from vitral.core.files import create_durably, storage
+    from vitral.page import page_content, page_document
+    from vitral.runs import load_run
+
+    folder = path_of(run)
+    name = folder.resolve().name
+    path = Path(f"{name}.html") if out is None else Path(out)
+    if os.path.lexists(path):  # said before anything is computed
+        raise _taken(path)
+    with storage(path):
+        os.stat(path.parent)
+    if not isinstance(run, str | Path):
+        checkpoint, corpus = checkpoint or run.which, run.corpus if corpus is None else corpus
+    loaded = load_run(folder, checkpoint or "best")
+    made = page_content(loaded, name, None if corpus is None else str(corpus), ablated=ablations)
+    content = page_document(made).encode("utf-8")
+    try:
+        create_durably(path, content)
+    except FileExistsError:
+        raise _taken(path) from None
+    return Bundle(path, len(content))
+
+
+def _taken(path: Path) -> UsageError:
+    return UsageError("{path}: exists already and was not overwritten; choose another name with --out", path=path)
+
+
+@validated
+def open_(
+    runs: Annotated[RunLike | Sequence[RunLike], Argument("RUN...", list[Path], "run")],
+    *,
+    checkpoint: Which = None,
+    corpus: Text | None = None,
+    port: Annotated[int, Interval(ge=0, le=65535)] = 0,
+    browser: Annotated[bool, Option("--no-browser", default=False, read=lambda option, given: not given)] = True,
+    announce: Callback | None = None,
+) -> None:
+    """Open runs as a page: type a sentence, see everything.
+
+    A server on this machine computes the numbers; no other machine and no other page can ask it. The address that it
+    prints has a secret behind the #; keep it to yourself. Ctrl+C ends the server.
+
+    Args:
+        runs: Folders of runs.
+        checkpoint: Checkpoint with the lowest validation loss (best), or the last one.
+        corpus: The run's text, if it is no longer where it was: a file, a folder, a name.
+        port: Port of this machine.  [default: a free one]
+        browser: Print the address, and open no browser.
+        announce: Python only: called with the address, which is printed otherwise.
+
+    Raises:
+        UsageError: not a run, the extra `serve` is not installed, or the port is taken.
+    """
+    from vitral.page.server.serving import serve
+
+    listed = [runs] if isinstance(runs, str | Path) or not isinstance(runs, Sequence) else runs
+    if not listed:
+        raise UsageError("open_: at least one run is needed")
+    where = None if corpus is None else str(corpus)
+    folders = [path_of(run) for run in listed]
+    serve(
+        folders, checkpoint=checkpoint or "best", corpus=where, port=port, browser=browser, announce=announce or print
+    )
+
+
+@validated
+def import_(
+    source: Annotated[Paths, Argument("FOLDER|FILE|hf:NAME")],
+    out: Annotated[Paths | None, Option()] = None,
+    *,
+    tokenizer: Annotated[Paths | None, Option(metavar="FILE|FOLDER|hf:NAME", parsed=str)] = None,
+    names: Annotated[Paths | None, Option("--map", metavar="FILE")] = None,
+) -> "Run":
+    """Make a run of a model of GPT-2, Llama, Mistral, Qwen2, GPT-NeoX, OPT, GPT-Neo, MPT, nanoGPT or torch.nn.
+
+    Only tensors and plain data are read, and no code that comes with a model is run.
+
+    Args:
+        source: A folder of transformers with config.json and safetensors, or a model of the Hugging Face hub, as in
+            hf:distilbert/distilgpt2 or hf:distilbert/distilgpt2@main; ckpt.pt of nanoGPT; or model.safetensors of any
+            GPT with --map.
+        out: Folder to create.  [default: a new one under runs/]
+        tokenizer: tokenizer.json or a folder with one, a .tiktoken or .toml file, or the training text of a model of
+            characters.  [default: that of the model]
+        names: TOML file that maps the names of the tensors; see docs/interop.md.
+
+    Raises:
+        UsageError: the model cannot be read, or cannot be expressed in Vitral; nothing is left behind.
+        StorageError: writing to disk failed.
+    """
+    from vitral.app.run import Run
+    from vitral.interop import import_model
+    from vitral.interop.hub import is_hub
+
+    name = str(source)  # a revision of the hub is no part of the folder's name
+    folder = free_folder(name.partition("@")[0].replace(":", "/") if is_hub(name) else name)
+    mapped = None if names is None else Path(names)
+    made = import_model(source, folder if out is None else Path(out), tokenizer=tokenizer, names=mapped)
+    return Run(made.path)
+
+
+@validated
+def export(
+    run: RunLike,
+    out: Annotated[Paths, Option()],
+    *,
+    to: Annotated[str, Option(metavar="NAME")] = "hf",
+    proof: bool = True,
+    checkpoint: Which = None,
+) -> "Export":
+    """Write a run as a folder that another library opens, with tokenizer, model card and proof.
+
+    The logits are the same up to rounding; a model that no form can express is refused with the reason.
+
+    Args:
+        run: Folder of a run.
+        out: Folder to create.
+        to: A form of transformers (gpt2, llama, mistral, qwen2, gpt-neox, opt, gpt-neo, mpt; hf takes the first that
+            can express the model), torch-nn, onnx, gguf for llama.cpp and Ollama, or graph, every operation as JSON,
+            for any model.
+        proof: Open the export in the other library and compare logits, text and tokens.
+        checkpoint: Checkpoint with the lowest validation loss (best), or the last one.
+
+    Raises:
+        UsageError: no form can express the model, the proof fails or a library is missing; nothing is left behind.
+        StorageError: writing to disk failed.
+    """
+    import shlex
+
+    from vitral.interop import export_run
+    from vitral.runs import load_run
+
+    folder = path_of(run)
+    words = ["vitral", "export", folder.name, "--to", to, "--out", Path(out).name]
+    words += [
+        *([] if checkpoint in (None, "best") else ["--checkpoint", checkpoint]),
+        *([] if proof else ["--no-proof"]),
+    ]
+    return export_run(load_run(folder, checkpoint or "best"), Path(out), to=to, proof=proof, command=shlex.join(words))

@@ -1,0 +1,299 @@
+"""Before a training and around it: `survey`, `count`, `forecast`, `doctor`, and everything that has a name."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from vitral.app.calls import validated
+from vitral.app.given import named, of_text, opened, path_of
+from vitral.app.options import (
+    Argument,
+    Count,
+    Encoding,
+    Field,
+    Glob,
+    Option,
+    Paths,
+    RunLike,
+    Specials,
+    TextOrTable,
+    Tokenizer,
+)
+from vitral.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from vitral.app.names import Names
+    from vitral.app.run import Run
+    from vitral.data import Corpus, Dataset
+    from vitral.doctor.health import Diagnosis
+    from vitral.forecast.forecasting import Forecast
+    from vitral.report.model import ModelCount
+    from vitral.report.runs import RunList
+    from vitral.report.survey import Survey
+    from vitral.runs import RunConfig
+    from vitral.training.text_plan import TextPlan
+
+Counted = Annotated[RunLike, Argument("PRESET|CONFIG.toml|TEXT|RUN", offers="counted")]
+Vocabulary = Annotated[TextOrTable | None, Option("--corpus", parsed=str, offers="text")]
+
+
+@validated
+def survey(
+    source: Annotated[RunLike, Argument("PATH|NAME|RUN", offers="text")] = "sample",
+    *,
+    tokenizer: Tokenizer = None,
+    split: Annotated[Any, Option(parsed=str)] = None,
+    specials: Specials = (),
+    context: Count | None = None,
+    minutes: float | None = None,
+    encoding: Encoding = None,
+    field: Field = None,
+    glob: Glob = (),
+    **corpus: Any,
+) -> "Survey":
+    """Report on a text: size, alphabet, n-gram baselines, problems, and how vitral train would train on it.
+
+    Works, random draws and generated tasks are set in a configuration file, as works, num_works, draw and task of
+    [corpus] (docs/configuration.md); train on it, then report on the run.
+
+    Args:
+        source: A file, a folder, a known text (vitral list texts), or a run.
+        tokenizer: char, byte, bpe, or bpe with its size, as in bpe:1024.  [default: chosen for the text]
+        split: Train/validation/test split: blocks, tail, nanogpt, works or one-work (docs/configuration.md).  [default:
+            chosen for the text]
+        specials: Special token, as in '<|endoftext|>': a string that is one token; repeatable.
+        context: Tokens in the model's input.  [default: chosen for the text and the time]
+        minutes: Training time that the text is planned for.  [default: 2]
+        encoding: Encoding of the text, such as shift_jis or cp1252.  [default: UTF-8]
+        field: Of JSON lines, the key of the text, such as text or message.content.  [default: lines as they are]
+        glob: Of a folder, only files such as '*.py'; repeatable.  [default: all]
+        corpus: Python only: other keys of the `[corpus]` table.
+
+    Raises:
+        UsageError: the text cannot be read, or is too short.
+    """
+    from vitral.data import load_corpus, prepare
+    from vitral.runs import is_run
+    from vitral.training.configuration import pinned, plan_run, presets, refuse_choices
+    from vitral.training.text_plan import written_plan
+
+    keys = of_text(encoding, field, glob, specials, tokenizer=tokenizer, split=split).get("corpus", {}) | corpus
+    if not isinstance(source, str | Path) or is_run(source):
+        run = opened(source)
+        refuse_choices(str(run.path), minutes=minutes, context=context, **keys)
+        dataset, config = run.dataset(), run.sealed.config
+        return _survey(dataset, dataset.load_text(), config, written_plan(config, f"the run {run.path}"))
+    known, name = presets(), str(source)
+    start = name if name in known and known[name].run["corpus"]["source"] == name else None
+    plan = plan_run(start, minutes=minutes, overrides=[{"corpus": {**keys, "source": name}}, pinned(None, context)])
+    read = plan.corpus or load_corpus(plan.config.corpus)
+    return _survey(prepare(plan.config.corpus, corpus=read), read, plan.config, plan.text)
+
+
+def _survey(dataset: "Dataset", read: "Corpus", config: "RunConfig", plan: "TextPlan") -> "Survey":
+    from vitral.report.survey import survey_dataset
+
+    sizes = {"context_length": config.model.context_length, "batch_size": config.training.batch_size}
+    return replace(survey_dataset(dataset, read.text, **sizes), plan=tuple(plan.plain()), advice=plan.lines)
+
+
+@validated
+def count(
+    start: Counted = "shakespeare",
+    *,
+    corpus: Vocabulary = None,
+    vocabulary: Count | None = None,
+    tokenizer: Tokenizer = None,
+    context: Count | None = None,
+    minutes: float | None = None,
+    encoding: Encoding = None,
+    field: Field = None,
+    glob: Glob = (),
+    **settings: Any,
+) -> "ModelCount":
+    """Count the parameters, operations and bytes of a model.
+
+    Args:
+        start: A preset, a configuration file, a text (the model that vitral train would use for it), or a run.
+        corpus: Count with the vocabulary of this text.
+        vocabulary: Count with this many tokens.  [default: the nominal vocabulary of a preset, that of the text or run]
+        tokenizer: char, byte, bpe, or bpe with its size, as in bpe:1024.  [default: chosen for the text]
+        context: Tokens in the model's input.  [default: chosen for the text and the time]
+        minutes: Training time, which decides the model for a text.  [default: 2]
+        encoding: Encoding of the text, such as shift_jis or cp1252.  [default: UTF-8]
+        field: Of JSON lines, the key of the text, such as text or message.content.  [default: lines as they are]
+        glob: Of a folder, only files such as '*.py'; repeatable.  [default: all]
+        settings: Set a configuration value, as in model.d_model=64; repeatable.
+
+    Raises:
+        UsageError: an invalid configuration, or its text cannot be read.
+    """
+    from vitral.report.model import ModelCount
+
+    chosen = {"corpus": corpus, "vocabulary": vocabulary, "minutes": minutes}
+    reading = of_text(encoding, field, glob)
+    return ModelCount.of(*_configured(start, tokenizer, context, **chosen, settings=[reading, settings]))
+
+
+@validated
+def forecast(
+    start: Counted = "shakespeare",
+    *,
+    gpus: Count = 1,
+    kind: str = "h100",
+    measure: bool = False,
+    corpus: Vocabulary = None,
+    vocabulary: Count | None = None,
+    tokenizer: Tokenizer = None,
+    **settings: Any,
+) -> "Forecast":
+    """Forecast a training on several accelerators: memory, tokens per second, hours.
+
+    Args:
+        start: A preset, a configuration file, a text (the model that vitral train would use for it), or a run.
+        gpus: Number of accelerators.
+        kind: Their kind: h100, h200, b200, a100, a100-40, l40s, l4 or rtx-4090.
+        measure: Time a few steps on this machine's device, and forecast several of it.
+        corpus: Count with the vocabulary of this text.
+        vocabulary: Count with this many tokens.  [default: the nominal vocabulary of a preset, that of the text or run]
+        tokenizer: char, byte, bpe, or bpe with its size, as in bpe:1024.  [default: chosen for the text]
+        settings: Set a configuration value, as in model.d_model=64; repeatable.
+
+    Raises:
+        UsageError: an unknown kind, a configuration that `count` refuses, or batches that cannot be shared out evenly.
+    """
+    from vitral.forecast.forecasting import forecast_of
+
+    name, config, size, _advice = _configured(start, tokenizer, None, corpus, vocabulary, None, [settings])
+    return forecast_of(name, config, size, gpus=gpus, kind=kind, measure=measure)
+
+
+def _configured(
+    start: "str | Path | Run",
+    tokenizer: str | None,
+    context: int | None,
+    corpus: Any,
+    vocabulary: int | None,
+    minutes: float | None,
+    settings: Sequence[dict[str, Any]],
+) -> tuple[str, "RunConfig", int, tuple[str, ...]]:
+    """Name, configuration and vocabulary of what `count` and `forecast` are asked about, and lines of advice."""
+    from vitral.core.config import merge
+    from vitral.runs import is_run, load_run
+    from vitral.training.configuration import pinned, plan_run, presets, refuse_choices
+    from vitral.training.plans import FIT
+
+    name = str(start if isinstance(start, str | Path) else start.path)
+    if not isinstance(start, str | Path) or is_run(name):
+        chosen = {"corpus": corpus, "vocabulary": vocabulary, "minutes": minutes}
+        refuse_choices(name, **chosen, tokenizer=tokenizer, context=context, **merge(*settings))
+        run = load_run(Path(name)) if isinstance(start, str | Path) else start
+        return name, run.sealed.config, run.tokenizer.vocab_size, ()
+    known = presets()
+    plan = plan_run(name, corpus=named(corpus), minutes=minutes, overrides=[*settings, pinned(tokenizer, context)])
+    if plan.corpus is not None or plan.config.training.plan == FIT:
+        dataset = plan.dataset()
+        fitted = plan.fitted(dataset)
+        advice = (*plan.text.lines, *fitted.notes)
+        return name, fitted.config, vocabulary or dataset.tokenizer.vocab_size, advice
+    if vocabulary is None:
+        nominal = corpus is None and tokenizer is None and name in known
+        vocabulary = known[name].vocabulary if nominal else plan.dataset().tokenizer.vocab_size
+    return name, plan.config, vocabulary, ()
+
+
+@validated
+def doctor(
+    run: Annotated[RunLike | None, Argument("RUN|STUDY", Path, "checkup")] = None, *, repair: bool = False
+) -> "Diagnosis":
+    """Check this machine, or a run or a study for damage.
+
+    Exit code 1 if something is wrong.
+
+    Args:
+        run: Folder of a run or a study.  [default: check this machine]
+        repair: Restore the run's configuration and cut its log; damaged files are kept.
+
+    Raises:
+        UsageError: none of them.
+    """
+    from vitral.doctor.machine import examine_machine
+    from vitral.doctor.repair import repair_run
+    from vitral.doctor.run import examine_run
+    from vitral.doctor.study import examine_study, is_study
+
+    if run is None:
+        if repair:
+            raise UsageError("--repair: needs a RUN")
+        return examine_machine()
+    folder = path_of(run)
+    repaired = tuple(repair_run(folder)) if repair else ()
+    return replace(examine_study(folder) if is_study(folder) else examine_run(folder), repaired=repaired)
+
+
+@validated
+def list_presets() -> "Names":
+    """The presets with their descriptions; `vitral.presets` has their configurations."""
+    from vitral.app.names import Names
+    from vitral.training.configuration import presets
+
+    return Names("presets", {name: preset.description for name, preset in presets().items()}, {})
+
+
+@validated
+def list_texts() -> "Names":
+    """The texts that have a name."""
+    from vitral.app.names import Names
+    from vitral.data import corpus_names
+
+    return Names("texts", corpus_names(), {})
+
+
+@validated
+def list_studies(*, times: bool = False) -> "Names":
+    """The studies with their questions.
+
+    Args:
+        times: estimate the minutes of each on this machine, from a few training steps timed now.
+    """
+    from vitral.app.names import Names
+    from vitral.core.language import in_language
+    from vitral.studies import study_names
+    from vitral.studies.study_cost import study_costs
+
+    found: dict[str, dict[str, float]] = {name: {} for name in study_names()} if times else {}
+    for cost in study_costs() if times else ():
+        found[cost.name][cost.budget] = cost.minutes
+    with in_language("en"):
+        return Names("studies", study_names(), found)
+
+
+@validated
+def list_examples() -> "Names":
+    """The worked examples of the gallery with their titles."""
+    from vitral.app.names import Names
+    from vitral.explanation.examples.by_name import find_example, gallery
+
+    return Names("examples", {name: find_example(name).title for name in gallery()}, {})
+
+
+@validated
+def list_runs(
+    folder: Paths = "runs", *, order: Literal["loss", "time", "name"] = "loss", text: str | None = None
+) -> "RunList":
+    """Every run below a folder in a table: text, size, loss beside its baselines, when, state.
+
+    Nothing is written, and no weights are read (`vitral doctor` verifies them).
+
+    Args:
+        folder: of runs, also nested, such as a study's.
+        order: "loss" (runs of one text and tokenizer together, best first), "time" (newest first) or "name".
+        text: only runs on texts whose name contains this.
+
+    Raises:
+        UsageError: there is no such folder, or no run in it.
+    """
+    from vitral.report.runs import list_runs
+
+    return list_runs(folder, order=order, text=text)

@@ -1,0 +1,263 @@
+"""The command line: parses, prints, exits. One file for each command; everything heavy is imported inside them."""
+
+import gc
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.main import get_command_from_info
+from typer.models import CommandInfo
+
+from vitral.app import session
+from vitral.app.command import Command, callback
+from vitral.app.facade import ask, carry, explain, look, study, train
+from vitral.app.terminal import checks, demo, exercises, names, training, views
+from vitral.app.terminal.complaints import complain, complain_of, show_traceback
+from vitral.app.terminal.help import Group, LanguageOption, TranslatedCommand, refusal, speaking
+from vitral.app.terminal.ranks import be_silent, leave
+from vitral.app.terminal.streams import OutputLost, guard, settle
+from vitral.core import interrupts
+from vitral.core.errors import UsageError, VitralError
+from vitral.core.language import _
+from vitral.core.launching import end_with_parent, launched
+
+COMMANDS = (
+    Command(study.demo, demo.show_demo, demo.touring, has_parts=False),
+    Command(look.survey, views.show_survey),
+    Command(look.count, views.show_count),
+    Command(look.forecast, views.show_forecast),
+    Command(train.train, training.show_trained, training.training),
+    Command(train.resume, training.show_continued, training.training),
+    Command(train.continue_, training.show_continued, training.training),
+    Command(ask.evaluate, views.show_measures),
+    Command(study.compare, views.show_comparison),
+    Command(ask.generate, views.show_samples, views.pieces),
+    Command(ask.inspect, views.show_inspection, views.form_known),
+    Command(explain.explain, views.show_walkthrough),
+    Command(explain.exercise, exercises.show_exercise, exercises.sheets_listed, has_parts=False),
+    Command(explain.check, checks.show_checks, has_parts=False, shown=("fix", "out")),
+    Command(explain.grade, views.show_grades, has_parts=False),
+    Command(study.study, views.show_study, training.comparing),
+    Command(carry.bundle, views.show_bundle),
+    Command(carry.open_, views.show_nothing, views.announced),
+    Command(carry.import_, views.show_imported),
+    Command(carry.export, views.show_export),
+    Command(look.doctor, views.show_diagnosis),
+    Command(names.list_names, names.show_names, has_parts=False),
+)
+"""In the order of the help."""
+PartsOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--parts",
+        metavar="FILE.py",
+        envvar="VITRAL_PARTS",
+        help="Python file that registers parts of your own, which is run (docs/own-parts.md); repeatable.",
+    ),
+]
+ALLOCATIONS = 50_000
+"""Objects after which Python looks for unreachable cycles, not 700: imports make very many, and no garbage."""
+
+
+class _Carried(Exception):
+    """Carries an error through the argument parser, which would turn it into an exit code without a line."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class _Made(Mapping[str, Any]):
+    """The commands by name, each made when it is asked for."""
+
+    def __init__(self) -> None:
+        self._commands = {command.name: command for command in COMMANDS}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._commands)
+
+    def __len__(self) -> int:
+        return len(self._commands)
+
+    def __getitem__(self, name: str) -> Any:
+        return _made(name, self._commands[name])
+
+
+@cache
+def _made(name: str, command: Command) -> Any:
+    run = callback(command, ({"parts": PartsOption} if command.has_parts else {}) | {"lang": LanguageOption})
+
+    @wraps(run)
+    def called(parts: list[Path] | None = None, **given: Any) -> None:
+        if parts:
+            from vitral.core.parts import import_parts
+
+            for path in parts:
+                import_parts(path)
+        try:
+            run(**given)
+        except (KeyboardInterrupt, ConnectionError, EOFError) as error:
+            raise _Carried(error) from None
+
+    info = CommandInfo(name=name, cls=TranslatedCommand, callback=called)
+    return get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=None)
+
+
+class Commands(Group):
+    """The group of all commands."""
+
+    made = _Made()
+
+
+app = typer.Typer(
+    name="vitral",
+    cls=Commands,
+    help="Vitral: a small-Transformer laboratory with glass walls.\n\nTrain a language model on any text, then sample "
+    "it, measure it, take it apart and explain it. Start with: vitral demo",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=True,
+    context_settings={"max_content_width": 100, "help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(is_asked: bool) -> None:
+    """One line, without the seconds that an import of PyTorch takes."""
+    if is_asked:
+        from vitral.app.terminal.screen import say
+        from vitral.core.versions import versions
+
+        say(versions())
+        raise typer.Exit
+
+
+@app.callback()
+def _without_command(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the versions of Vitral, Python, PyTorch."
+        ),
+    ] = False,
+    lang: LanguageOption = None,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command; an error is one line on stderr and an exit code.
+
+    0 success, 1 a check found something wrong, 2 invalid input or too little memory, 3 a number in training was not
+    finite, 4 reading or writing failed (a full disk, a closed standard output), 70 a fault of Vitral, 130 interrupted
+    before there was anything to save. With VITRAL_TRACEBACK=1 an error also shows where it comes from.
+    """
+    gc.set_threshold(ALLOCATIONS)
+    guard()
+    threading.excepthook = _thread_failed
+    _ignore_matplotlib_settings()
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it reads about every installed package
+    if launched():
+        end_with_parent(signal.SIGTERM)
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else PyTorch tells the user of lost connections too
+    else:  # ranks end together, by their launcher
+        interrupts.watch(complain)
+    given = sys.argv[1:] if arguments is None else [*arguments]
+    with speaking(given):
+        code = _run(given)
+        settle()
+    leave(code)
+
+
+def _ignore_matplotlib_settings() -> None:
+    """Figures need no settings: not the user's, nor those in the current folder, which may be a stranger's."""
+    os.environ |= {"MPLBACKEND": "agg", "MATPLOTLIBRC": os.devnull}
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it also warns if it cannot keep its list of fonts
+
+
+def _thread_failed(failed: threading.ExceptHookArgs) -> None:
+    """TensorBoard's writer hands its error to the next call; the count of n-grams hands it to its result."""
+    if failed.exc_value is not None:
+        show_traceback(failed.exc_value)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code."""
+    given = sys.argv[1:] if arguments is None else [*arguments]
+    with speaking(given):
+        return _run(given)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    session.begin(arguments)
+    try:
+        _require_current_folder()
+        code = int(app(args=arguments, prog_name="vitral", standalone_mode=False) or 0)
+        sys.stdout.flush()
+        return code
+    except _Carried as carried:
+        return _fail(carried.error)
+    except (Exception, KeyboardInterrupt) as error:
+        return _fail(error)
+
+
+def _fail(error: BaseException) -> int:
+    """Say in one line why a command ended, and return its exit code."""
+    if isinstance(error, OutputLost) and error.reader_left:
+        return 0
+    if getattr(error, "is_said", False):  # by another rank
+        be_silent()
+        return int(getattr(error, "exit_code", 70))
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        complain(_(str(error)) or _("interrupted"))
+        return 130
+    if hasattr(error, "format_message"):
+        return _complain_of_usage(error)
+    show_traceback(error)
+    if isinstance(error, VitralError):
+        complain(str(error))
+        return error.exit_code
+    return complain_of(error)
+
+
+def _require_current_folder() -> None:
+    """Refuse to start in a folder that was removed: libraries fail there without a reason."""
+    try:
+        os.getcwd()
+    except OSError:
+        raise UsageError("the current folder does not exist any more; change to another one") from None
+
+
+def _complain_of_usage(error: Any) -> int:
+    """Say in one line what the argument parser refuses, and return the exit code."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "vitral"
+    setting = _setting_meant(error, session.given())
+    message = refusal(error.message if setting else error.format_message())
+    if setting:
+        message = _("{message}; did you mean {setting}?", message=message, setting=setting)
+    complain(_("{message} (see {command} --help)", message=message, command=command))
+    return int(getattr(error, "exit_code", 2))
+
+
+def _setting_meant(error: Any, given: Sequence[str]) -> str | None:
+    """The --set that an unknown option stands for, with its value; None if no key of the configuration has its name."""
+    option = error.option_name if type(error).__name__ == "NoSuchOption" else ""
+    name = option.lstrip("-").replace("-", "_")
+    is_like_another = error.format_message().replace("-", "_").count(name or "_") > 1
+    if not name or is_like_another or all(one.name != "settings" for one in error.ctx.command.params):
+        return None
+    from vitral.core.config import keys_of
+    from vitral.runs.config import RunConfig
+
+    key = next((key for key in keys_of(RunConfig) if f"_{name}_" in f"_{key.rpartition('.')[2]}_"), None)
+    value = " ".join(given).partition(option)[2][1:].partition(" ")[0]
+    return key and f"--set {key}={value or '…'}"

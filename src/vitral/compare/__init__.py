@@ -1,0 +1,1 @@
+"""Runs side by side: what differs, and whether their losses do."""

@@ -1,0 +1,1 @@
+"""Checks of a machine, a run and a study, and repairs."""

@@ -1,0 +1,133 @@
+"""The health of a study: its record, its runs, its measurements and its report. Nothing is written."""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from vitral.core.errors import VitralError, reason
+from vitral.core.files import is_left_behind, names
+from vitral.core.language import N_, Message
+from vitral.doctor.health import Diagnosis, HealthCheck, examine_report
+from vitral.doctor.run import examine_run
+from vitral.runs import RunConfig, SealedRun, enter
+from vitral.studies.design import Study
+from vitral.studies.measures import check_measures
+from vitral.studies.record import ARMS, LONGER, MEASURES, RECORD, REPORT, TUNING, Found, read_record
+from vitral.studies.resolution import resolve
+from vitral.studies.results import require_config, require_parent, run_name
+
+
+def is_study(path: Path) -> bool:
+    """Whether a folder is, or was, that of a study."""
+    is_run = os.path.exists(path / "config.toml")  # unlike Path.exists, for any text
+    return os.path.exists(path / RECORD) or (not is_run and os.path.isdir(path / ARMS))
+
+
+def examine_study(path: Path) -> Diagnosis:
+    """Whether a study is whole: its record, every run, the hashes of its measurements and of its report.
+
+    The first run has one logged step computed again; the others only have their files verified.
+    """
+    findings, record = list[HealthCheck](), Found()
+    try:
+        record = read_record(path) or {}
+        study = N_("{study}: agrees with its hash").format(study=record["study"]["name"])
+        findings.append(HealthCheck("ok", RECORD, study))
+    except VitralError as error:
+        findings.append(HealthCheck("wrong", RECORD, reason(error)))
+    for examine in (_runs, _agreement, _measures, _report, _leftovers):
+        try:
+            findings += examine(path, record)
+        except (VitralError, OSError) as error:
+            findings.append(HealthCheck("wrong", N_("folder"), reason(error)))
+    return Diagnosis(tuple(findings))
+
+
+def _runs(folder: Path, record: Found) -> Iterator[HealthCheck]:
+    there = [
+        f"{kind}/{arm}/{run}"
+        for kind in (ARMS, TUNING, LONGER)
+        for arm in names(folder / kind)
+        for run in names(folder / kind / arm)
+        if not run.startswith(".")
+    ]
+    for number, name in enumerate(there):
+        names(folder / name)  # refuses a link
+        try:
+            found = examine_run(folder / name, replay=number == 0).findings
+        except VitralError as error:
+            found = (HealthCheck("wrong", N_("run"), reason(error)),)
+        bad = [one for one in found if one.mark == "wrong"]
+        for one in bad:
+            yield HealthCheck("wrong", name, _beside(one))
+        if not bad:
+            said = N_("{n} checks, nothing wrong").format(n=len(found))
+            for one in found:
+                if one.what == "recomputed step":
+                    said = N_("{first}; {second}").format(first=said, second=_beside(one))
+            yield HealthCheck("ok", name, said)
+    missing = sorted(_designed(record) - set(there))
+    if missing:
+        found = N_("{n} not begun, the first {run}; the same vitral study command trains them")
+        yield HealthCheck("unknown", N_("runs"), found.format(n=len(missing), run=missing[0]))
+
+
+def _beside(check: HealthCheck) -> Message:
+    return N_("{what}: {found}").format(what=check.what, found=check.found)
+
+
+def _designed(record: Found) -> set[str]:
+    """The runs the record asks for; none if it is damaged."""
+    if not record:
+        return set()
+    return {run_name(arm["name"], seed) for arm in record["study"]["arms"] for seed in record["seeds"]}
+
+
+def _agreement(folder: Path, record: Found) -> Iterator[HealthCheck]:
+    """Whether every run is one of the record: the record of another study has a hash of its own too."""
+    if not record:
+        return
+    study, runs = Study.parse(record["study"]), dict[str, SealedRun]()
+    for name in sorted(_designed(record)):
+        with suppress(VitralError):  # told already
+            if (folder / name).is_dir():
+                runs[name] = enter(folder / name, lambda line: None)
+    sizes = {run.tokenizer.vocab_size for run in runs.values()}
+    gone = any(arm.run is not None and not Path(arm.run).is_dir() for arm in study.arms)
+    if len(sizes) != 1 or gone:
+        return  # no run, texts with different tokenizers, which only the command prepares, or no run to begin from
+    for arm in resolve(study, RunConfig.parse(record["base"], RECORD), sizes.pop()):
+        for seed in record["seeds"]:
+            name = run_name(arm.arm.name, seed)
+            if name in runs:
+                parent = arm.arm.init_from
+                require_config(runs[name], arm.seeded(seed), study.tuned(arm.arm))
+                outside = None if arm.arm.run is None else Path(arm.arm.run)
+                require_parent(runs[name], outside if parent is None else folder / run_name(parent, seed))
+    yield HealthCheck("ok", ARMS, N_("{n} runs are those of {file}").format(n=len(runs), file=RECORD))
+
+
+def _measures(folder: Path, record: Found) -> Iterator[HealthCheck]:
+    intact, complaints = check_measures(folder)
+    for complaint in complaints:
+        said = N_("{complaint}; the same vitral study command measures it again")
+        yield HealthCheck("wrong", MEASURES, said.format(complaint=complaint))
+    if intact:
+        yield HealthCheck("ok", MEASURES, N_("{n} agree with their hashes").format(n=intact))
+
+
+def _report(folder: Path, record: Found) -> Iterator[HealthCheck]:
+    for check in examine_report(folder / REPORT):
+        again = N_("{complaint}; the same vitral study command writes it again").format(complaint=check.found)
+        yield check if check.mark == "ok" else replace(check, found=again)
+    if not names(folder / REPORT):
+        yield HealthCheck("unknown", REPORT, N_("not written yet"))
+
+
+def _leftovers(folder: Path, record: Found) -> Iterator[HealthCheck]:
+    left = [name for name in sorted(os.listdir(folder)) if is_left_behind(name)]
+    if left:
+        found = N_("{n} of an ended process; the same vitral study command removes them").format(n=len(left))
+        yield HealthCheck("unknown", N_("leftovers"), found)

@@ -1,0 +1,144 @@
+"""What is measured of a run: losses on its splits beside n-gram baselines, copying, and the loss on any text."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vitral.core.language import _, in_language
+from vitral.core.shown import Shown
+from vitral.core.tables import Tabular
+from vitral.data import CorpusConfig, Split, Tokenizer, load_corpus
+from vitral.data.long_texts import pieces
+from vitral.evaluation.baselines import NgramBaselines, rank_among_baselines
+from vitral.evaluation.copying import Copy, longest_copy, novel_share
+from vitral.evaluation.losses import SplitLoss, evaluate_split
+from vitral.evaluation.masking import Masking
+from vitral.evaluation.text_sizes import sizes_in_text
+from vitral.model import Transformer
+
+NOVEL_LENGTH = 12
+
+
+@dataclass(frozen=True)
+class Copying:
+    """How much of a sample is copied word for word from the training text.
+
+    Attributes:
+        characters: length of the sample.
+        longest: its longest copied piece.
+        novel_share: share of its pieces of `NOVEL_LENGTH` characters that are not in the training text.
+    """
+
+    characters: int
+    longest: Copy
+    novel_share: float
+
+    @staticmethod
+    def of(sample: str, trained_on: str) -> "Copying":
+        """How much of a sample is copied."""
+        novel = novel_share(sample, trained_on, NOVEL_LENGTH) if len(sample) >= NOVEL_LENGTH else 0.0
+        return Copying(len(sample), longest_copy(sample, trained_on), novel)
+
+
+@dataclass(frozen=True, repr=False)
+class Measures(Shown, Tabular):
+    """The measurements of a run.
+
+    Attributes:
+        run: its folder.
+        step: optimizer steps of the checkpoint measured.
+        splits: loss on each whole split.
+        baselines: n-gram baselines of its text.
+        copying: of one sample; None where it was not asked for, or the run is a masked language model.
+        is_masked_lm: whether the losses are of masked positions, which n-gram baselines do not predict.
+        problems: problems of its text by which the test loss is misleading, as English sentences.
+    """
+
+    run: str
+    step: int
+    splits: dict[str, SplitLoss]
+    baselines: NgramBaselines
+    copying: Copying | None
+    is_masked_lm: bool = False
+    problems: tuple[str, ...] = ()
+
+    @property
+    def standing(self) -> str:
+        """The test loss compared with the n-gram baselines, as a phrase."""
+        if self.is_masked_lm:
+            return _("on masked positions, with context on both sides: n-gram baselines do not apply")
+        return rank_among_baselines(self.splits["test"].loss, self.baselines)
+
+    def plain(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        with in_language("en"):
+            standing = self.standing
+        return {
+            "run": self.run,
+            "step": self.step,
+            "parts": {name: part.plain() for name, part in self.splits.items()},
+            "ngrams": self.baselines.plain(),
+            "standing": standing,
+            "problems": list(self.problems),
+            "copying": None if self.copying is None else asdict(self.copying),
+        }
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row for each split."""
+        return [{"split": name, **part.plain()} for name, part in self.splits.items()]
+
+
+@dataclass(frozen=True, repr=False)
+class TextMeasures(Shown, Tabular):
+    """The loss of a run on a text.
+
+    Attributes:
+        run: its folder.
+        step: optimizer steps of the checkpoint measured.
+        text: name of the text.
+        loss: on the whole text, in windows of the model's context.
+        is_changed: whether the tokenizer changes the text: its characters and bytes are those of the text as it is.
+    """
+
+    run: str
+    step: int
+    text: str
+    loss: SplitLoss
+    is_changed: bool = False
+
+    def plain(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        told = {"run": self.run, "step": self.step, "text": self.text, "is_changed": self.is_changed}
+        return {**told, **self.loss.plain()}
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row."""
+        return [{"text": self.text, **self.loss.plain()}]
+
+
+def loss_on_text(
+    model: Transformer, tokenizer: Tokenizer, text: str | Path, masking: Masking | None, replace: str | None
+) -> tuple[str, SplitLoss, bool]:
+    """The name of a text, a model's loss on all of it, and whether the tokenizer changes it.
+
+    Characters and bytes are those of the text as it is given.
+
+    Args:
+        model: the model.
+        tokenizer: the model's.
+        text: a file, a folder or a name, as of a corpus.
+        masking: of a masked language model.
+        replace: a character in place of those without a token.
+
+    Raises:
+        UsageError: the text cannot be read, or has a character without a token.
+    """
+    corpus = load_corpus(CorpusConfig.parse({"source": str(text)}, "text"))
+    whole = "".join(pieces(corpus.text))
+    tokens = tokenizer.encode(whole, replacement=replace)
+    split = Split(tokens, np.array([[0, tokens.size]], dtype=np.int64))
+    is_changed = tokens.size > 0 and tokenizer.decode(tokens) != whole
+    sizes = sizes_in_text(tokenizer, whole, tokens, replace) if is_changed else None
+    return corpus.name, evaluate_split(model, split, tokenizer, masking=masking, sizes=sizes), is_changed

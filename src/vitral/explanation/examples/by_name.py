@@ -1,0 +1,97 @@
+"""Worked examples by file or by name, their corrected files, and exercises."""
+
+import sys
+from importlib import resources
+from pathlib import Path
+
+from vitral.core.config import closest
+from vitral.core.errors import UsageError
+from vitral.core.files import create_durably
+from vitral.core.language import N_
+from vitral.explanation import CheckReport, Example, Exercise, exercise_text, load_example, parse_example
+from vitral.explanation.checks.correction import corrected_file
+from vitral.explanation.documents import SUFFIXES, document_of
+from vitral.explanation.examples.file import read_example, read_limited
+from vitral.runs.presets import preset_model
+
+
+def gallery() -> dict[str, str]:
+    """The bundled worked examples: their TOML texts by name."""
+    files = [
+        file for file in (resources.files("vitral.explanation") / "gallery").iterdir() if file.name.endswith(".toml")
+    ]
+    return {
+        file.name.removesuffix(".toml"): file.read_text(encoding="utf-8")
+        for file in sorted(files, key=lambda file: file.name)
+    }
+
+
+def find_example(named: str | Path) -> Example:
+    """A worked example by the path of its file, or by its name in the gallery; "-" is the standard input.
+
+    Raises:
+        UsageError: there is none, or it cannot be read.
+    """
+    path = Path(named)
+    if named == "-":
+        return read_example(document_of(read_limited(sys.stdin.buffer, "-"), "-"), preset_model)
+    if _exists(path) or path.suffix in SUFFIXES:
+        return load_example(path, preset_model)
+    known = gallery()
+    if str(named) not in known:
+        hint = closest(str(named), known) or N_("vitral list examples lists them")
+        raise UsageError("{named}: neither a file nor a worked example; {hint}", named=named, hint=hint)
+    return parse_example(known[str(named)], preset_model, path)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name too long, or with a zero byte
+        return False
+
+
+def correct(report: CheckReport, folder: Path | None = None) -> Path:
+    """Write the corrected example beside the original, or into a folder, and return its path.
+
+    The file has the format of the original, and "fixed" in its name: notes.fixed.md.
+
+    Raises:
+        UsageError: the file exists.
+        StorageError: writing to disk failed.
+    """
+    source = report.example.path
+    if source is None:
+        raise UsageError("check: the standard input has no file beside which a corrected one can be written")
+    suffix = source.suffix if source.suffix in SUFFIXES else ".toml"
+    target = (folder or source.parent) / f"{source.name.removesuffix(suffix)}.fixed{suffix}"
+    return write_new(target, corrected_file(report))
+
+
+def make_exercise(tiny: Exercise, target: Path | None = None) -> Example:
+    """A small exercise to be solved by hand; written to the file `target`, if given, with question marks to fill in.
+
+    Raises:
+        UsageError: an invalid size, or the file exists.
+        StorageError: writing to disk failed.
+    """
+    text = exercise_text(tiny)
+    if target is not None:
+        write_new(target, text)
+    return parse_example(text, preset_model, target)
+
+
+def write_new(target: Path, text: str | bytes) -> Path:
+    """Write a new file, whole or not at all; an existing one is never overwritten.
+
+    Raises:
+        UsageError: the file exists.
+        StorageError: writing to disk failed.
+    """
+    try:
+        create_durably(target, text.encode() if isinstance(text, str) else text)
+    except FileExistsError:
+        raise UsageError(
+            "{target}: exists already and was not overwritten; choose another name", target=target
+        ) from None
+    return target

@@ -1,0 +1,241 @@
+"""The sheets of a class: the files of a folder, the keys that they belong to, and the grade of each."""
+
+import os
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from vitral.core.config import parse_toml
+from vitral.core.errors import TRACEBACK, UsageError, VitralError, reason
+from vitral.core.files import read_capped
+from vitral.core.language import N_, in_language, language
+from vitral.explanation.checks.report import Verdict, first_wrong
+from vitral.explanation.checks.report import rows as rows_of
+from vitral.explanation.documents import SUFFIXES, document_of
+from vitral.explanation.examples.by_name import find_example
+from vitral.explanation.examples.document import Document
+from vitral.explanation.examples.file import MOST_BYTES
+from vitral.explanation.grading.answers import agreement
+from vitral.explanation.grading.grading import SheetGrade, grade_document
+from vitral.explanation.grading.key import AnswerKey
+from vitral.explanation.grading.rule import GradingRule
+from vitral.explanation.phrasebook import phrases
+from vitral.runs.presets import preset_model
+
+MOST_SHEETS = 5000
+"""More files in a folder are not a class."""
+MOST_RULE_BYTES = 2**16
+NEITHER = N_("{sheet}: belongs to none of the keys: neither its title nor its given numbers are theirs")
+SEVERAL = N_("{sheet}: fits several keys equally well; give it the title of its exercise")
+FAILED = N_("{sheet}: a fault of Vitral ({kind}); set VITRAL_TRACEBACK=1 to see where")
+
+
+@dataclass(frozen=True)
+class GradedSheet:
+    """One file of the folder.
+
+    Attributes:
+        name: the file, or the pseudonym.
+        grade: None if the file cannot be read.
+        error: why it cannot be read, with its name, in English, or empty.
+    """
+
+    name: str
+    grade: SheetGrade | None
+    error: str = ""
+
+    @property
+    def slips(self) -> tuple[tuple[str, str], ...]:
+        """Steps that are wrong in themselves with the guessed slips, in the current language."""
+        if language() not in self._slips:
+            found = (row for row in rows_of(self.grade.report, phrases()) if row.guess) if self.grade else ()
+            self._slips[language()] = tuple(dict.fromkeys((row.step, row.guess) for row in found))
+        return self._slips[language()]
+
+    @cached_property
+    def _slips(self) -> dict[str, tuple[tuple[str, str], ...]]:
+        return {}
+
+    @property
+    def slip(self) -> str:
+        """The guess for the first wrong step, or empty."""
+        first = self.grade.first_wrong if self.grade else ""
+        return next((guess for step, guess in self.slips if step == first), "")
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data, in English."""
+        if self.grade is None:
+            return {"sheet": self.name, "error": self.error}
+        with in_language("en"):
+            slip = self.slip
+        return {"sheet": self.name, **self.grade.plain(), "slip": slip or None}
+
+
+class FailedSheet(GradedSheet):
+    """A sheet on which the program failed."""
+
+
+def sheet_names(home: Path, paths: Sequence[Path]) -> dict[Path, str]:
+    """The names of the sheets; bytes that are no UTF-8 are written out."""
+    raw = [os.fsencode(path.relative_to(home).as_posix()) for path in paths]
+    names: list[str] = []
+    for name in [each.decode("utf-8", "backslashreplace") for each in raw]:
+        number, other = 1, name
+        while other in names:
+            number += 1
+            other = f"{name} ({number})"
+        names.append(other)
+    return dict(zip(paths, names, strict=True))
+
+
+def grading_rule(
+    given: GradingRule | str | Path | None, points: dict[str, float] | None, total: float | None
+) -> GradingRule:
+    """The rule, with the points that are given apart.
+
+    Raises:
+        UsageError: the file cannot be read, or has a wrong key or value.
+    """
+    if isinstance(given, str | Path):
+        path = Path(given)
+        try:
+            raw = read_capped(path, MOST_RULE_BYTES)
+        except (OSError, ValueError) as error:
+            raise UsageError("{path}: cannot be read ({reason})", path=path, reason=reason(error)) from None
+        given = GradingRule.parse(parse_toml(raw, path), str(path))
+    changed: dict[str, Any] = (given or GradingRule()).plain()
+    if points:
+        changed["points"] = {**changed.get("points", {}), **{name: float(value) for name, value in points.items()}}
+    if total is not None:
+        changed["total"] = float(total)
+    return GradingRule.parse(changed, "points")
+
+
+def answer_keys(named: Sequence[str | Path]) -> Iterator[AnswerKey]:
+    """The keys; of a folder, every file that is one.
+
+    Raises:
+        UsageError: there is none, or one cannot be read.
+    """
+    if not named:
+        raise UsageError("grade: name the key")
+    for each in named:
+        path = Path(each)
+        if not os.path.isdir(path):
+            yield AnswerKey(find_example(each), preset_model)
+            continue
+        found = [file for file in _inside(path) if file.suffix == ".toml"]
+        if not found:
+            raise UsageError("{folder}: has no key (a .toml file)", folder=path)
+        yield from (AnswerKey(find_example(file), preset_model) for file in found)
+
+
+def different_keys(keys: Sequence[AnswerKey]) -> list[AnswerKey]:
+    """The keys without those that ask the same of the same numbers; one with numbers stays rather than one without."""
+    kept: list[AnswerKey] = []
+    for key in keys:
+        same = next((place for place, other in enumerate(kept) if key.is_same(other)), None)
+        if same is None:
+            kept.append(key)
+        elif key.has_numbers and not kept[same].has_numbers:
+            kept[same] = key
+    return kept
+
+
+def sheet_files(folder: Path, others: Sequence[Path | None]) -> list[Path]:
+    """The files of the folder without hidden files, keys, and what this command reads and writes besides.
+
+    Raises:
+        UsageError: there is no such folder, or it has too many files.
+    """
+    if not os.path.isdir(folder):
+        raise UsageError("{folder}: is no folder; give the folder with the sheets", folder=folder)
+    left_out = {_place(path) for path in others if path is not None}
+    found = [path for path in _inside(folder) if left_out.isdisjoint(map(_place, (path, *_parents(path, folder))))]
+    if len(found) > MOST_SHEETS:
+        raise UsageError("{folder}: has more than {most:,} files", folder=folder, most=MOST_SHEETS)
+    return found
+
+
+def _place(path: Path) -> Path:
+    """Where a file stands; a link is not the file that it leads to."""
+    return path.parent.resolve() / path.name
+
+
+def _parents(path: Path, folder: Path) -> list[Path]:
+    """The folders of a file below the folder of the class."""
+    return list(path.parents)[: len(path.relative_to(folder).parents) - 1]
+
+
+def _inside(folder: Path) -> list[Path]:
+    """Files in a folder and in its folders, without hidden ones and those that programs leave."""
+    found: list[Path] = []
+    for path in sorted(folder.rglob("*")):
+        parts = path.relative_to(folder).parts
+        if not any(part.startswith((".", "~$", "__MACOSX")) for part in parts) and (
+            path.is_symlink() or not path.is_dir()
+        ):
+            found.append(path)
+    return found
+
+
+def graded_sheet(path: Path, name: str, keys: Sequence[AnswerKey], rule: GradingRule) -> GradedSheet:
+    """The grade of one file; whatever is wrong with it, the others are graded."""
+    try:
+        if path.is_symlink() or not path.is_file():
+            return GradedSheet(name, None, N_("{path}: is not a regular file").format(path=name))
+        document = _document(path, name)
+        fitting = agreement(document, keys)
+        if not fitting:
+            return GradedSheet(name, None, NEITHER.format(sheet=name))
+        if len(fitting) > 1:
+            return GradedSheet(name, None, SEVERAL.format(sheet=name))
+        graded = GradedSheet(name, grade_document(document, fitting[0], rule))
+        _ = graded.slips  # so that a failure is this sheet's alone
+        return graded
+    except VitralError as error:
+        return GradedSheet(name, None, reason(error))
+    except RecursionError:
+        return GradedSheet(name, None, N_("{where}: not a worked example: brackets nested too deep").format(where=name))
+    except Exception as error:
+        if os.environ.get(TRACEBACK) == "1":
+            raise
+        return FailedSheet(name, None, FAILED.format(sheet=name, kind=type(error).__name__))
+
+
+def _document(path: Path, name: str) -> Document:
+    """The document under the name that is shown, which may be a pseudonym.
+
+    Raises:
+        UsageError: the file cannot be read, or is too large.
+    """
+    try:
+        raw = read_capped(path, MOST_BYTES)
+    except OSError as error:
+        raise UsageError("{path}: cannot be read ({reason})", path=name, reason=reason(error)) from None
+    except ValueError:
+        complaint = "{path}: larger than {most_bytes:,} bytes: not a worked example"
+        raise UsageError(complaint, path=name, most_bytes=MOST_BYTES) from None
+    # The ending tells the format.
+    suffix = path.suffix if path.suffix.lower() in SUFFIXES else ""
+    shown = name if name.endswith(suffix) else f"{name}{suffix}"
+    return _named(document_of(raw, shown), name)
+
+
+def _named(document: Document, name: str) -> Document:
+    """The document with the name under which its sheet is shown, which may be a pseudonym."""
+    named = copy(document)
+    object.__setattr__(named, "name", name)  # some documents are frozen
+    return named
+
+
+def key_notes(keys: Sequence[AnswerKey]) -> Iterator[str]:
+    """Keys with numbers that are wrong in themselves."""
+    for key in keys:
+        if key.report.worst in (Verdict.follows, Verdict.wrong):
+            yield N_("The key {key} has wrong numbers; the computed ones are used. {first}").format(
+                key=key.title, first=first_wrong(key.report, phrases("en"))
+            )

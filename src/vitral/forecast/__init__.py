@@ -1,0 +1,1 @@
+"""Parameters, memory, speed and hours of a training that has not begun."""

@@ -1,0 +1,142 @@
+"""A model as graphs of PyTorch's core operations: of whole sentences, of the lens, of one more token with a cache.
+
+All three have the model's weights under the model's names, so what holds them keeps each weight once.
+"""
+
+import copy
+from importlib import metadata
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vitral.core.errors import UsageError
+from vitral.core.graphs import Length, NotInGraphs, Plain, graph_with_weights
+from vitral.core.taps import Tap
+from vitral.interop.flat_cache import UNTIL_NOW, FlatCache, Placing, cache_names, has_cache, joint_prefix, needs_length
+from vitral.interop.graph_reader import TOKENS, VERSION
+from vitral.model import Transformer
+from vitral.model.positions import Learned
+
+NAME = "graph"
+LENS = "x"
+"""The input of the lens: vectors of the stream, [1, time, d_model]."""
+PAST = "past"
+"""The name of the length of a cache of keys and values."""
+Graph = tuple[Plain, dict[str, Tensor]]
+"""A graph, and its constants by name."""
+
+
+def graph_of_model(model: Transformer) -> Graph:
+    """The graph of a model with its named activations, and its constants by name: float32, int32 or truth values.
+
+    Raises:
+        UsageError: an own part of the model does something that no graph can express.
+    """
+    context = model.config.context_length
+
+    def read(inputs: Any, tap: Tap) -> Tensor:
+        return model(inputs[TOKENS], tap=tap)
+
+    try:
+        graph, constants = _of_sentences(model, read, TOKENS, torch.zeros(1, context, dtype=torch.int64))
+    except NotInGraphs as error:
+        raise UsageError("--to {name}: {reason}", name=NAME, reason=error) from None
+    head: Plain = {
+        "version": VERSION,
+        "vitral": metadata.version("vitral"),
+        "vocab_size": model.vocab_size,
+        "most": {"time": context},
+    }
+    return head | {"model": model.config.plain()} | graph, {name: _stored(one) for name, one in constants.items()}
+
+
+def _stored(value: Tensor) -> Tensor:
+    """As the file has it; whole numbers are places, which 32 bits hold."""
+    if value.dtype == torch.bool:
+        return value.contiguous()
+    return value.to(torch.float32 if value.is_floating_point() else torch.int32).contiguous()
+
+
+def lens_graph(model: Transformer) -> Graph:
+    """The graph that reads vectors of the stream, `x`, as `logits`, with the final `norm` if there is one.
+
+    Returns:
+        The graph, and its constants by name: the model's, and numbers that the function holds itself as `lens.NAME`.
+    """
+
+    def read(inputs: Any, tap: Tap) -> Tensor:
+        vectors = model.final_norm(inputs[LENS])
+        return tap("logits", model.unembed(tap("norm", vectors) if model.config.has_final_norm else vectors))
+
+    example = torch.zeros(1, model.config.context_length, model.config.d_model)
+    found = _of_sentences(model, read, LENS, example)
+    # A number that the function holds itself may have the same name in the model's graph.
+    return _renamed(found, {name: f"lens.{name}" for name in found[1] if name.startswith("constants.")})
+
+
+def _of_sentences(model: Transformer, function: Any, name: str, whole: Tensor) -> Graph:
+    """The graph of a function of one input, whose axis of positions has any length up to that of `whole`."""
+    model.eval()
+    context = model.config.context_length
+    # The example is like no other axis of one position, nor like the whole context.
+    example = whole[:, : max(min(2, context), context - 1)]
+    lengths = {name: {1: Length("time", context)}} if context > 1 else {}
+    return graph_with_weights(function, {name: example}, model, lengths)
+
+
+def step_graph(model: Transformer) -> Graph | None:
+    """The graph of one more token, and its constants by name; None if the model keeps nothing of earlier tokens.
+
+    Inputs are `tokens` [1, 1] and the cache before it. Of each block it has `past_key_values.0.key` and `.value`
+    [1, kv_heads, past, d_head]: `blocks.0.attn.k` and `blocks.0.attn.v` of the graph of whole sentences. Of an LSTM it
+    has `past_state.0.hidden` and `.cell` [1, 1, d_model], zeros at the beginning, and where positions are added
+    `past_length` [1]. Outputs are the model's named activations at the new position, and the cache with it:
+    `present.0.key` … or `present_state.0.hidden` ….
+
+    The graph's `least` and `most` say how many tokens the cache may have. A cache of keys and values has at least one,
+    under a prefix mask the whole prefix.
+
+    Raises:
+        NotInGraphs: an own part of the model does something that no graph can express.
+    """
+    config, recurrent = model.config, model.config.recurrence is not None
+    least, most = 0 if recurrent else max(1, joint_prefix(model)), config.context_length - 1
+    # PyTorch takes a length that has only one value, 0 or 1 for a constant.
+    if not has_cache(model) or (not recurrent and most < max(least, 2)):
+        return None
+    before, after = cache_names(model, before=True), cache_names(model, before=False)
+    traced = _by_index(model) if needs_length(model) else model
+
+    def read(given: Any, tap: Tap) -> None:
+        cache = FlatCache(traced, [given[name] for name in before], given.get(UNTIL_NOW))
+        traced(given[TOKENS], cache=cache, tap=tap)
+        for name, tensor in zip(after, cache.flat(), strict=True):
+            tap(name, tensor)
+
+    model.eval()
+    shape = (1, 1, config.d_model) if recurrent else (1, config.kv_heads, max(2, most - 1, least), config.d_head)
+    inputs = {TOKENS: torch.zeros(1, 1, dtype=torch.int64), **{name: torch.zeros(shape) for name in before}}
+    if needs_length(model):
+        inputs[UNTIL_NOW] = torch.ones(1, dtype=torch.int64)
+    lengths = {} if recurrent else {name: {2: Length(PAST, most, least)} for name in before}
+    graph, constants = graph_with_weights(read, inputs, traced, lengths)
+    held = {tensor.data_ptr(): name for name, tensor in (*model.named_buffers(), *model.named_parameters())}
+    names = {name: held.get(tensor.data_ptr(), f"step.{name}") for name, tensor in constants.items()}
+    return _renamed(({"least": least, "most": most} | graph, constants), names)
+
+
+def _by_index(model: Transformer) -> Transformer:
+    """The same model, whose positions may begin at a number that is not known."""
+    positions: Any = model.positions
+    made = copy.copy(model)
+    table = positions.weight if isinstance(positions, Learned) else positions.table
+    made._modules = {**model._modules, "positions": Placing(table)}
+    return made
+
+
+def _renamed(found: Graph, names: dict[str, str]) -> Graph:
+    """With other names of constants."""
+    graph, constants = found
+    listed = [{**each, "name": names.get(each["name"], each["name"])} for each in graph["constants"]]
+    return {**graph, "constants": listed}, {names.get(name, name): value for name, value in constants.items()}

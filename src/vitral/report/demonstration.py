@@ -1,0 +1,203 @@
+"""The page of the demonstration: the text that the model wrote, and how it came to be: data, model, training, study."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from vitral.core.language import _
+from vitral.evaluation.copying import COPIED_WORDS
+from vitral.explanation import Walkthrough
+from vitral.report.folder import ReportFolder
+from vitral.report.html import page
+from vitral.report.maps import attention_maps
+from vitral.report.model import ModelCount, parameter_section
+from vitral.report.run import loss_sections
+from vitral.report.sections import (
+    Callout,
+    Columns,
+    Details,
+    Figure,
+    Heading,
+    Listing,
+    Paragraph,
+    Preformatted,
+    Section,
+)
+from vitral.report.study import study_report, study_sections
+from vitral.report.survey import Survey, survey_sections
+from vitral.report.walkthrough import to_sections
+from vitral.runs import SealedRun, enter
+from vitral.runs.loading import warn_on_stderr
+from vitral.studies import StudyResult, loss_claims
+from vitral.studies.losses import AgainstCounts, LossClaims
+
+PAGE, FIGURES = "report.html", "figures"
+
+
+@dataclass(frozen=True)
+class WrittenText:
+    """A text that the model wrote.
+
+    Attributes:
+        text: the characters.
+        step: of the checkpoint.
+        temperature: of sampling.
+        copied: begin and end of each passage that stands in the training text (`vitral.evaluation.copied_spans`).
+    """
+
+    text: str
+    step: int
+    temperature: float
+    copied: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class DemonstrationResult:
+    """The contents of the page.
+
+    Attributes:
+        survey: of the text.
+        count: of the model.
+        run: the folder of the run that is shown.
+        sample: written by its best checkpoint.
+        sentence: the text the model reads.
+        labels: its tokens.
+        weights: attention weights of the last block over the sentence, [heads, time, source].
+        walkthrough: one attention computation.
+        study: the model compared with the same without attention.
+        verdict: the model beside counted n-grams.
+    """
+
+    survey: Survey
+    count: ModelCount
+    run: Path
+    sample: WrittenText
+    sentence: str
+    labels: Sequence[str]
+    weights: np.ndarray
+    walkthrough: Walkthrough
+    study: StudyResult
+    verdict: AgainstCounts
+
+
+def write_demonstration(result: DemonstrationResult, out: Path) -> Path:
+    """Write `report.html` and its figures into the folder `out`, and return the path of the page.
+
+    Raises:
+        StorageError: writing to disk failed.
+    """
+    report = ReportFolder(out, figures=FIGURES)
+    of_run = ReportFolder(result.run / "report")
+    of_study = study_report(result.study)
+    model = result.count.config
+    claims = loss_claims(result.study)
+    run = enter(result.run, warn_on_stderr)
+    sections: list[Section] = [
+        Heading(_("The text it wrote")),
+        *_written(result),
+        *_results(result, claims),
+        Heading(_("Learning")),
+        *_on_the_way(run),
+        *_drawings_first(loss_sections(run, result.study.baselines, of_run), _("The losses in numbers")),
+        Heading(_("The same model without attention")),
+        *_drawings_first(study_sections(result.study, claims, of_study), _("The whole study: arms, intervals, method")),
+        Heading(_("One attention computation in numbers")),
+        *_attention(result, report),
+        *to_sections(result.walkthrough),
+        Heading(_("The model and the text")),
+        Paragraph(
+            _(
+                "{parameters:,} parameters: {layers} blocks of attention with {heads} heads and a feed-forward "
+                "layer, around a residual stream of width {width}. The context is {context} characters.",
+                parameters=result.count.cost.parameters,
+                layers=model.num_layers,
+                heads=model.num_heads,
+                width=model.d_model,
+                context=model.context_length,
+            )
+        ),
+        Details(_("The parameter table"), (parameter_section(result.count.rows),)),
+        Details(_("The text in numbers"), tuple(survey_sections(result.survey, report))),
+    ]
+    lead = _("A small language model, trained from scratch on the bundled play and examined step by step.")
+    html = page(_("Vitral: a demonstration"), sections, lead=lead, footer=_("Made by vitral demo."))
+    report.add(PAGE, html)
+    for one in (of_run, of_study, report):
+        one.write()
+    return out / PAGE
+
+
+def _written(result: DemonstrationResult) -> list[Section]:
+    sample = result.sample
+    caption = _("After step {step:,}, the checkpoint with the lowest validation loss", step=sample.step)
+    copies = (
+        _("Underlined: {words} or more words in a row that stand in the training text.", words=COPIED_WORDS)
+        if sample.copied
+        else _("No {words} words in a row of it stand in the training text.", words=COPIED_WORDS)
+    )
+    return [
+        Preformatted(sample.text, caption, sample.copied),
+        Paragraph(
+            _(
+                "{characters:,} characters from an empty prompt at temperature {temperature}: the first "
+                "sample, not the best of several. {copies} The model learned spelling, words and layout from "
+                "the training text alone, one character at a time.",
+                characters=len(sample.text),
+                temperature=sample.temperature,
+                copies=copies,
+            )
+        ),
+    ]
+
+
+def _results(result: DemonstrationResult, claims: LossClaims) -> list[Section]:
+    return [Callout(result.verdict.text), Listing(tuple(claim.text for claim in claims.contrasts))]
+
+
+def _on_the_way(run: SealedRun) -> list[Section]:
+    """The first sample while training, and one half-way."""
+    samples = list({event["step"]: event for event in run.folder.metrics("sample")}.values())
+    shown = samples[:1] + samples[(len(samples) - 1) // 2 : -1][: len(samples) > 3]
+    return [
+        Columns(
+            tuple(
+                Preformatted(
+                    event["text"],
+                    _("After step {step:,}", step=event["step"]),
+                    tuple(map(tuple, event.get("copied", ()))),
+                )
+                for event in shown
+            )
+        )
+    ]
+
+
+def _drawings_first(sections: Sequence[Section], rest: str) -> list[Section]:
+    """Figures and samples; then the other sections, folded under a summary."""
+    shown = [section for section in sections if isinstance(section, Figure | Columns)]
+    folded = [_one_level_down(section) for section in sections if not isinstance(section, Figure | Columns)]
+    return [*shown, Details(rest, tuple(folded))]
+
+
+def _attention(result: DemonstrationResult, report: ReportFolder) -> list[Section]:
+    last = result.count.config.num_layers - 1
+    title = _("Attention weights of block {block}, every head", block=last)
+    drawn = attention_maps(result.weights, result.labels, title=title)
+    caption = _(
+        "Rows are query positions, columns are key positions of {sentence!r}. Each row adds up to one. Weights "
+        "right of the diagonal are zero, because no position attends to a later one. The numbers below are "
+        "those of block 0.",
+        sentence=result.sentence,
+    )
+    alt = _(
+        "Attention weights of {heads} heads over {characters} characters, lower triangular.",
+        heads=len(result.weights),
+        characters=len(result.labels),
+    )
+    return [report.figure(drawn, "attention", caption, alt)]
+
+
+def _one_level_down(section: Section) -> Section:
+    return Heading(section.text, min(section.level + 1, 4)) if isinstance(section, Heading) else section

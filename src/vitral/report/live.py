@@ -1,0 +1,210 @@
+"""Pages that compute: a worked example whose given numbers can be edited, an exercise whose cells can be filled in.
+
+The page holds the sheet as a graph (`vitral.core.graphs`), made by the sheet's own operations, and runs it.
+"""
+
+import math
+import re
+from collections.abc import Collection
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+from torch import Tensor
+
+from vitral.core.graphs import Plain
+from vitral.explanation.examples.document import TomlDocument
+from vitral.explanation.examples.example import Example
+from vitral.explanation.examples.places import KeyPath
+from vitral.explanation.formulas import mathml, text
+from vitral.explanation.narration import Choice
+from vitral.explanation.operations.decoding import Beam, Greedy
+from vitral.explanation.phrasebook import Phrases, phrases
+from vitral.explanation.sheet import Sheet
+from vitral.explanation.sheet_graph import given_names, sheet_graph
+from vitral.explanation.steps import Panel, Step
+from vitral.explanation.truncation import truncate
+from vitral.explanation.walks import walk_example
+from vitral.explanation.walkthrough import Walkthrough
+from vitral.report.html import page
+from vitral.report.sections import (
+    Beside,
+    CellTable,
+    Formula,
+    Heading,
+    LiveTables,
+    Paragraph,
+    Section,
+)
+from vitral.report.walkthrough import to_page
+
+WORDS = ("ready", "changed", "restored", "bad", "differs", "original", "stale", "arithmetic", "nan", "shares")
+VERDICTS = (
+    "text",
+    "right",
+    "rounding",
+    "follows",
+    "doubtful",
+    "short",
+    "wrong",
+    "unreadable",
+    "unreadable_at",
+    "progress",
+)
+PLACES = ("edited", "changed", "all", "typed", "kept", "name", "cell", "answered", "right", "follows", "open", "wrong")
+OPEN = {place: f"{{{place}}}" for place in PLACES}
+"""The places of phrases that the script fills."""
+CHOICES = (Greedy, Beam)
+"""Operations whose numbers are indices of words."""
+
+
+def to_live(
+    example: Example,
+    choice: Choice | None = None,
+    *,
+    blanks: Collection[str] | None = None,
+    digits: int = 3,
+    language: str | None = None,
+) -> str:
+    """A self-contained HTML document that computes.
+
+    Without `blanks` it is the page of the walkthrough, and every given number can be edited. With them it is an
+    exercise: the given numbers, and empty tables of these quantities, each cell judged when it is filled in.
+
+    Args:
+        example: the computation.
+        choice: of heads and cells worked through at first.
+        blanks: names of the quantities to fill in, as in the example's claims; see `blanks_of`.
+        digits: after the point.
+        language: "en" or "pt"; the current one if None.
+
+    Raises:
+        UsageError: a head, position or column that does not exist.
+    """
+    say = phrases(language)
+    if blanks is not None:
+        return _exercise(example, frozenset(blanks), digits, say)
+    walkthrough = walk_example(example, choice, say.language)
+    return to_page(walkthrough, digits=digits, before=live_tables(walkthrough, digits))
+
+
+def blanks_of(example: Example) -> tuple[str, ...]:
+    """The claimed quantities of which a cell is left open, in the order of the computation."""
+    return tuple(claim.name for claim in example.claims if bool(claim.values.isnan().any()))
+
+
+def live_tables(walkthrough: Walkthrough, digits: int) -> list[Section]:
+    """The sections that make the page of a worked example alive; none if nothing can be edited."""
+    if walkthrough.sheet is None:
+        return []
+    sheet, say = walkthrough.sheet, phrases(walkthrough.language)
+    graph, stale = sheet_graph(sheet)
+    editable = [name for name in given_names(sheet) if name in graph["inputs"]]
+    if not editable or not graph["outputs"]:
+        return []
+    words = {name: say(f"live.{name}", **OPEN) for name in WORDS}
+    data = _data(sheet, graph, digits, say) | {"editable": editable, "stale": stale, "blanks": [], "words": words}
+    data["words"]["more"] = say("page.more_terms", count="{count}", total="{total}")
+    lead = [say("live.lead"), *([say("live.partly", names=", ".join(stale))] if stale else [])]
+    return [Paragraph(" ".join(lead)), LiveTables(data, say("live.title"), say("live.reset"))]
+
+
+def _data(sheet: Sheet, graph: Plain, digits: int, say: Phrases) -> dict[str, Any]:
+    choices = [quantity.name for quantity in sheet.quantities if _chooses(sheet, quantity.name)]
+    return {
+        "graph": graph,
+        "given": {name: _plain(sheet.values[name]) for name in graph["inputs"]},
+        "choices": choices,
+        "unexplained": [each.name for each in sheet.quantities if isinstance(each.operation, CHOICES)],
+        "vocabulary": list(sheet.vocabulary),
+        "digits": digits,
+        "comma": say.has_comma,
+        "first": sheet.namer.first,
+    }
+
+
+def _chooses(sheet: Sheet, name: str) -> bool:
+    operation = sheet[name].operation
+    return isinstance(operation, CHOICES) and not getattr(operation, "probability", False)
+
+
+def _plain(value: Tensor) -> list[float | str]:
+    return [each if math.isfinite(each) else "inf" if each > 0 else "-inf" for each in value.flatten().tolist()]
+
+
+# The exercise.
+
+
+def _exercise(example: Example, blanks: frozenset[str], digits: int, say: Phrases) -> str:
+    example = example.told(say.language)
+    graph, _ = sheet_graph(example.sheet)
+    order = [quantity.name for quantity in example.sheet.quantities if quantity.name in blanks & set(graph["outputs"])]
+    file = _file(example, order)
+    name = f"{example.path.stem}-filled{example.path.suffix}" if example.path else "exercise-filled.toml"
+    words = {word: say(f"practice.{word}", **OPEN) for word in VERDICTS}
+    data = _data(example.sheet, graph, digits, say)
+    data |= {"editable": [], "stale": [], "blanks": order, "decimals": example.decimals, "file": file, "words": words}
+    saved = (say("practice.file", name=name), name) if file else None
+    sections: list[Section] = [Paragraph(example.note)] if example.note else []
+    sections += [Paragraph(say("practice.how", decimals=example.decimals))]
+    sections += [LiveTables(data, say("practice.title"), say("practice.clear"), saved)]
+    for number, step in enumerate(_open_steps(example, order, say), start=1):
+        sections += [Heading(f"{number}. {step.title}", 2), *_blank_step(step, order, digits, say)]
+    words = {"lead": say("practice.intro"), "footer": say("page.footer"), "contents": say("page.contents")}
+    return page(example.title, sections, language=say.language, **words)
+
+
+def _open_steps(example: Example, blanks: Collection[str], say: Phrases) -> list[Step]:
+    """What is given, and the steps to fill in."""
+    steps = walk_example(example, None, say.language).steps
+    return [step for step in steps if step.name == "given" or step.name in blanks]
+
+
+def _blank_step(step: Step, blanks: Collection[str], digits: int, say: Phrases) -> list[Section]:
+    """A step without what would give its numbers away: sentence, arithmetic, shades."""
+    say = replace(say, whole=True)
+    written = text(step.formula, digits, say)
+    formula = [Formula(mathml(step.formula, digits, say), written)] if written else []
+    tables = [_blank_table(step, panel, digits, say, is_blank=step.name in blanks) for panel in step.panels]
+    return [*formula, Beside(tuple(tables)) if len(tables) > 1 else tables[0]]
+
+
+def _blank_table(step: Step, panel: Panel, digits: int, say: Phrases, *, is_blank: bool) -> CellTable:
+    shown = truncate(panel, digits, say)
+    lines = tuple((label, *([""] * len(cells) if is_blank else cells)) for label, *cells in shown.lines)
+    nothing = tuple((None,) * len(shown.columns) for _ in shown.rows)
+    columns = ("", *shown.headings)
+    return CellTable(
+        panel.label or step.shapes, columns, lines, nothing, (0, 0), quantity=panel.quantity, head=panel.head
+    )
+
+
+BLANK = 7_310_000_000
+"""Numbers from here on stand for the cells to fill in, while the file is cut."""
+
+
+def _file(example: Example, blanks: Collection[str]) -> list[str | dict[str, str]]:
+    """The author's file, cut at the cells to fill in: texts, and the places of the cells between them.
+
+    Empty for a file that is not TOML, as a spreadsheet: the page writes TOML.
+    """
+    if not isinstance(example.document, TomlDocument):
+        return []
+    places: dict[str, tuple[KeyPath, str]] = {}
+    for claim in example.claims:
+        for place, index in enumerate(product(*map(range, claim.values.shape))):
+            if claim.name in blanks and math.isnan(float(claim.values[index])):
+                places[str(BLANK + len(places))] = (claim.path(index), f"{claim.name}/{place}")
+    rows: dict[KeyPath, list[str]] = {}
+    changes: dict[KeyPath, str] = {}
+    for blank, (path, _) in places.items():
+        if path in example.document.found:
+            changes[path] = blank
+        else:  # a whole row is written as one "?"
+            rows.setdefault(path[:-1], []).append(blank)
+    changes |= {path: f"[{', '.join(blanks)}]" for path, blanks in rows.items()}
+    written = example.document.rewritten(changes).decode()
+    for blanks in rows.values():
+        written = written.replace(f'"[{", ".join(blanks)}]"', f"[{', '.join(blanks)}]")
+    parts = re.split(rf"\b({'|'.join(places)})\b", written) if places else [written]
+    return [{"cell": places[part][1]} if number % 2 else part for number, part in enumerate(parts)]

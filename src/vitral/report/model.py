@@ -1,0 +1,180 @@
+"""What a model costs before it is trained: its parameters, operations and bytes."""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from vitral.core.language import N_, _, number
+from vitral.core.shown import Shown
+from vitral.core.tables import Tabular
+from vitral.model import Cost, ModelConfig, ParameterRow, cost, parameter_table
+from vitral.model.counts import BYTES_FLOAT32
+from vitral.report.html import page
+from vitral.report.notebook import page_of
+from vitral.report.plain import plain_text
+from vitral.report.sections import Listing, Section, Table
+from vitral.report.tables import Column, DataTable, whole
+from vitral.runs import RunConfig
+from vitral.runs.optimizers import OPTIMIZERS, OwnOptimizer
+from vitral.training.optimizer_cost import optimizer_flops
+
+
+@dataclass(frozen=True, repr=False)
+class ModelCount(Shown, Tabular):
+    """A model's size and costs.
+
+    Attributes:
+        name: of the preset or configuration.
+        vocab_size: tokens in the vocabulary.
+        config: the model's configuration.
+        batch_size: windows in a batch, for the activations.
+        rows: every learned tensor.
+        cost: totals.
+        optimizer: "adamw", "muon", "sgd" or the name of an own one, which is taken to have the averages of AdamW.
+        advice: how its text is trained on, one line for each choice.
+        optimizer_flops: floating-point operations of one step of the optimizer.
+    """
+
+    name: str
+    vocab_size: int
+    config: ModelConfig
+    batch_size: int
+    rows: list[ParameterRow]
+    cost: Cost
+    optimizer: str = "adamw"
+    advice: tuple[str, ...] = ()
+    optimizer_flops: int = 0
+
+    @staticmethod
+    def of(name: str, config: RunConfig, vocab_size: int, advice: tuple[str, ...] = ()) -> "ModelCount":
+        """The count of a configuration with this many tokens."""
+        model, training = config.model, config.training
+        rows, costs = parameter_table(model, vocab_size), cost(model, vocab_size, training.batch_size)
+        costs = replace(costs, optimizer_bytes=BYTES_FLOAT32 * training.optimizer.kept_numbers(rows))
+        optimizer, flops = training.optimizer.name, optimizer_flops(config, vocab_size)
+        return ModelCount(name, vocab_size, model, training.batch_size, rows, costs, optimizer, advice, flops)
+
+    def plain(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return {
+            "name": self.name,
+            "vocab_size": self.vocab_size,
+            "batch_size": self.batch_size,
+            "model": self.config.plain(),
+            "rows": [asdict(row) for row in self.rows],
+            "cost": asdict(self.cost),
+            "optimizer": self.optimizer,
+            "optimizer_flops": self.optimizer_flops,
+            "advice": list(self.advice),
+        }
+
+    def __str__(self) -> str:
+        """The parameters, operations and bytes as the command prints them."""
+        return plain_text(self.title, count_sections(self))
+
+    @property
+    def title(self) -> str:
+        """The heading."""
+        return _(
+            "Parameters of {name} with {tokens} tokens: {parameters:,}",
+            name=self.name,
+            tokens=self.vocab_size,
+            parameters=self.cost.parameters,
+        )
+
+    def table(self) -> DataTable:
+        """Every learned tensor, in a form to be written."""
+        columns = (
+            Column("name", N_("name"), is_prose=True),
+            Column("part", N_("part"), _, is_prose=True),
+            Column("shape", N_("shape"), lambda shape: "×".join(map(str, shape)), is_prose=True),
+            Column("formula", N_("formula"), is_prose=True),
+            Column("count", N_("parameters"), whole),
+        )
+        return DataTable(self.title, columns, self.records())
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row for each learned tensor."""
+        return [asdict(row) for row in self.rows]
+
+
+@page_of.register
+def _count_page(counted: ModelCount) -> str:
+    return page(counted.title, count_sections(counted))
+
+
+CACHED, STATES = N_("keys and values of one full context"), N_("hidden and cell states of one sequence")
+PARTS = (
+    N_("embedding"),
+    N_("positions"),
+    N_("norm"),
+    N_("attention"),
+    N_("recurrence"),
+    N_("scale"),
+    N_("feed-forward"),
+    N_("final norm"),
+    N_("head"),
+)
+"""The parts of a parameter table, as `_` translates them."""
+
+
+def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
+    """The totals as (quantity, value, how it is counted)."""
+    costs, tokens = counted.cost, counted.batch_size * counted.config.context_length
+    optimizer = OPTIMIZERS.get(counted.optimizer, OwnOptimizer)
+    return [
+        (
+            _("forward"),
+            _("{flops:,} FLOPs per token", flops=costs.forward_flops),
+            _("2 per matrix entry, 4 · context · num_heads · d_head per attention layer"),
+        ),
+        (_("backward"), _("{flops:,} FLOPs per token", flops=costs.backward_flops), _("twice the forward pass")),
+        (
+            _("step of the optimizer"),
+            _("{flops:,} FLOPs per step", flops=counted.optimizer_flops),
+            _(optimizer.computes),
+        ),
+        (
+            _("one training step"),
+            f"{number((costs.forward_flops + costs.backward_flops) * tokens + counted.optimizer_flops, '.3g')} FLOPs",
+            _("{tokens:,} tokens", tokens=tokens),
+        ),
+        (_("weights"), size_of(costs.weight_bytes), _("4 bytes each")),
+        (_("gradients"), size_of(costs.gradient_bytes), _("4 bytes each")),
+        (_("optimizer"), size_of(costs.optimizer_bytes), _(optimizer.keeps)),
+        (
+            _("activations"),
+            size_of(costs.activation_bytes),
+            _("estimate, for the backward pass of {tokens:,} tokens", tokens=tokens),
+        ),
+        (_("cache"), size_of(costs.cache_bytes), _(CACHED if counted.config.recurrence is None else STATES)),
+    ]
+
+
+def count_sections(counted: ModelCount) -> list[Section]:
+    """The whole count as sections of a page."""
+    caption, columns = _("Operations and bytes (float32)"), ("", "", _("how counted"))
+    costs = Table(caption, columns, tuple(cost_rows(counted)), prose=(1, 2))
+    advice = [Listing(tuple(map(_, counted.advice)))] if counted.advice else []
+    return [parameter_section(counted.rows), costs, *advice]
+
+
+def size_of(count: int) -> str:
+    """A number of bytes in its unit."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{number(count / size, '.2f')} {unit}"
+    return f"{count} bytes"
+
+
+def parameter_section(rows: list[ParameterRow]) -> Table:
+    """The parameter table with its total."""
+    cells = [
+        (row.name, _(row.part), " × ".join(map(str, row.shape)), row.formula, number(row.count, ",")) for row in rows
+    ]
+    total = sum(row.count for row in rows)
+    return Table(
+        _("Every learned tensor"),
+        (_("name"), _("part"), _("shape"), _("formula"), _("parameters")),
+        (*cells, (_("total"), "", "", "", number(total, ","))),
+        prose=(1, 2, 3),
+    )

@@ -1,0 +1,102 @@
+"""Results in notebooks: the page of a result in a frame of its own, from the renderers of pages.
+
+The frame is an `iframe` with the whole page inside (`srcdoc`): no style reaches the notebook and none of the notebook's
+reaches the page. It is sandboxed: a script runs only on a page that has the one of `html.page`, with an origin of its
+own, under the page's content security policy, so nothing is loaded and nothing outside the frame can be read.
+"""
+
+import sys
+from functools import singledispatch
+from importlib import import_module
+from pathlib import Path
+
+from markupsafe import Markup, escape
+
+from vitral.core.text import visible
+
+HEIGHT = 620
+"""Pixels of a frame; its lower edge can be dragged."""
+LINE, AROUND = 25, 190
+"""Pixels of a line of text, and of the title and margins of a page."""
+FRAME = (
+    "display: block; box-sizing: border-box; width: 100%; resize: vertical; "
+    "border: 1px solid rgba(128, 128, 128, 0.35); border-radius: 4px"
+)
+
+
+VIEWS = {
+    "CheckReport": "checked_example",
+    "Forecast": "forecast",
+    "Measures": "measures",
+    "RunComparison": "side_by_side",
+    "TextMeasures": "measures",
+    "Walkthrough": "walkthrough",
+}
+"""Results of lower rooms: the module here that registers their page, and their text if they have none of their own."""
+
+
+@singledispatch
+def page_of(result: object) -> str:
+    """The page of a result, a whole HTML document; each class of results registers its own."""
+    return page_of(result) if _is_registered_now(result) else _text_page(result)
+
+
+@singledispatch
+def text_of(result: object) -> str:
+    """The text of a result that has none of its own; its class registers it."""
+    return text_of(result) if _is_registered_now(result) else object.__repr__(result)
+
+
+def _is_registered_now(result: object) -> bool:
+    """Whether the module of a lower room's result was not yet imported, and now is."""
+    module = f"vitral.report.{VIEWS.get(type(result).__name__, 'notebook')}"
+    is_new = module not in sys.modules
+    import_module(module)
+    return is_new
+
+
+def written_page(file: Path, result: object) -> str:
+    """The page of a result that was written to a file; the result as text where the file is gone."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return _text_page(result)
+
+
+def _text_page(result: object) -> str:
+    """A page of the result as text."""
+    from vitral.report.html import page
+    from vitral.report.sections import Preformatted
+
+    return page(type(result).__name__, [Preformatted(str(result))])
+
+
+def in_frame(result: object, *, is_only_text: bool) -> str:
+    """The page of a result in a sandboxed frame, which is low if the page has no more than a short text."""
+    from vitral.report.plain import WIDTH
+
+    text = str(result)
+    lines = sum(1 + len(line) // WIDTH for line in text.splitlines())
+    height = min(HEIGHT, AROUND + LINE * lines) if is_only_text else HEIGHT
+    return framed(page_of(result), text, height)
+
+
+def framed(document: str, text: str, height: int = HEIGHT) -> str:
+    """A whole HTML document inside another one, safe whatever it contains.
+
+    Args:
+        document: the page; it is escaped as a whole.
+        text: the same as text; folded under its first line. It stays where frames are removed, as in a notebook of
+            somebody else that is not trusted.
+        height: pixels.
+    """
+    # Links to places on the page would otherwise lead to the notebook's own address.
+    inside = document.replace("<head>", '<head>\n<base href="about:srcdoc">', 1)
+    allowed = "allow-scripts" if "<script>" in document else ""
+    first, _, rest = visible(text).strip().partition("\n")
+    title = escape(first)
+    folded = Markup("<details><summary>{}</summary><pre>{}</pre></details>").format(title, rest) if rest else title
+    return (
+        f'<iframe sandbox="{allowed}" title="{title}" style="{FRAME}; height: {height}px" '
+        f'srcdoc="{escape(inside)}"></iframe>\n<div style="opacity: 0.6; font-size: 0.85em">{folded}</div>'
+    )

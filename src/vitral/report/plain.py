@@ -1,0 +1,91 @@
+"""The same sections as plain text, for a person at a prompt: tables aligned, paragraphs wrapped, figures left out."""
+
+import textwrap
+from collections.abc import Sequence
+
+from vitral.core.text import visible
+from vitral.report.sections import (
+    Callout,
+    CellTable,
+    Columns,
+    Details,
+    Diagram,
+    Formula,
+    Heading,
+    Listing,
+    Paragraph,
+    Preformatted,
+    Section,
+    SortableTable,
+    Table,
+)
+
+WIDTH = 100
+WIDEST_CELL = 60
+"""Characters of a cell; a longer one is cut, except in the last column."""
+GAP = "  "
+
+
+def plain_text(title: str, sections: Sequence[Section] = (), *, lead: str = "") -> str:
+    """A title, a lead and sections as lines of text, without a line break at the end."""
+    blocks = [_wrapped(title), _wrapped(lead), *(_block(section) for section in sections)]
+    return "\n".join(block for block in blocks if block)
+
+
+def _block(section: Section) -> str:
+    match section:
+        case Heading():
+            return f"\n{visible(section.text)}"
+        case Paragraph() | Callout():
+            return _wrapped(section.text)
+        case Listing():
+            return "\n".join(_wrapped(item) for item in section.items)
+        case Table() | SortableTable() | CellTable():
+            table = _as_table(section)
+            return f"\n{_table(table)}" if table.caption else _table(table)
+        case Diagram():
+            return "\n".join([visible(section.caption), visible(section.text)])
+        case Preformatted():
+            return "\n".join(filter(None, (visible(section.caption), visible(section.text).rstrip("\n"))))
+        case Columns():
+            return "\n".join(map(_block, section.items))
+        case Details():
+            return "\n".join([visible(section.summary), *map(_block, section.sections)])
+        case Formula():
+            return visible(section.text)
+        case _:
+            return ""
+
+
+def _as_table(section: Table | SortableTable | CellTable) -> Table:
+    if isinstance(section, CellTable):
+        return Table(section.caption, section.columns, section.rows)
+    return section.table if isinstance(section, SortableTable) else section
+
+
+def _wrapped(text: str) -> str:
+    return "\n".join(textwrap.fill(line, WIDTH) for line in visible(text).splitlines())
+
+
+def _table(section: Table) -> str:
+    headings = [section.columns] if any(section.columns) else []
+    lines = [[*map(_cell, row[:-1]), *map(_line, row[-1:])] for row in (*headings, *section.rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    left = {0, *section.prose}
+    rows = [
+        GAP.join(
+            cell.ljust(width) if index in left else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+    return "\n".join(filter(None, [_wrapped(section.caption), *rows]))
+
+
+def _line(text: str) -> str:
+    return " ".join(visible(text).split())
+
+
+def _cell(text: str) -> str:
+    line = _line(text)
+    return line if len(line) <= WIDEST_CELL else f"{line[: WIDEST_CELL - 1]}…"

@@ -1,0 +1,203 @@
+"""The page of a run: the text it wrote, its losses against the n-gram baselines, its parameters and configuration."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tomli_w
+
+from vitral.core.language import N_, _, number
+from vitral.core.manifest import check_report
+from vitral.core.text import nats
+from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
+from vitral.evaluation.copying import COPIED_WORDS
+from vitral.model import parameter_table
+from vitral.report.folder import ReportFolder
+from vitral.report.html import page
+from vitral.report.lines import Line, loss_plot
+from vitral.report.margin import Reference
+from vitral.report.model import parameter_section
+from vitral.report.sections import Callout, Details, Heading, Paragraph, Preformatted, Section, Table
+from vitral.runs import SealedRun, enter
+from vitral.runs.loading import warn_on_stderr
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+ORDERS_SHOWN = (1, 2, 3, 4, 5, 6)
+MOST_POINTS = 1000
+"""Points of the line of logged losses; of more, the mean of neighbours is drawn."""
+GRAY = N_("Gray lines: n-gram baselines.")
+HOLLOW = N_("Hollow: an early evaluation, on few tokens of the validation split.")
+MADE_BY = N_("Made by Vitral.")
+PAGE = "run.html"
+
+
+def write_run_report(path: Path) -> Path:
+    """Write `report/run.html`, `report/losses.svg` and `.png` into a run's folder, and return the path of the page.
+
+    Raises:
+        UsageError: not a run, or a link or a device stands in the way.
+        StorageError: writing to disk failed.
+    """
+    run = enter(path, warn_on_stderr)
+    report = ReportFolder(run.folder.path / "report")
+    report.add(PAGE, run_page(run, report))
+    report.write()
+    return path / "report" / PAGE
+
+
+def run_page(run: SealedRun, report: ReportFolder) -> str:
+    """The page of a run as an HTML document; its figures are added to `report`."""
+    counted = run.ngrams()  # there are none before the first evaluation
+    baselines = None if counted is None else NgramBaselines.from_plain(counted)
+    sections: list[Section] = [*sample_sections(run), *loss_sections(run, baselines, report)]
+    sections += [
+        Heading(_("Parameters")),
+        parameter_section(parameter_table(run.config.model, run.tokenizer.vocab_size)),
+    ]
+    configuration = tomli_w.dumps(run.config.plain())
+    sections.append(Details(_("The whole configuration"), (Preformatted(configuration),)))
+    return page(_("Run {name}", name=run.folder.path.name), sections, footer=_(MADE_BY))
+
+
+def require_run_report(path: Path) -> None:
+    """Write the page of a run again unless it is there as it was written.
+
+    Raises:
+        UsageError: not a run, or a link or a device stands in the way.
+        StorageError: writing to disk failed.
+    """
+    folder = path / "report"
+    if not (folder / PAGE).is_file() or check_report(folder):
+        write_run_report(path)
+
+
+def sample_sections(run: SealedRun) -> list[Section]:
+    """The texts that a run wrote while it was trained: of the best checkpoint, the last, and the others in a fold."""
+    samples = {event["step"]: event for event in run.folder.metrics("sample")}
+    if not samples:
+        return []
+    evaluations = run.folder.metrics("evaluation")
+    best = _best(evaluations)["step"] if evaluations else None
+    last = max(samples)
+    first = [best] if best in samples and best != last else []
+    titles = {last: OF_THE_LAST, best: OF_THE_BEST}
+    shown = [_sample(samples[step], titles.get(step, AFTER)) for step in (*first, last)]
+    earlier = [_sample(event) for step, event in sorted(samples.items()) if step not in (*first, last)]
+    sections: list[Section] = [Heading(_("The text it wrote")), *shown]
+    if any(event.get("copied") for event in samples.values()):
+        sections.append(
+            Paragraph(
+                _("Underlined: {words} or more words in a row that stand in the training text.", words=COPIED_WORDS)
+            )
+        )
+    elif all("copied" in event for event in samples.values()):
+        none = _("No {words} words in a row of these texts stand in the training text.", words=COPIED_WORDS)
+        sections.append(Paragraph(none))
+    else:
+        sections.append(Paragraph(_("These texts were not searched for passages of the training text.")))
+    return [*sections, *([Details(_("Earlier texts"), tuple(earlier))] if earlier else []), Heading(_("Losses"))]
+
+
+def _best(evaluations: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The evaluation of the best checkpoint: the first of those with the lowest validation loss."""
+    return min(evaluations, key=lambda event: event["validation_loss"])
+
+
+AFTER = N_("after step {step:,}")
+OF_THE_LAST = N_("after step {step:,}, the last step")
+OF_THE_BEST = N_("after step {step:,}, the best checkpoint")
+
+
+def _sample(event: Mapping[str, Any], title: str = AFTER) -> Preformatted:
+    caption = _(title, step=event["step"])
+    return Preformatted(event["text"], caption, tuple((begin, end) for begin, end in event.get("copied", ())))
+
+
+def loss_sections(run: SealedRun, baselines: NgramBaselines | None, report: ReportFolder) -> list[Section]:
+    """The losses of a run as a sentence, a figure (added to the report) and a table."""
+    is_causal_lm = run.config.training.objective == "next-token"
+    unit = _("nats per token") if is_causal_lm else _("nats per masked token")
+    events = {kind: run.folder.metrics(kind) for kind in ("step", "evaluation", "early")}
+    evaluations = events["evaluation"]
+    drawn = loss_curve(events, baselines if is_causal_lm else None, unit)
+    if not evaluations or baselines is None:
+        caption = _("Training loss of single steps, with dropout.")
+        shown = [report.figure(drawn, "losses", caption, _("The training loss."))] if drawn is not None else []
+        origin = run.imported
+        if origin is not None:
+            where = {"source": origin.get("source"), "form": origin.get("form")}
+            return [Paragraph(_("Imported from {source} ({form}); it was not trained here.", **where)), *shown]
+        return [Paragraph(_("There is no evaluation yet.")), *shown]
+    last, best = evaluations[-1], _best(evaluations)
+    told = {**_place(best), "unit": unit}
+    found = _("After {steps:,} steps the test loss is {loss:.3f} {unit}.", **told)
+    if is_causal_lm:
+        rank = rank_among_baselines(best["test_loss"], baselines)
+        found = _("After {steps:,} steps the test loss is {loss:.3f} {unit}, {rank}.", **told, rank=rank)
+    if best["step"] != last["step"]:
+        later = _("This is the best checkpoint; after all {steps:,} steps the test loss is {loss:.3f}.", **_place(last))
+        found = f"{found} {later}"
+    measured = ("train_loss", "validation_loss", "test_loss")
+    rows = [(number(e["step"], ","), *(nats(e[name]) for name in measured)) for e in evaluations]
+    caption = _(SINGLE_STEPS if events["step"] else MEAN_OF_BATCHES)
+    caption += f" {_(HOLLOW)}" if events["early"] else ""
+    caption += f" {_(GRAY)}" if is_causal_lm else ""
+    columns = (_("step"), _("training"), _("validation"), _("test"))
+    return [
+        Callout(found),
+        *(Paragraph(_(problem)) for problem in run.document("corpus").get("problems", ())),
+        *([] if drawn is None else [report.figure(drawn, "losses", caption, found)]),
+        Table(_("Losses in nats per token"), columns, tuple(rows)),
+    ]
+
+
+SINGLE_STEPS = N_("Loss against steps. Training: single steps, with dropout. Validation and test: full passes.")
+MEAN_OF_BATCHES = N_(
+    "Loss against steps. Training: mean over the batches since the previous evaluation, with dropout. "
+    "Validation and test: full passes."
+)
+
+
+def _place(evaluation: Mapping[str, Any]) -> dict[str, Any]:
+    return {"steps": evaluation["step"], "loss": evaluation["test_loss"]}
+
+
+def loss_curve(
+    events: Mapping[str, Sequence[Mapping[str, Any]]], baselines: NgramBaselines | None, unit: str
+) -> "matplotlib.figure.Figure | None":
+    """The curve of a training: logged losses as a thin line, evaluations as dots, early ones as hollow dots.
+
+    Args:
+        events: of the kinds "step", "evaluation" and "early", each in order.
+        baselines: drawn as lines across; None for none.
+        unit: of the losses.
+
+    Returns:
+        The figure; None without a loss.
+    """
+    known = {} if baselines is None else baselines.orders
+    references = [Reference(baseline_name(order), known[order]) for order in ORDERS_SHOWN if order in known]
+    evaluations, early = events["evaluation"], events["early"]
+    steps = [event["step"] for event in evaluations]
+    lines = [_logged(events["step"]) or Line(_("training"), steps, [e["train_loss"] for e in evaluations])]
+    lines += [
+        Line(label, steps, [event[f"{split}_loss"] for event in evaluations], look="dots")
+        for split, label in (("validation", _("validation")), ("test", _("test")))
+    ]
+    lines.append(Line("", [e["step"] for e in early], [e["validation_loss"] for e in early], look="hollow"))
+    if not any(line.x for line in lines):
+        return None
+    return loss_plot(
+        lines, references=references, title=_("Loss while training"), y_label=_("loss ({unit})", unit=unit)
+    )
+
+
+def _logged(events: Sequence[Mapping[str, Any]]) -> Line | None:
+    if not events:
+        return None
+    size = -(-len(events) // MOST_POINTS)
+    groups = [events[begin : begin + size] for begin in range(0, len(events), size)]
+    means = [sum(event["loss"] for event in group) / len(group) for group in groups]
+    return Line(_("training"), [group[-1]["step"] for group in groups], means, look="thin")

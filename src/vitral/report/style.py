@@ -1,0 +1,142 @@
+"""One style for every figure, and its files: the same data give the same bytes.
+
+Colours are those of Okabe and Ito (2008), distinguishable with any common colour blindness; arms also differ by dash
+and marker. Figures are built on `matplotlib.figure.Figure` directly, so that no window system and no global list of
+figures is used, and the user's matplotlib settings have no effect.
+"""
+
+import functools
+import io
+from collections.abc import Callable
+from typing import NamedTuple, ParamSpec
+
+import matplotlib.style
+from matplotlib.figure import Figure
+from matplotlib.ticker import ScalarFormatter
+
+from vitral.core.language import localised
+from vitral.core.text import visible
+from vitral.report.palette import GRID, INK, MUTED, PAPER
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#7f7f7f")
+DASHES = ("solid", (0, (6, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)))
+MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*")
+
+FONT_SIZE = 12.0
+BAND = {"color": MUTED, "alpha": 0.15, "linewidth": 0}
+"""A band behind a plot; its colour is one that a dark page replaces."""
+POINTS_PER_INCH = 72.0
+PNG_DPI = 144
+
+_SETTINGS = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": FONT_SIZE,
+    "axes.titlesize": FONT_SIZE + 1,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.labelcolor": INK,
+    "axes.edgecolor": MUTED,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.formatter.useoffset": False,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "text.color": INK,
+    "text.parse_math": False,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "figure.facecolor": PAPER,
+    "axes.facecolor": PAPER,
+    "savefig.facecolor": PAPER,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "vitral",
+}
+
+Parameters = ParamSpec("Parameters")
+
+
+class Look(NamedTuple):
+    """The colour, dash and marker of one of several series."""
+
+    colour: str
+    dash: str | tuple
+    marker: str
+
+
+def look(index: int) -> Look:
+    """The look of series `index`; colours, dashes and markers repeat with different periods, so that 8 are distinct."""
+    return Look(COLOURS[index % len(COLOURS)], DASHES[index % len(DASHES)], MARKERS[index % len(MARKERS)])
+
+
+def styled(draw: Callable[Parameters, Figure]) -> Callable[Parameters, Figure]:
+    """Decorate a drawing function to use the one style, whatever the matplotlib settings outside are."""
+
+    @functools.wraps(draw)
+    def drawn(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Figure:
+        with matplotlib.style.context(["default", _SETTINGS]):
+            figure = draw(*args, **kwargs)
+        for axes in figure.axes:
+            for axis in (axes.xaxis, axes.yaxis):
+                if type(axis.get_major_formatter()) is ScalarFormatter:
+                    axis.set_major_formatter(_Numbers())
+        return figure
+
+    return drawn
+
+
+class _Numbers(ScalarFormatter):
+    """The usual numbers of an axis, as the current language writes them."""
+
+    def format_ticks(self, values: list[float]) -> list[str]:
+        return [localised(text) for text in super().format_ticks(values)]
+
+
+def svg_bytes(figure: Figure) -> bytes:
+    """The figure as a standalone SVG file: text stays text, no date, ids by content."""
+    return _rendered(figure, "svg", {"Date": None, "Creator": "Vitral"})
+
+
+def png_bytes(figure: Figure) -> bytes:
+    """The figure as a PNG file at 144 dots per inch."""
+    return _rendered(figure, "png", {"Software": "Vitral"})
+
+
+def pdf_bytes(figure: Figure) -> bytes:
+    """The figure as a PDF file, for papers."""
+    return _rendered(figure, "pdf", {"CreationDate": None, "Creator": "Vitral", "Producer": "Vitral"})
+
+
+def _rendered(figure: Figure, kind: str, metadata: dict[str, str | None]) -> bytes:
+    buffer = io.BytesIO()
+    with matplotlib.style.context(["default", _SETTINGS]):
+        figure.savefig(buffer, format=kind, dpi=PNG_DPI, metadata=metadata)
+    return buffer.getvalue()
+
+
+def figure_files(figure: Figure, name: str) -> dict[str, bytes]:
+    """The files of a figure by file name: `name.svg`, `name.png` and `name.pdf`."""
+    return {f"{name}.svg": svg_bytes(figure), f"{name}.png": png_bytes(figure), f"{name}.pdf": pdf_bytes(figure)}
+
+
+def drawable(text: str) -> str:
+    """One line that the bundled font can draw: characters without a glyph are written as code points.
+
+    >>> drawable("a␠中")
+    'a␣U+4E2D'
+    """
+    font = _font()
+    line = visible(text).replace("\n", "↵").replace("\t", "→").replace("␠", "␣")
+    return "".join(c if font.get_char_index(ord(c)) else f"U+{ord(c):04X}" for c in line)
+
+
+@functools.cache
+def _font():
+    """DejaVu Sans, which comes with matplotlib."""
+    from matplotlib import font_manager
+
+    return font_manager.get_font(font_manager.findfont("DejaVu Sans"))

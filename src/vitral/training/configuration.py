@@ -1,0 +1,229 @@
+"""The configuration of a run: preset < TOML file < overrides, parsed into one frozen object."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vitral.core.config import merge, nearest, read_toml
+from vitral.core.errors import UsageError
+from vitral.core.language import N_
+from vitral.core.parts import changed_parts, without_sources
+from vitral.data import Corpus, Dataset, corpus_names, load_corpus, prepare
+from vitral.data.corpora import refuse_task_name
+from vitral.runs import RunFolder, enter, load_run, refuse_existing
+from vitral.runs.presets import Preset, presets
+from vitral.training import Callback, RunConfig, ranks, resume, train
+from vitral.training.deadline import TimeFrame
+from vitral.training.plans import FIT, ResolvedPlan
+from vitral.training.run import how_far_begun, resolved_plan
+from vitral.training.sizes import LADDER
+from vitral.training.text_plan import TextPlan, plan_text, usual_shape, written_plan
+
+DEFAULT_PRESET = "fast"
+DEFAULT_MINUTES = 2.0
+"""Training time where a bare text is given and nothing else."""
+
+SIZE = ("model.d_model", "model.num_layers", "model.num_heads", "model.num_kv_heads", "model.d_head", "model.d_ff")
+PRECISION = ("training.dtype", "training.compile")
+SIZED = (*SIZE, *PRECISION, "training.optimizer", "training.schedule")
+"""Keys that training chooses together, by measured speed, where the user has chosen none of them."""
+USUAL = ((0.0, (96, 2)), (0.5, (128, 4)), (5.0, (192, 4)), (15.0, (256, 6)))
+"""(Minutes, (width, layers)): the size from that training time on where it is not chosen by measured speed.
+
+Up to 4 × 128 the sizes were compared at equal times (docs/speed.md, the ladder). 4 × 192 was trained for 10 and 15
+minutes (docs/experiments.md), beside no other size; 6 × 256 is extrapolated.
+"""
+_IN_FLOAT32: Mapping[str, Any] = {"training": {"dtype": "float32"}}
+"""The preset `fast` for a bare text: not every processor is faster in bfloat16."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunPlan:
+    """A run to be made.
+
+    Attributes:
+        config: its complete configuration.
+        text: how its text is trained on, with the reasons.
+        corpus: the text, where it was read to plan; None where the configuration is a preset or a file.
+        init_from: a run whose weights it starts from.
+    """
+
+    config: RunConfig
+    text: TextPlan
+    corpus: Corpus | None = None
+    init_from: Path | None = None
+
+    def dataset(self) -> Dataset:
+        """The text, tokenized and split as the run will have it.
+
+        Raises:
+            UsageError: the text cannot be used.
+            StorageError: the tokens cannot be stored.
+        """
+        tokenizer = None if self.init_from is None else load_run(self.init_from).tokenizer
+        return prepare(self.config.corpus, corpus=self.corpus, tokenizer=tokenizer, grow=True)
+
+    def fitted(self, dataset: Dataset) -> ResolvedPlan:
+        """The configuration with the size that training would choose here and now, by timing steps.
+
+        Raises:
+            UsageError: the time allows only a handful of steps.
+        """
+        if self.config.training.plan != FIT:
+            return ResolvedPlan(self.config, ())
+        return resolved_plan(self.config, dataset, None)
+
+    def train(self, out: Path, callback: Callback, frame: TimeFrame | None = None) -> RunFolder:
+        """Train the run in a new folder, in the minutes of its time frame.
+
+        Where torchrun has started the ranks anew, since one was lost, they go on with the run that they had begun.
+
+        Raises:
+            UsageError: the configuration cannot be used, or `out` exists.
+            TrainingStopped: a number was not finite.
+            StorageError: writing to disk failed.
+        """
+        match ranks.broadcast(ranks.leads() and how_far_begun(out)):
+            case "stopped":
+                return resume(out, callback=callback, frame=frame)
+            case "finished":
+                return RunFolder(out)
+            case _ if ranks.leads():
+                refuse_existing(out)
+            case _:
+                pass
+        for line in () if self.corpus is None else self.text.lines:
+            callback({"event": "note", "text": line})
+        # A run that starts from another one has that one's tokenizer: training prepares its text itself.
+        is_read = self.init_from is None and self.corpus is not None and ranks.leads()
+        dataset = self.dataset() if is_read else None
+        config = self.config.watched()  # unlike the runs of a study
+        return train(config, out, callback=callback, dataset=dataset, init_from=self.init_from, frame=frame)
+
+
+def configure(
+    start: str | None = None,
+    *,
+    corpus: str | Mapping[str, Any] | None = None,
+    init_from: Path | None = None,
+    minutes: float | None = None,
+    overrides: Sequence[Mapping[str, Any]] = (),
+) -> RunConfig:
+    """The configuration of a run; see `plan_run`."""
+    return plan_run(start, corpus=corpus, init_from=init_from, minutes=minutes, overrides=overrides).config
+
+
+def plan_run(
+    start: str | None = None,
+    *,
+    corpus: str | Mapping[str, Any] | None = None,
+    init_from: Path | None = None,
+    minutes: float | None = None,
+    overrides: Sequence[Mapping[str, Any]] = (),
+) -> RunPlan:
+    """Plan a run. A bare text is read, and trained on as `plan_text` says.
+
+    Args:
+        start: a preset, a `.toml` file, or a text (a corpus's name, a file, a folder); a preset takes precedence.
+        corpus: the text, instead of the one in `start`; or a table with keys of `[corpus]`.
+        init_from: a run; its model and tokenizer are used.
+        minutes: training time; the preset `fast`, also used for a bare text, has a larger model for a longer time.
+        overrides: plain nested data, later over earlier.
+
+    Raises:
+        UsageError: an invalid value or an unknown name, in one line; or a bare text that cannot be read.
+    """
+    chosen = merge(*overrides).get("training", {})
+    chosen = chosen if isinstance(chosen, Mapping) else {}
+    if minutes is not None and "steps" in chosen:
+        raise UsageError("minutes: training.steps is given too; give only one of the two")
+    minutes = chosen.get("minutes", minutes)
+    known = presets()
+    layers: list[Mapping[str, Any]] = []
+    where, is_bare = "config", False
+    if start in known:
+        layers.append(known[start].run)
+    elif start is not None and start.endswith(".toml"):
+        layers.append(read_toml(Path(start)))
+        where = start
+    else:
+        _require_text_or_preset(start, known)
+        is_bare = True
+        layers += [merge(known[DEFAULT_PRESET].run, _IN_FLOAT32), {"corpus": {"source": start or "sample"}}]
+        minutes = DEFAULT_MINUTES if minutes is None and "steps" not in chosen else minutes
+    given = {"source": corpus} if isinstance(corpus, str) else corpus or {}
+    later = [*_inherited(init_from), {"corpus": given}, *overrides]
+    pins = _keys(merge(*later))
+    if minutes is not None:
+        layers.append({"training": {"minutes": minutes}})
+        RunConfig.parse(layers[-1], where)  # refused before it chooses a size
+        if is_bare or (start == DEFAULT_PRESET and minutes >= USUAL[1][0]):
+            layers += [_sized(minutes, pins), usual_shape(minutes)]
+            layers += [] if "model.dropout" in pins else [{"training": {"regularisation": FIT}}]
+    config = RunConfig.parse(merge(*layers, *later), where)
+    if init_from is not None and config.plain()["corpus"]["tokenizer"] != later[0]["corpus"]["tokenizer"]:
+        raise UsageError(
+            "corpus.tokenizer: --init-from {init_from} uses the tokenizer of that run; leave it out",
+            init_from=init_from,
+        )
+    if not is_bare:
+        named = N_("the preset {name}").format(name=start) if start in known else where
+        return RunPlan(config, written_plan(config, named), None, init_from)
+    text = load_corpus(config.corpus)
+    plan = plan_text(text, config, pins)
+    return RunPlan(RunConfig.parse(merge(*layers, plan.layer, *later), where), plan, text, init_from)
+
+
+def pinned(tokenizer: str | None, context: int | None) -> dict[str, Any]:
+    """The tokenizer and the context that a user chose, as a layer of configuration."""
+    layer: dict[str, Any] = {} if tokenizer is None else {"corpus": {"tokenizer": tokenizer}}
+    return layer if context is None else {**layer, "model": {"context_length": context}}
+
+
+def refuse_choices(run: str, **choices: Any) -> None:
+    """Refuse options that a run has decided already.
+
+    Raises:
+        UsageError: one of them is given.
+    """
+    given = [name for name, value in choices.items() if value is not None]
+    if given:
+        raise UsageError("{run}: a run, whose text and model are decided; leave out {given}", run=run, given=given[0])
+
+
+def _inherited(init_from: Path | None) -> list[Mapping[str, Any]]:
+    """The layer of a run whose weights are the initial ones."""
+    if init_from is None:
+        return []
+    config = enter(init_from, lambda line: None).config
+    changed_parts(config.model, str(init_from))  # refuses what is not registered
+    inherited = config.plain()
+    kept = {key: inherited["corpus"][key] for key in ("tokenizer", "specials") if key in inherited["corpus"]}
+    return [{"model": without_sources(inherited["model"]), "corpus": kept}]
+
+
+def _keys(layer: Mapping[str, Any]) -> set[str]:
+    """The keys that a layer of configuration sets, as in "model.d_model"."""
+    return {f"{table}.{key}" for table, values in layer.items() if isinstance(values, Mapping) for key in values}
+
+
+def _sized(minutes: float, chosen: set[str]) -> dict[str, Any]:
+    """The layer that lets the model fit the time; with the usual size where the user has chosen a part of it."""
+    if chosen.isdisjoint((*SIZED, "training.plan")):
+        return {"training": {"plan": FIT}}
+    usual = next(usual for least, usual in reversed(USUAL) if minutes >= least)
+    size = next(size for size in LADDER if (size.model["d_model"], size.model["num_layers"]) == usual)
+    plan = "auto" if chosen.isdisjoint(PRECISION) else "as-written"
+    return {"model": size.model, "training": {**size.training, "plan": plan}}
+
+
+def _require_text_or_preset(start: str | None, known: Mapping[str, Preset]) -> None:
+    if start is None or start in corpus_names() or os.path.lexists(start) or len(Path(start).parts) > 1 or "." in start:
+        return
+    refuse_task_name(start)
+    names = {*known, *corpus_names()}
+    raise UsageError(
+        "{start!r} is not a preset, a known text or a file; {hint}", start=start, hint=nearest(start, names)
+    )

@@ -1,0 +1,422 @@
+"""Every command end to end, as a user types it."""
+
+import json
+import math
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+
+import vitral as library
+from tests.app.conftest import SETTINGS
+from vitral import __version__
+from vitral.app.terminal.screen import runnable
+from vitral.core.names import ATTENTION_STEPS
+from vitral.explanation import LANGUAGES, check, parse_example, phrases
+from vitral.explanation.examples.by_name import gallery
+from vitral.runs.presets import preset_model
+from vitral.studies import study_cost
+from vitral.training.trials import StepTime
+
+OPTIONS = {
+    "demo": "--out --set",
+    "corpus": "--tokenizer --split --special --context --minutes --encoding --field --glob --out --format",
+    "train": "--out --corpus --encoding --field --glob --init-from --special --replace --tokenizer "
+    "--context --seed --device --dtype --plan --minutes --threads --set --ranks --tensorboard",
+    "resume": "--corpus --strict --changed-parts --ranks",
+    "continue": "--out --minutes --steps --corpus --threads --ranks",
+    "count": "--corpus --vocabulary --tokenizer --context --minutes --encoding --field --glob --set --format",
+    "forecast": "--gpus --kind --measure --corpus --vocabulary --tokenizer --set --format",
+    "evaluate": "--text --replace --corpus --checkpoint --device --dtype --copying --format",
+    "generate": "--prompt --max-tokens --samples --temperature --top-k --top-p --min-p --repetition-penalty "
+    "--greedy --beams --length-penalty --stop --seed --crop --replace --cache --checkpoint "
+    "--device --dtype --stats --format",
+    "inspect": "--text --replace --windows --top --edits --corpus --checkpoint --device --dtype --format --out",
+    "explain": "--text --replace --layer --head --query --key --column --block --ending --backward --cell "
+    "--sort-terms --checkpoint --device --dtype --all --digits --format --out",
+    "exercise": "--positions --d-model --num-heads --mask --scale --seed --out --count --practice --head "
+    "--query --key --column --all --digits --format",
+    "grade": "--key --rule --points --total --pseudonyms --marked --out --format",
+    "check": "--fix --out --format",
+    "study": "--base --budget --corpus --out --seeds --threads --workers --executor --set --format",
+    "bundle": "--out --checkpoint --corpus --ablations --format",
+    "open": "--checkpoint --corpus --port --no-browser",
+    "list": "--sort --text --times --out --format",
+    "compare": "--prompt --seed --max-tokens --losses --corpus --out --format",
+    "doctor": "--repair --format",
+}
+"""Each command, with its options in their order."""
+WITHOUT_PARTS = ("demo", "exercise", "check", "grade", "list")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    heavy = "torch numpy pydantic matplotlib scipy tokenizers pooch jinja2"
+    code = (
+        "import sys, vitral.app.terminal\n"
+        "assert vitral.app.terminal.run(['--help']) == 0\n"
+        f"print([name for name in {heavy.split()!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    for command in OPTIONS:
+        assert f"  {command}" in done.stdout
+
+
+def test_the_versions_in_one_line(vitral) -> None:
+    told = vitral("--version")
+    assert (told.code, told.err) == (0, "")
+    assert told.out == f"Vitral {__version__}, Python {platform.python_version()}, PyTorch {torch.__version__}\n"
+
+
+def test_without_a_command_the_help_is_printed(vitral) -> None:
+    assert vitral() == vitral("--help")
+
+
+def test_the_surface_of_the_command_line(vitral) -> None:
+    """A snapshot: whoever changes a command or an option changes this list knowingly."""
+    for command, options in OPTIONS.items():
+        told = vitral(*command.split(), "--help").out
+        found = re.findall(r"^  (?:-\w, )?(--[\w-]+)", told, re.MULTILINE)
+        parts = [] if command in WITHOUT_PARTS else ["--parts"]
+        assert found == [*options.split(), *parts, "--lang", "--help"], command
+
+
+def test_a_run_folder_has_all_its_files(trained: Path) -> None:
+    documents = {"run.json", "environment.json", "corpus.json", "tokenizer.json", "ngrams.json"}
+    wanted = documents | {"config.toml", "metrics.jsonl", "steps", "best", "last", "samples", "report", ".lock"}
+    assert {path.name for path in trained.iterdir()} == wanted
+    drawn = {"run.html", "losses.svg", "losses.pdf", "losses.png", "MANIFEST.json"}
+    assert {path.name for path in (trained / "report").iterdir()} == drawn
+    events = [json.loads(line) for line in (trained / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert {"step", "evaluation", "sample", "end"} == {event["event"] for event in events}
+
+
+def test_the_option_threads_is_stronger_than_the_configuration(vitral, tmp_path: Path) -> None:
+    run = [*("train", "sample", "--out", "run"), *SETTINGS, *("--set", "training.threads=3")]
+    assert vitral(*run, "--threads", "2").code == 0
+    written = tomllib.loads((tmp_path / "run" / "config.toml").read_text(encoding="utf-8"))
+    assert written["training"]["threads"] == 2
+    for command in (["train"], ["study", "norm"]):
+        for wrong in ("0", "1025", "two"):
+            told = vitral(*command, "--threads", wrong)
+            assert told.code == 2
+            assert "--threads" in told.err
+
+
+def test_evaluate(vitral, trained: Path) -> None:
+    told = vitral("evaluate", str(trained), "--format", "json")
+    measures = json.loads(told.out)
+    assert told.code == 0
+    assert measures["parts"]["test"]["num_targets"] > 10_000
+    assert 0 < measures["copying"]["longest"]["length"] < 100
+    shown = vitral("evaluate", str(trained), "--no-copying").out
+    assert "perplexity" in shown
+    assert "The test loss is" in shown
+
+
+def test_generate_streams_what_the_library_gives(vitral, trained: Path) -> None:
+    text = library.load(trained).generate("WREN", max_tokens=37, temperature=0.8, seed=5)
+    for options in ((), ("--no-cache",)):
+        line = ("generate", str(trained), "--prompt", "WREN", "--max-tokens", "37", "--seed", "5", *options)
+        assert vitral(*line).out == text + "\n"
+
+
+def test_generate_streams_whatever_the_options(vitral, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    streamed = []
+    usual = library.Run.stream
+    monkeypatch.setattr(library.Run, "stream", lambda *given, **options: streamed.append(1) or usual(*given, **options))
+    for options in (["--crop"], ["--no-cache"], ["--stop", "e"], ["--greedy"], ["--crop", "--no-cache"]):
+        streamed.clear()
+        prompt = "a" * 30 if "--crop" in options else "a"
+        told = vitral("generate", str(trained), "--prompt", prompt, "--max-tokens", "3", *options)
+        assert (told.code, streamed) == (0, [1]), options
+
+
+def test_generate_in_other_ways(vitral, trained: Path) -> None:
+    generate = ("generate", str(trained), "--max-tokens", "5")
+    several = json.loads(vitral(*generate, "--samples", "3", "--format", "json").out)
+    assert [len(sample["tokens"]) for sample in several] == [5, 5, 5]
+    assert len({sample["text"] for sample in several}) > 1
+    greedy = [vitral(*generate, "--greedy", "--seed", seed).out for seed in "12"]
+    assert greedy[0] == greedy[1]
+    assert vitral(*generate, "--beams", "3", "--samples", "2").out.count("log-probability") == 2
+
+
+def test_explain_names_every_step(vitral, trained: Path) -> None:
+    told = vitral("explain", str(trained), "--text", "WREN", "--head", "2").out
+    for step in ATTENTION_STEPS:
+        title = re.escape(phrases("en")(f"titles.{step}"))
+        assert re.search(rf"\. {title}: {step}(\[[\w,]+\])? = ", told)
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html", "json", "latex"])
+def test_explain_in_every_form_and_language(vitral, trained: Path, tmp_path: Path, form: str) -> None:
+    run = (str(trained), "--text", "To", "--layer", "all", "--head", "all", "--block", "--ending")
+    for language, what in (("en", run), ("pt", ("sol-e-lua",))):
+        line = ("explain", *what, "--format", form, "--lang", language)
+        assert vitral(*line, "--out", language).code == 0
+        written = (tmp_path / language).read_text(encoding="utf-8")
+        for other in LANGUAGES:
+            assert (phrases(other)("titles.z") in written) == (other == language)
+        again = vitral(*line, "--out", language)
+        assert (again.code, language in again.err) == (2, True)
+        assert (tmp_path / language).read_text(encoding="utf-8") == written
+
+
+def test_explain_writes_everything_and_goes_backwards_when_asked_to(vitral, trained: Path) -> None:
+    run = ("explain", str(trained), "--text", "WRENWRENWRE", "--layer", "0")
+    assert len(vitral(*run).out) < len(whole := vitral(*run, "--all").out)
+    assert "--all" not in whole
+    for options in ((), ("--block",), ("--block", "--ending")):
+        told = vitral(*run, "--query", "2", "--backward", *options)
+        assert told.code == 0, told.err
+        assert "dscores" in told.out
+        assert ("dmlp.pre" in told.out) == bool(options)
+    assert "1. Gradient of out" in vitral("explain", "the-cat-sat", "--backward", "--cell", "output[2,1]").out
+    assert vitral("exercise", "--all").code == 0
+
+
+def test_check_says_what_is_wrong_first_and_mends_it(vitral, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(gallery()["gato-preto-dorme"], encoding="utf-8")
+    told = vitral("check", "mine.toml", "life-is-awesome")
+    assert told.code == 1
+    assert "First wrong step: weights (weights[3,1])." in told.out
+    assert phrases("en")("check.all_right", count=96) in told.out
+    assert vitral("check", "life-is-awesome").code == 0
+    fixed = vitral("check", "mine.toml", "--fix", "--lang", "pt")
+    assert fixed.code == 1
+    assert "corrigido: mine.fixed.toml" in fixed.out
+    assert vitral("check", "mine.fixed.toml").code == 0
+    again = vitral("check", "mine.toml", "--fix")
+    assert again.code == 2
+    assert "First wrong step: weights" in again.out
+    assert "mine.fixed.toml: exists already" in again.err
+    assert (tmp_path / "mine.toml").read_text(encoding="utf-8") == gallery()["gato-preto-dorme"]
+    mixed = vitral("check", "mine.toml", "nowhere", "greedy-choice")
+    assert mixed.code == 2
+    assert mixed.err.count("\n") == 1
+    assert "First wrong step" in mixed.out
+    assert phrases("en")("check.all_right", count=5) in mixed.out
+    wrong, broken, right = json.loads(vitral("check", "mine.toml", "nowhere", "greedy-choice", "--format", "json").out)
+    assert ("error" in broken, right["verdict"]) == (True, "right")
+    assert (wrong["verdict"], wrong["first_wrong"]["step"]) == ("wrong", "weights")
+
+
+def test_an_exercise_is_made_filled_in_and_checked(vitral, tmp_path: Path) -> None:
+    sizes = ("--positions", "2", "--d-model", "2", "--seed", "5")
+    assert vitral("exercise", "sheet.toml", *sizes).code == 0
+    assert phrases("en")("check.nothing") in vitral("check", "sheet.toml").out
+    assert "q = x W^Q" in vitral("exercise", *sizes).out
+    sheet = (tmp_path / "sheet.toml").read_text(encoding="utf-8")
+    answers = check(parse_example(sheet, preset_model)).quantities
+    for one in answers:
+        rows = one.expected.reshape(-1, one.expected.shape[-1]).tolist()
+        solved = [[round(value, 2) if math.isfinite(value) else "-inf" for value in row] for row in rows]
+        blank = json.dumps([["?"] * len(row) for row in rows])
+        name = one.claim.key[-1]
+        sheet = sheet.replace(f"{name} = {blank}", f"{name} = {json.dumps(solved)}")
+    (tmp_path / "solved.toml").write_text(sheet, encoding="utf-8")
+    assert vitral("check", "solved.toml").code == 0
+
+
+def test_an_exercise_and_its_solution_are_written_together(vitral, tmp_path: Path) -> None:
+    assert vitral("exercise", "sheet.toml", "--out", "solution.html", "--format", "html", "--lang", "pt").code == 0
+    assert '"?"' in (tmp_path / "sheet.toml").read_text(encoding="utf-8")
+    assert '<html lang="pt-BR"' in (tmp_path / "solution.html").read_text(encoding="utf-8")
+
+
+def test_everything_with_a_name_is_listed(vitral, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study_cost, "time_steps", lambda config, build, plan: StepTime(0.08, 0.08))
+    monkeypatch.setattr(study_cost.Paces, "threads", lambda paces, base: 1)
+    monkeypatch.setattr("vitral.studies.study_cost.study_names", lambda: {"no-attention": "?"})
+    listed = json.loads(vitral("list", "--format", "json").out)
+    names = {kind: [entry["name"] for entry in entries] for kind, entries in listed.items()}
+    assert names["examples"] == list(gallery())
+    assert {"fast", "shakespeare", "demo"} <= set(names["presets"])
+    assert {"sample", "tinyshakespeare"} <= set(names["texts"])
+    assert {"no-attention", "scaling"} <= set(names["studies"])
+    shown = vitral("list").out
+    assert all(name in shown for entries in names.values() for name in entries)
+    assert json.loads(vitral("list", "texts", "--format", "json").out) == {"texts": listed["texts"]}
+    assert vitral("list", "examples").out in shown
+    studies = vitral("list", "studies", "--times").out
+    assert all(name in studies for name in names["studies"])
+    assert studies != vitral("list", "studies").out
+    assert {vitral(*command.split(), "-h").code for command in ("", "train", "study")} == {0}
+
+
+@pytest.mark.parametrize("on_path", [None, "/usr/bin/vitral"])
+def test_printed_commands_can_be_typed_where_the_user_stands(
+    on_path: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: on_path)
+    monkeypatch.setattr("sys.argv", ["my venv/bin/vitral", "demo"])
+    line = "next:   vitral train vitral.txt    vitral doctor x"
+    ours = "next:   'my venv/bin/vitral' train vitral.txt    'my venv/bin/vitral' doctor x"
+    assert runnable(line) == (line if on_path else ours)
+
+
+def test_runs_are_listed_in_every_form(vitral, trained: Path, tmp_path: Path) -> None:
+    folder = str(shutil.copytree(trained, tmp_path / "runs" / "tiny").parent)
+    shown = vitral("list", "runs", folder)
+    assert shown.code == 0
+    assert "tiny" in shown.out
+    found = json.loads(vitral("list", "runs", folder, "--format", "json").out)
+    assert [(run["name"], run["state"], run["text"]) for run in found["runs"]] == [("tiny", "finished", "sample")]
+    assert vitral("list", "runs", folder, "--format", "csv").out.splitlines()[1].startswith("tiny,finished,")
+    assert vitral("list", "runs", folder, "--format", "markdown").out.startswith("| run |")
+    assert "\\toprule" in vitral("list", "runs", folder, "--format", "latex").out
+    assert vitral("list", "runs", folder, "--out", "page", "--sort", "time", "--text", "samp").code == 0
+    assert (tmp_path / "page" / "runs.html").is_file()
+    for wrong in (
+        ("runs", str(tmp_path / "page")),
+        ("runs", folder, "--text", "other"),
+        ("presets", "--sort", "name"),
+    ):
+        refused = vitral("list", *wrong)
+        assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+    assert "kind,name,description" in vitral("list", "texts", "--format", "csv").out
+
+
+def test_runs_are_compared_in_every_form(vitral, trained: Path, tmp_path: Path) -> None:
+    assert vitral("train", "sample", "--out", "runs/wide", *SETTINGS, "--set", "model.d_model=24").code == 0
+    shutil.copytree(trained, "runs/narrow")
+    shown = vitral("compare", "runs", "--prompt", "WREN", "--max-tokens", "5", "--out", "page")
+    assert shown.code == 0, shown.err
+    assert "model.d_model" in shown.out
+    assert "no claim about the variants" in shown.out.replace("\n", " ")
+    assert (tmp_path / "page" / "comparison.html").is_file()
+    found = json.loads(vitral("compare", "runs/wide", "runs/narrow", "--format", "json").out)
+    assert found["relations"][0]["comparable"] == "nats per token"
+    assert found["configuration"]["model.d_model"] == [24, 12]
+    for form, begin in (("csv", "name,"), ("markdown", "| run |"), ("latex", "\\begin{table}")):
+        assert vitral("compare", "runs", "--no-losses", "--format", form).out.startswith(begin)
+    refused = vitral("compare", "runs/wide")
+    assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+
+
+def test_corpus_prints_and_draws(vitral, tmp_path: Path) -> None:
+    told = vitral("corpus", "sample", "--out", "report")
+    assert "154," in told.out
+    assert "bigram" in told.out
+    assert "<svg" in (tmp_path / "report" / "corpus.html").read_text(encoding="utf-8")
+
+
+def test_count_of_the_source_model(vitral) -> None:
+    told = vitral("count", "shakespeare")
+    assert "Parameters of shakespeare with 109 tokens: 431,104" in told.out
+    counted = json.loads(vitral("count", "shakespeare", "--format", "json").out)
+    assert counted["cost"]["parameters"] == sum(row["count"] for row in counted["rows"]) == 431_104
+    assert json.loads(vitral("count", "shakespeare", "--corpus", "sample", "--format", "json").out)["vocab_size"] == 68
+
+
+def test_fine_tuning_grows_or_replaces(vitral, trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "more.txt").write_text("WREN. A luz é tardia; o cão não vê. " * 600, encoding="utf-8")
+    start = ("train", "more.txt", "--init-from", str(trained), *SETTINGS)
+    for name, options, size in (("grown", (), 3), ("replaced", ("--replace", "e"), 0)):
+        told = vitral(*start, "--out", name, *options)
+        assert told.code == 0, told.err
+        sizes = [len(json.loads((run / "tokenizer.json").read_bytes())["tokens"]) for run in (trained, Path(name))]
+        assert sizes[1] - sizes[0] == size
+        assert ("new character" in told.out + told.err) == (size > 0)
+        measured = vitral("evaluate", name, "--format", "json")
+        assert measured.code == 0, measured.err
+    assert vitral("doctor", "replaced").code == 0
+    for refused in (
+        vitral("train", "more.txt", "--replace", "e", "--out", "new", *SETTINGS),
+        vitral(*start, "--replace", "é", "--out", "new"),
+        vitral(*start, "--set", "model.d_model=24", "--out", "new"),
+    ):
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "has shape" in refused.err
+    assert not Path("new").exists()
+
+
+def test_unseen_characters_are_replaced_everywhere(vitral, trained: Path) -> None:
+    for command in (
+        ("generate", "--max-tokens", "3", "--prompt", "日本"),
+        ("explain", "--text", "日本"),
+        ("inspect", "--text", "日本"),
+    ):
+        refused = vitral(command[0], str(trained), *command[1:])
+        assert (refused.code, "'日' (U+65E5)" in refused.err) == (2, True)
+        told = vitral(command[0], str(trained), *command[1:], "--replace", "e")
+        assert told.code == 0, told.err
+        assert vitral(command[0], str(trained), *command[1:], "--replace", "日").code == 2
+
+
+def test_special_tokens_separate_documents(vitral, tmp_path: Path) -> None:
+    end = "<|endoftext|>"
+    (tmp_path / "stories.txt").write_text(f"The light is late. {end}" * 1500, encoding="utf-8")
+    told = vitral("train", "stories.txt", "--special", end, "--out", "run", *SETTINGS)
+    assert told.code == 0, told.err
+    tokens = json.loads((tmp_path / "run" / "tokenizer.json").read_bytes())
+    assert tokens["special_tokens"] == {end: len(tokens["tokens"])}
+    prompted = vitral(
+        "generate", "run", "--prompt", f"{end}The", "--stop", end, "--max-tokens", "40", "--format", "json"
+    )
+    assert end not in json.loads(prompted.out)[0]["text"]
+    assert vitral("doctor", "run").code == 0
+    assert "1,500 times" in vitral("corpus", "stories.txt", "--special", end, "--format", "json").out
+    for wrong in ("", "<PAD>"):
+        refused = vitral("train", "stories.txt", "--special", wrong, "--out", "no", *SETTINGS)
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+
+
+def test_a_finished_run_is_continued(vitral, trained: Path, tmp_path: Path) -> None:
+    refused = vitral("resume", str(trained))
+    assert f"vitral continue {trained} --minutes 10" in refused.err
+    told = vitral("continue", str(trained), "--steps", "3", "--out", "longer")
+    assert told.code == 0, told.err
+    steps = [max(path.name for path in (run / "steps").iterdir()) for run in (trained, tmp_path / "longer")]
+    assert int(steps[1][-8:]) == int(steps[0][-8:]) + 3
+    assert (tmp_path / "longer" / "report" / "run.html").exists()
+    assert vitral("doctor", "longer").code == 0
+    for options in ((), ("--steps", "3", "--minutes", "1"), ("--minutes", "0"), ("--steps", "0")):
+        assert vitral("continue", str(trained), *options, "--out", "no").code == 2
+    assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.merge
+def test_tensorboard_on_request(vitral, tmp_path: Path) -> None:
+    told = vitral("train", "sample", "--out", "watched", "--tensorboard", *SETTINGS)
+    assert told.code == 0, told.err
+    assert list((tmp_path / "watched" / "tensorboard").glob("events.out*"))
+
+
+def test_every_command_of_a_process_has_its_own_time() -> None:
+    from vitral.app import session
+
+    began = []
+    for _ in range(2):
+        session.begin(["train"])
+        began.append(session.time_frame().began)
+    assert began[0] < began[1]
+
+
+def test_a_text_is_read_as_the_options_say(vitral, tmp_path: Path) -> None:
+    lines = "".join(
+        json.dumps({"text": f"não é o número {number} "}, ensure_ascii=False) + "\n" for number in range(1200)
+    )
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "a.jsonl").write_bytes(lines.encode("cp1252"))
+    (tmp_path / "set" / "b.txt").write_bytes(b"\xff\xff")
+    options = ("--encoding", "cp1252", "--field", "text", "--glob", "*.jsonl")
+    told = vitral("corpus", "set", *options, "--format", "json")
+    assert told.code == 0, told.err
+    assert "ã" in str(json.loads(told.out))
+    size = ("--set", "model.d_model=8", "--set", "model.num_heads=1", "--set", "model.num_layers=1")
+    counted = vitral("count", "fast", "--corpus", "set", *options, *size)
+    assert counted.code == 0, counted.err
+    steps = ("--set", "training.steps=2", "--set", "training.plan=as-written", "--set", "model.context_length=16")
+    trained = vitral("train", "fast", "--corpus", "set", *options, *size, *steps, "--out", "run")
+    assert trained.code == 0, trained.err
+    assert 'encoding = "cp1252"' in (tmp_path / "run" / "config.toml").read_text()
+    evaluated = vitral("evaluate", "run", "--no-copying")
+    assert evaluated.code == 0, evaluated.err

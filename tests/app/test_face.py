@@ -1,0 +1,291 @@
+"""The library's face: every command as a function, its results, and what a prompt and a notebook show of them."""
+
+import inspect
+import json
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vitral
+import vitral.app
+from vitral.app.given import steps_planned
+from vitral.core.errors import UsageError, VitralError
+from vitral.core.language import in_language
+from vitral.decoding import Sample
+from vitral.report.notebook import framed
+
+COURSE = Path(__file__).parents[2] / "docs" / "gallery"
+MODEL = {"d_model": 12, "num_layers": 2, "num_heads": 3, "context_length": 13}
+TRAINING = {"steps": 4, "evaluate_every": 2, "batch_size": 5}
+COMMANDS = ("train", "resume", "continue_", "evaluate", "generate", "explain", "exercise", "check", "inspect", "study")
+COMMANDS += ("grade", "survey", "count", "doctor", "demo", "compare", "list_runs")
+NASTY = "</iframe></script><script>alert(1)</script>\"'&<b>\x1b[31m\u202e"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> vitral.Run:
+    folder = tmp_path_factory.mktemp("face")
+    return vitral.train("sample", folder / "run", model=MODEL, training=TRAINING, seed=5)
+
+
+@pytest.fixture(scope="module")
+def results(run: vitral.Run, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    copy = shutil.copytree(run.path, tmp_path_factory.mktemp("compared") / "copy")
+    return {
+        "run": run,
+        "evaluate": vitral.evaluate(run),
+        "generate": vitral.generate(run, "WREN", max_tokens=9),
+        "several": vitral.generate(run, "WREN", max_tokens=9, num_beams=2, num_samples=2),
+        "inspect": vitral.inspect(run, "The light"),
+        "explain": vitral.explain(run, "To"),
+        "example": vitral.explain("the-cat-sat"),
+        "check": vitral.check("o-gato-preto"),
+        "exercise": vitral.exercise(),
+        "grade": vitral.grade(COURSE / "class", COURSE / "class-key.toml"),
+        "survey": vitral.survey(run),
+        "count": vitral.count(run),
+        "doctor": vitral.doctor(run),
+        "compare": vitral.compare(run, copy, max_tokens=3),
+        "presets": vitral.list_presets(),
+        "texts": vitral.list_texts(),
+        "studies": vitral.list_studies(),
+        "examples": vitral.list_examples(),
+        "runs": vitral.list_runs(run.path.parent),
+    }
+
+
+def test_every_command_is_a_function_and_no_function_hides_a_package() -> None:
+    assert set(COMMANDS) <= set(vitral.__all__)
+    packages = {path.name for path in Path(vitral.__file__).parent.iterdir() if path.is_dir()} - {"__pycache__"}
+    for name in packages:
+        import_module(f"vitral.{name}")
+    for name in vitral.__all__:
+        assert callable(getattr(vitral, name)), name
+        assert getattr(vitral, name).__doc__, name
+    assert set(vitral.app.__all__) >= {*COMMANDS, "list_presets", "list_texts", "list_studies", "list_examples"}
+
+
+@pytest.mark.full
+def test_the_first_token_and_the_first_step_wait_for_no_plot_and_no_page(run: vitral.Run, tmp_path: Path) -> None:
+    code = (
+        f"import sys, vitral.app\nvitral.app.Run({str(run.path)!r}).generate('WREN', max_tokens=1)\n"
+        "late = {'matplotlib', 'vitral.explanation', 'vitral.inspection', 'vitral.report.run', 'vitral.studies',\n"
+        "        'vitral.data.dataset', 'vitral.training.loop', 'vitral.evaluation.losses'}\n"
+        "assert not late & set(sys.modules), late & set(sys.modules)\n"
+        "def seen(event):\n"
+        "    assert event['event'] != 'step' or 'matplotlib' not in sys.modules\n"
+        f"vitral.train('fast', {str(tmp_path / 'run')!r}, callback=seen, corpus='sample', progress=True,\n"
+        "             model={'d_model': 16, 'num_layers': 1}, training={'steps': 1, 'log_every': 1})\n"
+        "assert all(getattr(vitral.app, name) for name in vitral.app.__all__)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_results_are_readable_plain_and_ready_for_json(results: dict[str, Any]) -> None:
+    for name, result in results.items():
+        text = str(result)
+        assert text == repr(result), name
+        assert text.strip(), name
+        assert "tensor(" not in text, name
+        if hasattr(result, "plain"):
+            json.dumps(result.plain(), allow_nan=False)
+
+
+def test_a_run_may_be_a_path_or_a_run(run: vitral.Run, results: dict[str, Any]) -> None:
+    for name, one in {
+        "generate": vitral.generate(str(run.path), "WREN", max_tokens=9),
+        "inspect": vitral.inspect(run.path, "The light"),
+        "explain": vitral.explain(run.path, "To"),
+        "evaluate": vitral.evaluate(run.path),
+        "doctor": vitral.doctor(run.path),
+        "count": vitral.count(str(run.path)),
+        "survey": vitral.survey(run.path),
+    }.items():
+        assert str(one) == str(results[name]), name
+    last = vitral.evaluate(run, copying=False, checkpoint="last", dtype="float64")
+    assert last.step == run.metrics("evaluation")[-1]["step"]
+
+
+def test_what_is_said_is_what_the_command_says(run: vitral.Run) -> None:
+    assert vitral.generate(run, "W", max_tokens=20, greedy=True).text == run.generate("W", max_tokens=20, temperature=0)
+    assert len(vitral.generate(run, "W", max_tokens=3, num_samples=3)) == 3
+    assert vitral.evaluate(run, copying=False).plain() == run.measure(copying=False).plain()
+    assert vitral.inspect(run, "The light", top=2).plain() == run.inspect("The light", top=2)
+    assert steps_planned("compiled-bfloat16") == {"plan": "as-written", "dtype": "bfloat16", "compile": True}
+    assert steps_planned("auto") == {"plan": "auto"}
+
+
+def test_options_of_the_command_are_arguments(tmp_path: Path, own_cache: None) -> None:
+    (tmp_path / "x.txt").write_bytes("não é assim\n".encode("cp1252") * 400)
+    given = {"encoding": "cp1252", "specials": ["<|x|>"], "seed": 7, "threads": 1, "dtype": "float64", "device": "cpu"}
+    made = vitral.train(tmp_path / "x.txt", tmp_path / "run", **given, model=MODEL, training=TRAINING)
+    assert made.config["corpus"]["encoding"] == "cp1252"
+    assert made.config["corpus"]["specials"] == ["<|x|>"]
+    assert (made.config["seed"], made.config["training"]["threads"]) == (7, 1)
+    assert made.config["training"]["dtype"] == "float64"
+    (tmp_path / "y.txt").write_text("another text\n" * 400)
+    tuned = vitral.train(tmp_path / "y.txt", tmp_path / "tuned", init_from=made, training=TRAINING, context=13)
+    assert tuned.tokenizer.vocab_size > made.tokenizer.vocab_size
+
+
+def test_continue_goes_on(run: vitral.Run, tmp_path: Path) -> None:
+    assert vitral.continue_(run, tmp_path / "on", steps=2).metrics("end")[-1]["step"] == 6
+
+
+def test_explain_counts_a_run_from_0_and_an_example_from_1(run: vitral.Run) -> None:
+    assert str(vitral.explain(run, "To be", query=0)) != str(vitral.explain(run, "To be", query=1))
+    assert str(vitral.explain("the-cat-sat", query=2)) == str(vitral.explain("the-cat-sat"))
+    every, one = vitral.explain(run, "To", layer="all", head=[0, 2]), vitral.explain(run, "To", layer=1, head=0)
+    assert json.loads(json.dumps(every.plain(), allow_nan=False))["language"] == every.language
+    assert [len(chapter["steps"]) for chapter in every.plain()["chapters"]] == [
+        len(one.steps) for one in every.chapters
+    ]
+    assert len(every.chapters) == 2
+    assert [len(every.steps[0].panels), len(one.steps[0].panels)] == [2, 1]
+
+
+def test_checks_are_fixed_where_asked(tmp_path: Path) -> None:
+    report = vitral.check("o-gato-preto", fix=True, out=tmp_path)
+    assert report.worst == "wrong"
+    assert vitral.check(tmp_path / "o-gato-preto.fixed.toml").worst == "right"
+    vitral.check("the-cat-sat", fix=True, out=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["o-gato-preto.fixed.toml"]
+
+
+def test_names_are_those_of_the_commands() -> None:
+    assert list(vitral.list_presets()) == list(vitral.presets())
+    assert "the-cat-sat" in vitral.list_examples()
+    assert vitral.list_studies()["no-attention"].endswith("?")
+    assert {"name", "description"} == set(vitral.list_texts().plain()[0])
+    lists = (vitral.list_presets, vitral.list_texts, vitral.list_studies, vitral.list_examples)
+    for each in lists:
+        with in_language("en"):
+            english = each()
+        with in_language("pt"):
+            told = each()
+            assert (told.plain(), told.records()) == (english.plain(), english.records())
+            assert not [line for line in english.descriptions.values() if line in str(told)]
+    with pytest.raises(UsageError, match="did you mean 'sample'"):
+        vitral.list_texts()["sampel"]
+
+
+WRONG = {
+    "train": ({"start": 5}, {"start": "sampel"}, {"device": "tpu"}, {"nonsense": 1}),
+    "resume": ({"run": "nowhere"}, {"strict": 1}),
+    "continue_": ({"steps": 0}, {"minutes": float("nan")}),
+    "evaluate": ({"checkpoint": "first"}, {"copying": "no"}),
+    "generate": ({"prompt": "é"}, {"greedy": 2}, {"samples": 2}),
+    "inspect": ({"text": None}, {"text": ""}),
+    "explain": ({"what": "nowhere"}, {"layer": 9}, {"head": "x"}),
+    "exercise": ({"file": 5}, {"mask": "none"}),
+    "grade": ({"folder": "x"}, {"key": 5}, {"points": {"x": 1}}, {"total": -1}),
+    "check": ({"fix": 1}, {"out": "x"}),
+    "study": ({"name": "x"}, {"budget": "big"}, {"seeds": "1"}),
+    "survey": ({"source": 5}, {"source": "x.txt"}, {"context": 0}),
+    "count": ({"vocabulary": 0}, {"model": 5}),
+    "doctor": ({"run": "x"}, {"repair": True}),
+    "demo": ({"callback": 5}, {"model": {"context_length": 2}}),
+    "list_studies": ({"times": "x"}, {"kind": None}),
+    "load": ({"path": ""}, {"which": "first"}, {"corpus": 5}),
+    "set_language": ({"name": b"pt"}, {"language": "pt"}),
+}
+OF_RUNS = ("evaluate", "generate", "inspect", "explain")
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_input_is_one_line_of_ours(
+    name: str, run: vitral.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    usual = {
+        "grade": {"folder": COURSE / "class", "key": COURSE / "class-key.toml"},
+        "inspect": {"run": run, "text": "The"},
+        "explain": {"what": run},
+        "load": {"path": run.path},
+    }
+    base = usual.get(name, {"run": run} if name in OF_RUNS else {})
+    for given in WRONG[name]:
+        with pytest.raises(VitralError) as refused:
+            getattr(vitral, name)(**(base | given))
+        line = str(refused.value)
+        assert line, given
+        assert line.isprintable(), given
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_pandas_one_line_says_the_remedy(results: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    for name, result in results.items():
+        if hasattr(result, "to_pandas"):
+            with pytest.raises(UsageError, match="pip install"):
+                result.to_pandas()
+            assert result.records(), name
+
+
+@pytest.mark.merge
+def test_tables_become_data_frames(results: dict[str, Any]) -> None:
+    pytest.importorskip("pandas")
+    run = results["run"]
+    assert list(run.to_pandas()["step"]) == [2, 4]
+    assert set(run.to_pandas("step")) >= {"loss", "learning_rate"}
+    assert results["count"].to_pandas()["count"].sum() == sum(row.count for row in run.parameters())
+    assert list(results["evaluate"].to_pandas()["split"]) == ["validation", "test"]
+    assert len(results["inspect"].to_pandas()) == 6
+    assert results["survey"].to_pandas()["count"].sum() == results["survey"].report.num_characters
+    assert list(results["check"].to_pandas()["verdict"]) == ["wrong"]
+    assert len(results["several"].to_pandas()) == 2
+
+
+class _Frame(HTMLParser):
+    """The attributes of every element, and whether anything but the frame and its caption is there."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+
+def test_a_notebook_shows_the_page_in_a_sandbox_and_nothing_is_loaded(results: dict[str, Any]) -> None:
+    for name, result in results.items():
+        elements = _Frame(result._repr_html_()).elements
+        assert {tag for tag, _ in elements} <= {"iframe", "div", "details", "summary", "pre"}, name
+        (frame,) = (attributes for tag, attributes in elements if tag == "iframe")
+        inside = frame["srcdoc"] or ""
+        assert inside.startswith("<!DOCTYPE html>"), name
+        assert "default-src 'none'" in inside, name
+        assert frame["sandbox"] == ("allow-scripts" if "<script>" in inside else ""), name
+        assert not re.search(r'(src|href)="(?!#|about:srcdoc|data:)', inside), name
+
+
+def test_a_frame_escapes_whatever_it_holds() -> None:
+    made = framed(f"<html><head></head>{NASTY}</html>", NASTY + "\n" + NASTY)
+    elements = _Frame(made).elements
+    assert [tag for tag, _ in elements] == ["iframe", "div", "details", "summary", "pre"]
+    assert NASTY in (elements[0][1]["srcdoc"] or "")
+    assert "\x1b" not in made.partition("</iframe>")[2]
+
+
+def test_a_text_that_would_be_obeyed_is_shown(run: vitral.Run) -> None:
+    shown = vitral.app.Samples(NASTY, 1, (Sample(NASTY, NASTY, (1,), "length"),))._repr_html_()
+    inside = _Frame(shown).elements[0][1]["srcdoc"] or ""
+    assert "<script>alert" not in inside
+    assert "&lt;script&gt;alert" in inside
+
+
+def test_functions_of_the_face_have_documented_arguments() -> None:
+    for name in COMMANDS:
+        function = getattr(vitral, name)
+        told = inspect.getdoc(function) or ""
+        for argument in inspect.signature(function).parameters:
+            assert f"{argument}:" in told, f"{name}: {argument}"

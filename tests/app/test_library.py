@@ -1,0 +1,196 @@
+"""The library from Python, as the README shows it."""
+
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import vitral
+import vitral.explanation
+from vitral.app import plan_study
+from vitral.app.given import opened
+from vitral.core.config import assignment
+from vitral.core.errors import UsageError
+from vitral.decoding import GenerateOptions
+from vitral.model import count_parameters
+
+MODEL = {"d_model": 12, "num_layers": 2, "num_heads": 3, "context_length": 13}
+TRAINING = {"steps": 4, "evaluate_every": 2, "batch_size": 5}
+TRAINED = {"training": TRAINING}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> vitral.Run:
+    return vitral.train("sample", tmp_path_factory.mktemp("library") / "run", model=MODEL, training=TRAINING)
+
+
+def test_train_gives_a_run_that_load_gives_again(run: vitral.Run) -> None:
+    again = vitral.load(run.path, "best")
+    assert again.step == run.step
+    assert again.generate("WREN", max_tokens=29, seed=3) == run.generate("WREN", max_tokens=29, seed=3)
+    assert run.generate("WREN", max_tokens=0) == "WREN"
+    assert "WREN" + "".join(run.stream("WREN", max_tokens=31, seed=5)) == run.generate("WREN", max_tokens=31, seed=5)
+
+
+def test_trace_has_every_name_and_only_what_is_asked_for(run: vitral.Run) -> None:
+    trace = run.trace("The light")
+    assert list(trace) == run.model.activation_names
+    weights = trace["blocks.1.attn.weights"]
+    assert weights.shape == (1, 3, 9, 9)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 3, 9))
+    assert list(run.trace("The light", ["logits"])) == ["logits"]
+    torch.testing.assert_close(run.trace("The light", ["logits"])["logits"], trace["logits"], rtol=1e-4, atol=1e-5)
+
+
+def test_evaluate_repeats_what_training_measured(run: vitral.Run) -> None:
+    measured = {event["step"]: event for event in run.metrics("evaluation")}[run.step]
+    assert run.evaluate("test")["test"].loss == pytest.approx(measured["test_loss"], rel=1e-6)
+    assert run.measure(copying=False).splits["test"] == run.evaluate("test")["test"]
+
+
+def test_a_run_shows_itself(run: vitral.Run) -> None:
+    assert "parameters" in repr(run)
+    assert "<iframe" in run._repr_html_()
+    assert sum(row.count for row in run.parameters()) == sum(p.numel() for p in run.model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("mistake", "line"),
+    [
+        (lambda run: run.trace("The light", ["blocks.0.attn.weight"]), r"did you mean 'blocks.\d.attn.weights'"),
+        (lambda run: run.trace("a" * 14), "14 tokens"),
+        (lambda run: run.generate("a", top_n=3), "did you mean 'top_k'|did you mean 'top_p'"),
+        (lambda run: run.generate("a", stop="e"), "^stop: expected a list"),
+        (lambda run: run.evaluate("exam"), "not one of train, validation, test"),
+        (lambda run: run.stream("W", num_beams=2), "cannot stream"),
+        (lambda run: vitral.train("sample", run.path / "x", model={"heads": 2}), "num_heads"),
+        (lambda run: vitral.survey("sample", tokenizer="chars"), "did you mean 'char'"),
+        (lambda run: vitral.configure("sample", minutes=1.0, overrides=[TRAINED]), "steps is given too"),
+    ],
+)
+def test_mistakes_are_one_line(run: vitral.Run, mistake, line: str) -> None:
+    with pytest.raises(UsageError, match=line) as refused:
+        mistake(run)
+    assert "\n" not in str(refused.value)
+
+
+def test_presets_are_whole_configurations(tmp_path: Path) -> None:
+    for name, preset in vitral.presets().items():
+        config = vitral.configure(name)
+        assert type(config).parse(config.plain()) == config
+        assert preset.description
+    assert vitral.configure("shakespeare").training.optimizer.learning_rate == 3e-3
+    (tmp_path / "mine.toml").write_text("[model]\nd_model = 64\n", encoding="utf-8")
+    mine = vitral.configure(str(tmp_path / "mine.toml"), overrides=[{"model": {"num_heads": 8}}])
+    assert (mine.model.d_model, mine.model.num_heads) == (64, 8)
+
+
+@pytest.mark.parametrize(
+    ("start", "minutes", "context", "time"),
+    [
+        ("fast", None, 50, None),
+        ("fast", 0.2, 50, 0.2),
+        ("fast", 0.5, 128, 0.5),
+        ("sample", None, 128, 2.0),
+        ("sample", 60.0, 256, 60.0),
+        ("shakespeare", 60.0, 50, 60.0),
+        ("sample", 20.0, 192, 20.0),
+    ],
+)
+def test_the_default_grows_with_the_time_allowed(
+    start: str, minutes: float | None, context: int, time: float | None
+) -> None:
+    config = vitral.configure(start, minutes=minutes)
+    assert config == vitral.configure(start, overrides=[{"training": {"minutes": minutes}}] if minutes else [])
+    assert (config.model.context_length, config.training.minutes) == (context, time)
+    assert config.model.d_head % 2 == 0
+    assert vitral.configure("sample", overrides=[{"training": {"steps": 3}}]).training.minutes is None
+
+
+def test_a_single_run_is_watched_and_a_study_is_not(run: vitral.Run) -> None:
+    assert run.config["training"]["watch"] is True
+    evaluated = [event["step"] for event in run.metrics("evaluation")]
+    assert [event["step"] for event in run.metrics("sample")] == evaluated
+    assert "watch" not in plan_study("no-attention").base.plain()["training"]
+
+
+def test_a_text_may_be_given_as_a_table(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_bytes("não é assim\n".encode("cp1252") * 1800)
+    table = {"source": str(tmp_path / "x.txt"), "encoding": "cp1252"}
+    assert vitral.configure("fast", corpus=table).corpus.encoding == "cp1252"
+    assert vitral.count("fast", corpus=table).vocab_size == 11  # ten characters and padding
+    assert vitral.survey(table["source"], encoding="cp1252", split="tail").report.vocab_size == 11
+
+
+def test_the_fast_preset_of_shakespeare_is_the_same_model() -> None:
+    theirs, ours = vitral.configure("shakespeare").model, vitral.configure("shakespeare-fast").model
+    differ = {"dropout": theirs.dropout, "initialisation": theirs.initialisation}
+    assert ours.model_copy(update=differ) == theirs
+    assert count_parameters(ours, 109) == 431_104
+    assert count_parameters(vitral.configure("fast").model, 109) <= 431_104
+
+
+def test_a_plan_is_written_as_the_command_that_gives_it() -> None:
+    plan = plan_study(
+        "no-attention",
+        budget="quick",
+        seeds=[3, 5],
+        overrides=[{"model": {"norm": "post", "d_model": 64}, "training": {"clip_norm": 0.5}}],
+    )
+    words = shlex.split(plan.command)[3:]
+    told = list(zip(words[::2], words[1::2], strict=True))
+    assert ("--seeds", "3,5") in told
+    settings = [assignment(word) for option, word in told if option == "--set"]
+    again = plan_study("no-attention", budget="quick", seeds=[3, 5], overrides=settings)
+    assert again == plan
+
+
+def test_an_exercise_is_made_once_and_never_written_over(tmp_path: Path) -> None:
+    made = vitral.exercise(tmp_path / "sheet.toml", positions=2, d_model=2, seed=5)
+    assert made.sheet.values["x"].shape == (2, 2)
+    assert vitral.check(tmp_path / "sheet.toml").worst == "unknown"
+    with pytest.raises(UsageError, match="exists already"):
+        vitral.exercise(tmp_path / "sheet.toml")
+
+
+def test_beams_are_samples_too(run: vitral.Run) -> None:
+    ways = {"max_tokens": 5, "num_beams": 3}
+    assert run.samples(["W"], num_samples=2, **ways) == run.beam("W", n_best=2, **ways)
+
+
+def test_options_of_generation_may_be_of_numpy_and_any_collection(run: vitral.Run) -> None:
+    plain = run.generate("WREN", max_tokens=31, seed=3, stop=["e", "\n"])
+    assert run.generate("WREN", max_tokens=np.int64(31), seed=np.int32(3), stop={"e": 1, "\n": 2}.keys()) == plain
+    assert "".join(run.stream("WREN", max_tokens=31, seed=3, stop={"\n", "e"})) == plain[len("WREN") :]
+
+
+def test_former_names_of_a_run_keep_working(run: vitral.Run) -> None:
+    with pytest.deprecated_call(match="is_masked_lm"):
+        assert run.fills_blanks is run.is_masked_lm
+    with pytest.deprecated_call(match="ngram_baselines"):
+        assert run.ngram_lines() == run.ngram_baselines()
+    dataset = run.dataset()
+    with pytest.deprecated_call(match="splits"):
+        assert dataset.parts is dataset.splits
+    with pytest.deprecated_call(match="RunView"):
+        assert vitral.explanation.View is vitral.explanation.RunView
+    two = run.samples(["WREN"], max_tokens=7, seed=3, num_samples=2)
+    with pytest.deprecated_call(match="num_samples=2"):
+        assert run.samples(["WREN"], max_tokens=7, seed=3, options=GenerateOptions(num_samples=2)) == two
+    with pytest.deprecated_call():
+        assert run.samples(["WREN"], max_tokens=7, seed=3, options=None) == two[:1]
+
+
+def test_what_is_not_asked_for_stays_as_the_run_was_loaded(run: vitral.Run) -> None:
+    loaded = vitral.load(run.path, "last", corpus="elsewhere.txt")
+    assert opened(loaded) is loaded
+    exact = opened(loaded, dtype="float64")
+    assert (exact.which, exact.device, exact.dtype, exact.corpus) == ("last", "cpu", "float64", "elsewhere.txt")
+    moved = opened(exact, corpus="moved.txt")
+    assert (moved.which, moved.device, moved.dtype, moved.corpus) == ("last", "cpu", "float64", "moved.txt")
+    assert next(moved.model.parameters()).dtype == torch.float64
+    best = opened(moved, "best", device="cpu")
+    assert (best.which, best.dtype, best.corpus) == ("best", "float64", "moved.txt")
+    assert (opened(run.path).which, opened(run.path).dtype) == ("best", "float32")

@@ -1,0 +1,303 @@
+"""Runs side by side: what may be compared, and the differences, against what the runs measure alone."""
+
+import json
+import math
+import shutil
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import vitral
+from vitral.app import RunComparison
+from vitral.compare.comparison import BITS, NATS
+from vitral.core.config import merge
+from vitral.core.errors import UsageError, VitralError
+from vitral.core.language import in_language
+from vitral.report.folder import Unwritten
+from vitral.report.relations import relation_text
+from vitral.report.side_by_side import comparison_page, comparison_sections, finding, lacking_samples, write_comparison
+from vitral.training import RunConfig, train
+
+WORDS = ("the", "cat", "saw", "a", "bird", "and", "sang")
+
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of the same text and of another one: base, wider, slower (same batches), other tokens, another text."""
+    top = tmp_path_factory.mktemp("compared")
+    for name, step in (("words", 5), ("others", 3)):
+        text = " ".join(WORDS[(n * n + n // step) % 7] for n in range(3000))
+        (top / f"{name}.txt").write_text(text, encoding="utf-8")
+    base = {
+        "corpus": {"source": str(top / "words.txt"), "tokenizer": "char", "split": "tail"},
+        "model": {"context_length": 8, "d_model": 6, "num_heads": 3, "num_layers": 1},
+        "training": {"steps": 12, "evaluate_every": 4, "batch_size": 5, "log_every": 1, "device": "cpu"},
+    }
+    for name, changes in {
+        "base": {},
+        "wider": {"model": {"d_model": 12, "context_length": 16}},
+        "slower": {"training": {"optimizer": {"learning_rate": 1e-4}}},
+        "bytepairs": {"corpus": {"tokenizer": {"name": "bpe", "vocab_size": 280}}},
+        "others": {"corpus": {"source": str(top / "others.txt")}},
+        "nanogpt": {"corpus": {"split": "nanogpt"}},
+        "blanks": {"training": {"objective": "masked"}, "model": {"attention": {"mask": "bidirectional"}}},
+    }.items():
+        train(RunConfig.parse(merge(base, changes)), top / "runs" / name)
+    return top
+
+
+def compared(folder: Path, *names: str, **options: Any) -> RunComparison:
+    return vitral.compare(*(folder / "runs" / name for name in names), max_tokens=10, **options)
+
+
+def test_the_same_tokens_are_compared_in_nats_whatever_the_context(folder: Path) -> None:
+    found = compared(folder, "base", "wider")
+    (one,) = found.relations
+    assert (one.run, one.against, one.comparable) == ("wider", "base", NATS)
+    assert (one.same_text, one.same_test, one.same_tokens, one.same_task) == (True, True, True, True)
+    losses = [vitral.load(folder / "runs" / name).evaluate("test")["test"] for name in ("wider", "base")]
+    assert one.difference is not None
+    assert one.difference.difference == pytest.approx(losses[0].loss - losses[1].loss, rel=1e-4)
+    assert one.difference.targets == losses[0].num_targets == losses[1].num_targets
+    shown = [run.loss.loss for run in found.runs if run.loss is not None]
+    assert shown == pytest.approx([losses[1].loss, losses[0].loss], rel=1e-6)
+
+
+def test_the_interval_is_students_over_the_blocks(folder: Path) -> None:
+    (one,) = compared(folder, "base", "slower").relations
+    found = one.difference
+    assert found is not None
+    expected = stats.ttest_1samp(found.blocks, 0.0).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    assert found.difference == pytest.approx(float(np.mean(found.blocks)))
+    assert found.excludes_zero == (not expected.low <= 0 <= expected.high)
+
+
+def test_equal_batches_are_known_by_their_hash(folder: Path) -> None:
+    found = compared(folder, "base", "slower", "wider", "others")
+    assert found.relations[0].batches == "same"
+    assert (found.relations[1].batches, found.relations[1].batches_differ) == ("other", ("context_length",))
+    # The intervals of several differences hold together.
+    assert [one.difference.confidence for one in found.relations if one.difference] == [0.975, 0.975]
+
+
+def test_other_tokens_are_compared_in_bits_per_character(folder: Path) -> None:
+    (one,) = compared(folder, "base", "bytepairs").relations
+    assert (one.comparable, one.same_test, one.same_tokens) == (BITS, True, False)
+    losses = [vitral.load(folder / "runs" / name).evaluate("test")["test"] for name in ("bytepairs", "base")]
+    assert one.difference is not None
+    assert one.difference.targets is None
+    bits = [loss.bits_per_character for loss in losses]
+    assert one.difference.difference == pytest.approx(bits[0] - bits[1], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [
+        ("others", (False, False, True)),
+        ("nanogpt", (True, False, True)),
+        ("blanks", (True, True, False)),
+    ],
+)
+def test_what_cannot_be_compared_is_not(folder: Path, name: str, facts: tuple[bool, bool, bool]) -> None:
+    (one,) = compared(folder, "base", name).relations
+    assert (one.same_text, one.same_test, one.same_task) == facts
+    assert (one.comparable, one.difference) == ("nothing", None)
+
+
+def test_each_run_is_compared_with_the_first_that_it_can_be_compared_with(folder: Path) -> None:
+    found = compared(folder, "others", "bytepairs", "base", "wider", "blanks")
+    assert [(one.run, one.against, one.comparable) for one in found.relations] == [
+        ("bytepairs", "others", "nothing"),
+        ("base", "bytepairs", BITS),
+        ("wider", "base", NATS),
+        ("blanks", "others", "nothing"),
+    ]
+
+
+def test_only_keys_that_differ_are_shown(folder: Path) -> None:
+    changed = compared(folder, "base", "wider", "slower", losses=False).changed
+    assert changed == {
+        "model.context_length": [8, 16, 8],
+        "model.d_ff": [24, 48, 24],
+        "model.d_model": [6, 12, 6],
+        "training.optimizer.learning_rate": [3e-3, 3e-3, 1e-4],
+    }
+
+
+def test_a_copy_differs_by_nothing(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "runs" / "base", tmp_path / "copy" / "base")
+    found = vitral.compare(folder / "runs" / "base", tmp_path / "copy" / "base", max_tokens=5)
+    assert [run.name for run in found.runs] == ["runs/base", "copy/base"]
+    (one,) = found.relations
+    assert one.batches == "same"
+    assert one.difference is not None
+    assert (one.difference.difference, one.difference.low, one.difference.high) == (0.0, 0.0, 0.0)
+    assert not one.difference.excludes_zero
+    assert found.changed == {}
+
+
+def test_curves_have_steps_tokens_and_seconds(folder: Path) -> None:
+    run = compared(folder, "base", "wider", losses=False).runs[1]
+    assert [(point.step, point.tokens) for point in run.curve] == [(n, n * 5 * 16) for n in (4, 8, 12)]
+    seconds = [point.seconds for point in run.curve]
+    assert all(a is not None and b is not None and 0 < a < b for a, b in pairwise(seconds))
+
+
+def test_samples_are_those_of_each_run_alone(folder: Path) -> None:
+    found = compared(folder, "base", "wider", prompt="the ", seed=3, losses=False)
+    for run in found.runs:
+        alone = vitral.load(run.summary.path).generate("the ", max_tokens=10, seed=3, temperature=0.8)
+        assert run.sample == alone
+
+
+def test_the_page_the_tables_and_the_data_say_the_same(folder: Path, tmp_path: Path) -> None:
+    files = [path for path in (folder / "runs").rglob("*") if path.is_file()]
+    before = {path: path.stat().st_mtime_ns for path in files}
+    found = compared(folder, "base", "wider", "bytepairs", "others", prompt="the")
+    assert {path: path.stat().st_mtime_ns for path in files} == before
+    page = write_comparison(found, tmp_path / "out").read_text(encoding="utf-8")
+    names = {path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert {"comparison.md", "comparison.json", "runs.csv", "runs.tex", "figures/curves-by-step-1.pdf"} <= names
+    plain = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
+    assert plain == json.loads(json.dumps(found.plain()))
+    for run in found.runs:
+        assert run.name in page
+        assert run.loss is not None
+        assert f"{run.loss.loss:.4f}" in page
+        assert f"{run.loss.loss:.4f}" in str(found)
+    data = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.suffix in (".csv", ".json")}
+    with in_language("pt"):
+        assert json.loads(json.dumps(found.plain())) == plain
+        write_comparison(found, tmp_path / "pt")
+        assert {name: (tmp_path / "pt" / name).read_bytes() for name in data} == data
+        assert "lado a lado" in str(found)
+    assert "&lt;svg" in found._repr_html_()
+
+
+@pytest.mark.parametrize("names", [(), ("base",), ("base", "base"), ("base", "nowhere"), ("base", "empty")])
+def test_fewer_than_two_runs_are_refused_in_one_line(folder: Path, names: tuple[str, ...]) -> None:
+    (folder / "runs" / "empty").mkdir(exist_ok=True)
+    with pytest.raises(UsageError) as refused:
+        compared(folder, *names)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_text_that_is_lost_is_told_and_can_be_given(folder: Path) -> None:
+    moved = (folder / "words.txt").rename(folder / "moved.txt")
+    try:
+        lost = compared(folder, "base", "wider", prompt="日")
+        given = compared(folder, "base", "others", "wider", corpus=moved)
+        loaded = [vitral.load(folder / "runs" / name, corpus=moved) for name in ("base", "wider")]
+        kept = vitral.compare(*loaded, max_tokens=1)
+    finally:
+        moved.rename(folder / "words.txt")
+    for run in lost.runs:  # loss and sample each have their reason
+        assert run.loss is None
+        assert "words.txt" in run.why
+        assert "日" in run.why_no_sample
+        assert (run.plain()["missing"], run.plain()["missing_sample"]) == (run.why, run.why_no_sample)
+    assert "words.txt" in lost.relations[0].why
+    assert "was not found" in str(lost)
+    assert len(lacking_samples(lost)) == 2
+    assert "日" in comparison_page(lost, comparison_sections(lost))
+    for found in (given, kept):
+        assert all(run.loss is not None and math.isfinite(run.loss.loss) for run in found.runs)
+
+
+def test_runs_of_a_folder_stand_by_name_whatever_their_losses(folder: Path, tmp_path: Path) -> None:
+    """A reference that is chosen by the losses compared makes the intervals too narrow."""
+    for name, source in (("1", "slower"), ("2", "base"), ("3", "wider")):
+        shutil.copytree(folder / "runs" / source, tmp_path / name)
+    found = vitral.compare(tmp_path, max_tokens=1)
+    losses = [run.loss.loss for run in found.runs if run.loss is not None]
+    assert losses[0] == max(losses)
+    assert [(one.run, one.against) for one in found.relations] == [("2", "1"), ("3", "1")]
+
+
+def test_only_losses_in_one_unit_have_common_curves(folder: Path, tmp_path: Path) -> None:
+    def drawn(found: RunComparison, name: str) -> set[str]:
+        write_comparison(found, tmp_path / name)
+        return {path.stem for path in (tmp_path / name).rglob("curves-*")}
+
+    assert drawn(compared(folder, "base", "bytepairs", losses=False), "without") == set()
+    three = drawn(compared(folder, "base", "bytepairs", "others", losses=False), "three")
+    assert three
+    assert all(name.endswith("-2") for name in three)
+    found = compared(folder, "base", "bytepairs", "wider")
+    lost = replace(found, runs=(replace(found.runs[0], loss=None), *found.runs[1:]))
+    assert drawn(lost, "two of three") >= {"curves-by-step"}
+
+
+def test_damaged_runs_of_a_folder_are_left_out_and_damaged_ones_that_are_named_refused(
+    folder: Path, tmp_path: Path
+) -> None:
+    for name in ("base", "wider", "slower", "others"):
+        shutil.copytree(folder / "runs" / name, tmp_path / name)
+    for weights in (tmp_path / "slower").rglob("model.safetensors"):
+        content = weights.read_bytes()
+        weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    (tmp_path / "others" / "tokenizer.json").unlink()
+    found = vitral.compare(tmp_path, tmp_path / "base", max_tokens=1)
+    assert [run.name for run in found.runs] == ["base", "wider"]
+    assert all(any(name in note for note in found.notes) for name in ("others", "slower"))
+    with in_language("pt"):
+        assert vitral.compare(tmp_path, max_tokens=1).notes == found.notes
+        assert not [note for note in found.notes if note in str(found)]
+    for name in ("slower", "others"):
+        with pytest.raises(VitralError, match=name):
+            vitral.compare(tmp_path, tmp_path / name, max_tokens=1)
+    shutil.rmtree(tmp_path / "wider")
+    with pytest.raises(VitralError, match=r"slower|others"):
+        vitral.compare(tmp_path, max_tokens=1)
+
+
+def test_parts_of_a_long_text_are_not_compared_in_other_tokens(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vitral.studies.measures.FINAL_TOKENS", 500)
+    found = compared(folder, "base", "bytepairs", "wider")
+    assert not found.runs[0].is_whole
+    assert [(one.comparable, one.difference is None) for one in found.relations] == [("nothing", True), (NATS, False)]
+    lowest = min(run.loss.bits_per_character for run in found.runs if run.loss is not None)
+    assert f"{lowest:.3f}" not in finding(found)
+    difference = found.relations[1].difference
+    assert difference is not None
+    assert difference.confidence == pytest.approx(0.95)  # of one difference
+    write_comparison(found, tmp_path / "out")
+
+
+def test_runs_whose_text_is_unknown_are_like_no_other(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vitral.compare import side_by_side
+
+    known = side_by_side.summarize_run
+    unknown = {"test_text": None, "test_tokens": None}
+    monkeypatch.setattr(side_by_side, "summarize_run", lambda path: replace(known(path), **unknown))
+    found = compared(folder, "base", "wider", "slower")
+    for one in found.relations:
+        assert (one.same_test, one.same_tokens, one.comparable, one.difference) == (False, False, "nothing", None)
+
+
+def test_a_difference_that_is_not_finite_has_its_reason(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vitral.compare import side_by_side
+
+    monkeypatch.setattr(side_by_side, "block_differences", lambda *losses, same_tokens: np.array([math.inf, 0.0]))
+    (one,) = compared(folder, "base", "wider").relations
+    assert one.difference is None
+    assert one.why in relation_text(one)
+
+
+def test_the_best_of_many_runs_are_drawn(folder: Path) -> None:
+    found = compared(folder, "base", "wider", losses=False)
+    worse, better = sorted(found.runs, key=lambda run: -(run.summary.test_loss or math.nan))
+    crowd = [replace(worse, summary=replace(worse.summary, name=f"n{number}")) for number in range(9)]
+    crowded = replace(found, runs=(*crowd, better))
+    assert "not drawn: n7, n8" in comparison_page(crowded, comparison_sections(crowded, Unwritten()))

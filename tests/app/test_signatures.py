@@ -1,0 +1,87 @@
+"""One signature a command: what a function of the library takes, its command takes, with the same defaults and help."""
+
+import inspect
+import re
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.main import get_command
+
+import vitral
+from vitral.app.command import Command, described
+from vitral.app.terminal import COMMANDS, app
+from vitral.core.errors import UsageError
+
+PROGRAMS = {"parts", "lang", "help"}
+LISTS = {"list_examples", "list_presets", "list_runs", "list_studies", "list_texts"}
+PYTHON_ONLY = {"configure", "presets", "load", "register", "set_language", "attend", "attend_traced", *LISTS}
+
+
+def options_of(command: Command) -> dict[str, Any]:
+    """The parameters of the parser by name."""
+    made: Any = get_command(app)
+    return {one.name: one for one in made.commands[command.name].params}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_a_command_has_the_parameters_defaults_and_help_of_its_function_and_view(command: Command) -> None:
+    options = options_of(command)
+    signed: dict[str, inspect.Parameter] = {}
+    helps: dict[str, str] = {}
+    for source in (command.view, command.function):
+        told = described(source).args
+        ours = {name: one for name, one in inspect.signature(source).parameters.items() if name in told}
+        signed |= {name: one for name, one in ours.items() if not told[name].startswith("Python only")}
+        helps |= told
+    assert options.keys() - PROGRAMS == signed.keys()
+    for name, one in signed.items():
+        assert options[name].help == helps[name]
+        marks = re.findall(r"default=(\w+|'\w+')", str(one.annotation))
+        wanted = None if one.default in (inspect.Parameter.empty, ()) else one.default
+        if options[name].default != wanted:  # the function's None stands for what the command says
+            assert any(repr(options[name].default) == mark for mark in marks), name
+        assert options[name].required == (one.default is one.empty and one.kind is not one.VAR_KEYWORD), name
+
+
+def test_every_function_has_a_command() -> None:
+    functions = {name for name in vitral.__all__ if name[0].islower()}
+    assert {command.function.__name__ for command in COMMANDS} - {"list_names"} == functions - PYTHON_ONLY
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"seeed": 1}, "generate: unknown argument 'seeed', did you mean 'seed'?"),
+        ({"seed": True}, "generate: seed: input should be a valid integer, not True"),
+        ({"max_tokens": -1}, "generate: max_tokens: input should be greater than or equal to 0, not -1"),
+        ({"temperature": float("nan")}, "generate: temperature: input should be a finite number, not nan"),
+        ({"checkpoint": "frist"}, "generate: checkpoint: 'frist' is not one of best, last"),
+        ({"stop": 5}, "generate: stop: "),
+    ],
+)
+def test_wrong_values_are_one_line_before_anything_is_read(given: dict[str, Any], line: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        vitral.generate("nowhere", **given)
+    assert str(refused.value).startswith(line)
+
+
+def test_numbers_of_numpy_are_numbers_and_what_is_missing_is_said() -> None:
+    with pytest.raises(UsageError, match="nowhere: "):
+        vitral.generate("nowhere", **{"seed": np.int64(3), "temperature": np.float32(0.5), "stop": np.array(["a"])})
+    with pytest.raises(UsageError, match="generate: run: is required"):
+        vitral.generate()  # pyright: ignore[reportCallIssue]
+
+
+def test_the_help_of_a_command_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, vitral.app.terminal\n"
+        f"for name in {[command.name for command in COMMANDS]!r}:\n"
+        "    assert vitral.app.terminal.run([name, '--help']) == 0\n"
+        "heavy = {'torch', 'numpy', 'rich.table', 'matplotlib', 'scipy', 'tokenizers', 'jinja2'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -1,0 +1,207 @@
+"""Tables whose numbers tell how they come about: on a page that lets nothing else run, and in Markdown."""
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from vitral.report.html import packed, page
+from vitral.report.markdown import markdown
+from vitral.report.plain import plain_text
+from vitral.report.sections import (
+    Beside,
+    CellTable,
+    CellWords,
+    Details,
+    Diagram,
+    Drawing,
+    Formula,
+    Paragraph,
+    Section,
+    WholeTable,
+)
+
+NASTY = "</td><script>alert(1)</script> \x1b[31m `|*"
+
+
+def working(name: str) -> Formula:
+    return Formula(f"<math><mi>{name}</mi></math>", f"{name} = 1 + 1\n  = 2")
+
+
+def table(chosen: tuple[int, int] = (1, 0), caption: str = "numbers", heat: bool = True) -> CellTable:
+    """Two rows of three, the middle column left out."""
+    rows = (("a", "0.25", "…", "0.75"), ("b", "1.00", "…", "−∞"))
+    workings = ((working("aa"), None, working("ac")), (working("ba"), None, working("bc")))
+    shares = ((0.25, 0.0, 0.75), (1.0, 0.0, 0.0)) if heat else ()
+    columns = ("", "one", "… 3 more", "five")
+    return CellTable(caption, columns, rows, workings, chosen, shares, rows_at=(0, 1), columns_at=(0, None, 4))
+
+
+def packed_name(name: str) -> str:
+    return packed(working(name).mathml)
+
+
+class Cells(HTMLParser):
+    """The cells of a page with their attributes, what is told at first, and every script."""
+
+    def __init__(self) -> None:
+        """Nothing read."""
+        super().__init__()
+        self.cells: list[dict[str, str | None]] = []
+        self.texts: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """A tag opens."""
+        self.tags.append((tag, dict(attrs)))
+        self.open.append(tag)
+        if tag == "td":
+            self.cells.append(dict(attrs))
+            self.texts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        """A tag closes."""
+        while self.open and self.open.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        """A cell's text."""
+        if "td" in self.open:
+            self.texts[-1] += data
+
+
+def read(*sections: Section) -> tuple[str, Cells]:
+    written, cells = page("t", sections), Cells()
+    cells.feed(written)
+    return written, cells
+
+
+def test_each_cell_points_to_its_own_arithmetic() -> None:
+    for chosen in ((0, 0), (0, 2), (1, 0), (1, 2)):
+        written, cells = read(table(chosen))
+        (stored,) = re.findall(r'<script type="application/json">(.*?)</script>', written, re.DOTALL)
+        kept = json.loads(stored)["told"]
+        told = {
+            text: kept[f"{cell['data-row']},{cell['data-column']}"]
+            for text, cell in zip(cells.texts, cells.cells, strict=True)
+            if cell.get("role") == "gridcell"
+        }
+        assert told == {
+            "0.25": packed_name("aa"),
+            "0.75": packed_name("ac"),
+            "1.00": packed_name("ba"),
+            "−∞": packed_name("bc"),
+        }
+        first = re.search(r'<div class="told" aria-live="polite"><math><mi>(\w+)</mi>', written)
+        assert first is not None
+        assert first[1] == "ab"[chosen[0]] + "abc"[chosen[1]]
+
+
+def test_one_cell_of_each_table_is_reached_by_tab_and_the_others_by_arrows() -> None:
+    _, cells = read(table((0, 2)), Beside((table((1, 0)), table((1, 2)))))
+    reached = [index for index, cell in enumerate(cells.cells) if cell.get("tabindex") == "0"]
+    selected = [index for index, cell in enumerate(cells.cells) if cell.get("aria-selected") == "true"]
+    assert reached == selected == [2, 6 + 3, 12 + 5]
+    quiet = [cell for cell, text in zip(cells.cells, cells.texts, strict=True) if text == "…"]
+    assert quiet == [{"class": "quiet"}] * 6
+    assert [attributes["role"] for tag, attributes in cells.tags if tag == "table"] == ["grid"] * 3
+
+
+def test_cells_are_shaded_by_share_and_infinite_ones_are_muted() -> None:
+    _, cells = read(table())
+    heat = [cell["style"] for cell in cells.cells if cell.get("role") == "gridcell"]
+    assert heat == ["--heat:0.250", "--heat:0.750", "--heat:1.000", "--heat:0.000"]
+    assert [text for cell, text in zip(cells.cells, cells.texts, strict=True) if cell.get("class") == "infinite"] == [
+        "−∞"
+    ]
+    assert "--heat:" not in read(table(heat=False))[0]
+
+
+@pytest.mark.parametrize("section", [table(), Beside((table(),)), Details("s", (Details("t", (table(),)),))])
+def test_only_the_pages_own_script_may_run_and_only_where_it_is_needed(section: Section) -> None:
+    written, cells = read(section)
+    (script,) = re.findall(r"<script>(.*?)</script>", written, re.DOTALL)
+    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    (policy,) = [
+        attributes["content"]
+        for tag, attributes in cells.tags
+        if attributes.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert policy is not None
+    directives = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+    assert directives == {
+        "default-src": "'none'",
+        "style-src": "'unsafe-inline'",
+        "img-src": "data:",
+        "script-src": f"'sha256-{allowed}'",
+    }
+    for _, attributes in cells.tags:
+        assert not [name for name in attributes if name.startswith("on") or name in ("src", "href")]
+    plain, without = read(Paragraph("no cells"), Formula("<math><mi>x</mi></math>", "x"))
+    assert "<script" not in plain
+    assert "script-src" not in plain
+    assert ("math", {}) in without.tags
+
+
+def test_nothing_in_a_text_is_obeyed() -> None:
+    nasty = CellTable(NASTY, ("", NASTY), ((NASTY, NASTY),), ((working("aa"),),), (0, 0))
+    written, cells = read(nasty, Formula("<math></math>", NASTY))
+    assert written.count("<script>") == 1
+    assert cells.texts == [NASTY.replace("\x1b", "␛")]
+    assert "<script>" not in markdown("t", [nasty])
+    whole = WholeTable((NASTY,), ((NASTY, NASTY),), ask=NASTY)
+    written, _ = read(replace(nasty, whole=whole, words=CellWords(*[NASTY] * 5)))
+    assert written.count("</script>") == 3  # the fragments, the table, the script
+    assert "\x1b" not in written
+
+
+def test_markdown_shows_the_table_the_chosen_cell_and_its_arithmetic() -> None:
+    written = markdown("t", [table((1, 0)), Formula("<math></math>", "q = x W")])
+    assert "| b | \\[1.00\\] | … | −∞ |" in written
+    assert written.count("\\[") == 1
+    assert "```text\nba = 1 + 1\n  = 2\n```" in written
+    assert written.endswith("```text\nq = x W\n```\n")
+    both = markdown("t", [Beside((table(caption="left"), table(caption="right")))])
+    assert both.index("left") < both.index("ba = ") < both.index("right") < both.rindex("ba = ")
+
+
+def test_a_gap_is_a_button_only_where_the_whole_table_is_there() -> None:
+    words = CellWords("open", "close", "all", "fewer", "scroll")
+    rows = (("a", "0.25", "0.1", "0.2", "0.3", "0.75"), ("b", "1.00", "0.4", "0.5", "0.6", "−∞"))
+    whole = WholeTable(("one", "two", "three", "four", "five"), rows, ask="look at {row} and {column}")
+    written, cells = read(replace(table(), whole=whole, words=words))
+    (gap,) = [attributes for tag, attributes in cells.tags if tag == "button"]
+    assert gap["aria-label"] == "… 3 more: open"
+    assert "disabled" in gap  # the page's script enables it
+    (stored,) = re.findall(r'<script type="application/json">(.*?)</script>', written, re.DOTALL)
+    kept = json.loads(stored)
+    assert [tuple(row) for row in kept["rows"]] == list(rows)
+    assert tuple(kept["columns"]) == whole.columns
+    assert not [tag for tag, _ in read(table())[1].tags if tag == "button"]
+
+
+def test_markdown_has_the_mathematics_of_a_formula_and_not_its_text() -> None:
+    written = markdown("t", [Formula("<math></math>", "q = x W", "q = x \\ W")])
+    assert written.endswith("$$\nq = x \\ W\n$$\n")
+    assert "q = x W" not in written
+
+
+def test_a_diagram_is_read_aloud_shown_and_written() -> None:
+    first = Drawing('<rect class="above"/>', 40, 20, f"first {NASTY}", "one; two")
+    diagram = Diagram("The path", ((first,), (first, first)), "x → y\nz", "<math><mi>A</mi></math>")
+    written, cells = read(diagram, diagram)
+    drawings = [attributes for tag, attributes in cells.tags if tag == "svg"]
+    assert [each["role"] for each in drawings] == ["img"] * 6
+    names = [(each["aria-labelledby"] or "").split() for each in drawings]
+    known = [attributes.get("id") for _, attributes in cells.tags if attributes.get("id")]
+    assert len(set(known)) == len(known)
+    assert all(name in known for pair in names for name in pair)
+    assert "\x1b" not in written
+    for other in (markdown("t", [diagram]), plain_text("t", [diagram])):
+        assert "x → y\nz" in other
+        assert "The path" in other

@@ -1,0 +1,52 @@
+"""Lines of one quantity against another: what is drawn, what is left out, what is refused."""
+
+import math
+
+import numpy as np
+import pytest
+
+from vitral.core.errors import UsageError
+from vitral.report.lines import MOST_LINES, Axis, Line, left_out, line_plot
+from vitral.report.margin import Reference
+from vitral.report.style import svg_bytes
+
+X, Y = Axis("d_k"), Axis("variance")
+
+
+def test_every_label_and_unit_is_written() -> None:
+    lines = [Line("measured", [16, 64], [16.5, 63.0]), Line("d_k", [16, 64], [16, 64], theory=True)]
+    figure = line_plot(
+        lines, Axis("d_k (numbers)", log=True), Axis("variance", log=True), references=[Reference("one", 20.0)]
+    )
+    svg = svg_bytes(figure).decode()
+    assert all(word in svg for word in ("measured", "d_k (numbers)", "variance", "one"))
+    axes = figure.axes[0]
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+
+
+def test_values_that_are_none_or_not_finite_are_left_out() -> None:
+    figure = line_plot([Line("a", [1, 2, 3, 5], [1.0, None, math.nan, 7.0]), Line("gone", [1], [None])], X, Y)
+    drawn = [np.asarray(line.get_xydata()).tolist() for line in figure.axes[0].lines]
+    assert [[1.0, 1.0], [5.0, 7.0]] in drawn
+    assert "gone" not in svg_bytes(figure).decode()
+
+
+def test_the_axis_label_stays_inside_the_page_beside_long_numbers() -> None:
+    figure = line_plot([Line("a", [1, 2], [0.123451, 0.123459])], X, Y)
+    figure.draw_without_rendering()
+    box = figure.axes[0].yaxis.get_label().get_window_extent()
+    assert box.x0 > 0
+
+
+def test_a_logarithmic_axis_leaves_out_what_it_cannot_show_and_nothing_at_all_is_refused() -> None:
+    figure = line_plot([Line("a", [1, 2, 3], [1.0, -1.0, 5.0])], X, Axis("v", log=True))
+    assert np.asarray(figure.axes[0].lines[0].get_xydata()).tolist() == [[1.0, 1.0], [3.0, 5.0]]
+    with pytest.raises(UsageError, match="no line has a finite value"):
+        line_plot([Line("a", [1], [None])], X, Y)
+
+
+def test_lines_beyond_those_that_can_be_told_apart_are_named() -> None:
+    labels = list("abcdefgh")
+    assert len(labels) == MOST_LINES
+    assert left_out(labels) == ""
+    assert left_out([*labels, "one more"]) == " Only the first 8 are drawn; not drawn: one more."

@@ -1,0 +1,129 @@
+"""Figures: the same data give the same bytes, what is asked for is in them, and what cannot be drawn is refused."""
+
+import re
+
+import matplotlib
+import pytest
+from matplotlib.figure import Figure
+
+from vitral.core.errors import UsageError
+from vitral.report.bars import alphabet_bars
+from vitral.report.grid import value_grid
+from vitral.report.intervals import IntervalRow, interval_dots
+from vitral.report.lines import Line, loss_plot
+from vitral.report.maps import attention_maps
+from vitral.report.margin import Reference
+from vitral.report.style import png_bytes, svg_bytes
+
+LINES = [Reference("bigram", 2.52), Reference("trigram", 1.949), Reference("4-gram", 1.595)]
+WEIGHTS = [[[1.0, 0.0, 0.0], [0.25, 0.75, 0.0], [0.5, 0.3, 0.2]]] * 2
+
+
+def curves() -> Figure:
+    """Two arms of two seeds with three lines."""
+    full = Line("the full model", [5, 10], [3.05, 1.8], low=[3.0, 1.7], high=[3.1, 1.9])
+    without = Line("without attention, as many parameters", [5, 10], [3.3, 2.55], low=[3.2, 2.5], high=[3.4, 2.6])
+    return loss_plot([full, without], references=LINES, title="Test loss")
+
+
+def dots() -> Figure:
+    """An arm with an interval and one without."""
+    rows = [
+        IntervalRow("full", [1.7, 1.9], 1.8, 1.5, 2.1),
+        IntervalRow("without attention, as many parameters", [2.5], 2.5),
+    ]
+    return interval_dots(rows, references=LINES, title="Loss")
+
+
+def alphabet() -> Figure:
+    """More characters than one row holds, some of them rare, one a symbol the font lacks."""
+    counts = [(chr(0x61 + i), 10_000 // (i + 1)) for i in range(26)] + [(chr(0x430 + i), 31 - i) for i in range(31)]
+    return alphabet_bars([*counts, ("中", 1), ("$", 3)], title="Alphabet", rare=10)
+
+
+def maps() -> Figure:
+    """Two heads over three tokens that mathematical text would trip over."""
+    return attention_maps(WEIGHTS, ["To", "$x_1$", "\n"], title="Block 0")
+
+
+def words(figure: Figure) -> str:
+    """All text of a figure, as its SVG holds it."""
+    return " ".join(re.findall(r">([^<]+)</(?:text|tspan)>", svg_bytes(figure).decode()))
+
+
+@pytest.mark.parametrize("draw", [curves, maps])
+def test_the_same_data_give_the_same_bytes_whatever_matplotlib_is_set_to(draw) -> None:
+    before = dict(matplotlib.rcParams)
+    svg, png = svg_bytes(draw()), png_bytes(draw())
+    with matplotlib.rc_context({"font.size": 31, "lines.linewidth": 9, "svg.hashsalt": None, "text.color": "red"}):
+        assert svg_bytes(draw()) == svg
+        assert png_bytes(draw()) == png
+    assert dict(matplotlib.rcParams) == before
+    assert b"dc:date" not in svg
+    assert png.startswith(b"\x89PNG")
+
+
+def test_curves_name_arms_with_their_last_mean_and_lines_with_their_value() -> None:
+    text = words(curves())
+    for part in ("the full model", "1.800", "2.550", "bigram", "2.520", "4-gram", "nats per token", "optimizer step"):
+        assert part in text
+
+
+def test_early_values_leave_the_frame_and_the_figure_says_so() -> None:
+    steps = list(range(0, 101, 5))
+    figure = loss_plot([Line("full", steps, [9.0, 7.0, *[2.0] * 19])], references=LINES)
+    assert figure.axes[0].get_ylim()[1] < 3
+    assert "begins at 9.00" in words(figure)
+
+
+def test_a_curve_without_a_finite_value_is_left_out_and_none_at_all_refused() -> None:
+    nan = float("nan")
+    kept = loss_plot([Line("good", [1, 2, 3], [3.0, nan, 2.0]), Line("bad", [1], [nan])])
+    assert "good" in words(kept)
+    assert "bad" not in words(kept)
+    with pytest.raises(UsageError, match="nothing to draw"):
+        loss_plot([Line("bad", [1], [nan])])
+
+
+def test_dots_show_means_and_no_interval_for_one_seed() -> None:
+    text = words(dots())
+    assert "1.800" in text
+    assert "2.500" in text
+    with pytest.raises(UsageError, match="nothing to draw"):
+        interval_dots([])
+
+
+def test_alphabet_says_what_is_rare_and_what_is_left_out() -> None:
+    assert "59 distinct" in words(alphabet())
+    assert "11 below 10" in words(alphabet())
+    many = alphabet_bars([(chr(0x4E00 + n), 7) for n in range(151)])
+    assert "the 7 rarest not shown" in words(many)
+
+
+def test_maps_write_small_matrices_out_and_keep_dollar_signs() -> None:
+    text = words(maps())
+    for part in ("0.75", "head 1", "$x_1$", "query", "key"):
+        assert part in text
+    assert "0.00" not in text
+
+
+def test_a_map_prints_each_weight_in_the_column_of_its_key_and_the_row_of_its_query() -> None:
+    axes = maps().axes[0]
+    printed = {text.get_position(): float(text.get_text()) for text in axes.texts}
+    cells = {(source, time): weight for time, row in enumerate(WEIGHTS[0]) for source, weight in enumerate(row)}
+    assert printed == {place: weight for place, weight in cells.items() if weight > 0}
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda title: value_grid([[0.5]], ["a"], ["b"], "share", title=title),
+        lambda title: loss_plot([Line("a", [1, 2], [3.0, 2.0])], title=title),
+        lambda title: attention_maps([[[1.0]]], ["a"], title=title),
+    ],
+)
+def test_a_long_title_is_not_cut(draw) -> None:
+    figure = draw("A title with many words, which are more than fit above so small a figure " * 2)
+    figure.draw_without_rendering()
+    titles = [*figure.texts, *(axes._left_title for axes in figure.axes)]
+    assert max(title.get_window_extent().x1 for title in titles if title.get_text()) <= figure.bbox.x1

@@ -1,0 +1,446 @@
+"""One walkthrough in every form: each form shows its numbers, says what it leaves out, and obeys no text."""
+
+import json
+import math
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from handmade import CASES, nasty, panel, step, walkthrough
+
+from vitral.explanation.formulas import latex, markdown_latex, mathml, number, text
+from vitral.explanation.formulas.notation import Equation, Name, Number, Over, Product, Sum, Words
+from vitral.explanation.phrasebook import LANGUAGES, catalogue, phrases
+from vitral.explanation.steps import Arithmetic, Chapter, Panel, Step
+from vitral.explanation.truncation import LAST_POSITIONS, MOST_FEATURES
+from vitral.explanation.walkthrough import Walkthrough, to_plain, to_text
+from vitral.report.html import FRAGMENTS, packed
+from vitral.report.sections import CellTable, Details
+from vitral.report.walkthrough import to_markdown, to_page, to_sections
+from vitral.report.walkthrough_latex import to_latex
+
+DIGITS = 3
+
+Grid = list[list[str]]
+
+
+def stores(page: str) -> list[dict[str, Any]]:
+    """What the page keeps for its script: of each table the arithmetic, and the whole table where it can be opened."""
+    return [json.loads(each) for each in re.findall(r'<script type="application/json">(.*?)</script>', page, re.DOTALL)]
+
+
+def unpacked(formula: str) -> str:
+    """A stored formula as the script unpacks it."""
+    return re.sub(
+        r"`(.)|[A-Z]", lambda found: found[1] or FRAGMENTS[ord(found[0]) - ord("A")], formula, flags=re.DOTALL
+    )
+
+
+class Tables(HTMLParser):
+    """The texts of all tables' cells, and which is selected."""
+
+    def __init__(self) -> None:
+        """Nothing read."""
+        super().__init__()
+        self.grids: list[Grid] = []
+        self.selected: list[str] = []
+        self.inside: bool = False
+        self.marked: bool = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """A table, row or cell begins."""
+        if tag == "table":
+            self.grids.append([])
+        elif tag == "tr":
+            self.grids[-1].append([])
+        elif tag in ("td", "th"):
+            self.inside, self.marked = True, ("aria-selected", "true") in attrs
+            self.grids[-1][-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        """A cell ends."""
+        if tag in ("td", "th"):
+            if self.marked:
+                self.grids[-1][-1][-1] = f"[{self.grids[-1][-1][-1]}]"
+            self.inside = self.marked = False
+
+    def handle_data(self, data: str) -> None:
+        """A cell's text."""
+        if self.inside:
+            self.grids[-1][-1][-1] += data
+
+
+def in_text(told: Walkthrough) -> list[Grid]:
+    grids = []
+    for block in to_text(told, digits=DIGITS).split("\n\n"):
+        lines = block.removeprefix("   head 1\n").splitlines()
+        if re.match(r" +(c\d|…)", lines[0]):
+            headings, *rows = [re.split(r"  +", line.strip()) for line in lines]
+            grids.append([["", *headings], *rows])
+    return grids
+
+
+def in_markdown(told: Walkthrough) -> list[Grid]:
+    blocks = [block.splitlines() for block in to_markdown(told, digits=DIGITS).split("\n\n") if block.startswith("|")]
+    return [
+        [[cell.strip().replace("\\", "") for cell in line.strip("|").split("|")] for line in [block[0], *block[2:]]]
+        for block in blocks
+    ]
+
+
+def in_page(told: Walkthrough) -> list[Grid]:
+    reader = Tables()
+    reader.feed(to_page(told, digits=DIGITS))
+    return reader.grids
+
+
+def in_latex(told: Walkthrough) -> list[Grid]:
+    arrays = re.findall(r"\\begin\{array\}\{[l|r]+\}(.*?)\\end\{array\}", to_latex(told, digits=DIGITS), re.DOTALL)
+
+    def plain(cell: str) -> str:
+        cell = cell.strip().replace(r"\cdots", "…").replace(r"\ldots{}", "…").replace("-", "−")
+        return re.sub(r"\\text\{\\scriptsize (.*)\}", r"\1", re.sub(r"\\boxed\{(.*)\}", r"[\1]", cell))
+
+    lines = [
+        [line.removesuffix(r"\hline").strip().removesuffix("\\\\") for line in array.strip().splitlines()]
+        for array in arrays
+    ]
+    return [[[plain(cell) for cell in line.split("&")] for line in array] for array in lines]
+
+
+def left_out(labels: list[str]) -> int:
+    return sum(int(label.split()[1]) for label in labels if label.startswith("…"))
+
+
+def check(grid: Grid, whole: Panel) -> None:
+    """Every number shown is the panel's, every row and column is shown or counted, the chosen one alone is marked."""
+    (_, *columns), *lines = grid
+    labels = [line[0] for line in lines]
+    for shown, every in ((columns, whole.column_labels), (labels, whole.row_labels)):
+        kept = [label for label in shown if not label.startswith("…")]
+        assert kept == [label for label in every if label in kept]
+        assert len(kept) + left_out(shown) == len(every)
+    marked = []
+    for label, *cells in lines:
+        assert len(cells) == len(columns)
+        for column, cell in zip(columns, cells, strict=True):
+            if label.startswith("…") or column.startswith("…"):
+                assert cell == "…"
+                continue
+            place = whole.row_labels.index(label), whole.column_labels.index(column)
+            assert cell.strip("[]") == number(whole.matrix[place[0]][place[1]], DIGITS)
+            marked += [place] if cell.startswith("[") else []
+    assert marked == [whole.cell]
+
+
+@pytest.mark.parametrize("reader", [in_text, in_markdown, in_page, in_latex])
+@pytest.mark.parametrize("case", CASES)
+def test_every_number_shown_is_the_walkthroughs_and_every_other_is_counted(
+    case: str, reader: Callable[[Walkthrough], list[Grid]]
+) -> None:
+    other = panel(2, 2, (0, 1), "head 1")
+    grids = reader(walkthrough(CASES[case], other))
+    assert len(grids) == 4
+    for grid, whole in zip(grids, (CASES[case], other) * 2, strict=True):
+        check(grid, whole)
+
+
+def test_a_long_text_shows_its_end_and_what_is_worked_out() -> None:
+    (grid, *_) = in_text(walkthrough(CASES["far"]))
+    last = [f"{{}}{place}" for place in range(31 - LAST_POSITIONS, 31)]
+    assert grid[0] == ["", "… 2 more", "c2", "… 20 more", *(label.format("c") for label in last)]
+    assert [line[0] for line in grid[1:]] == ["… 23 more", *(label.format("r") for label in last)]
+
+
+def test_one_alone_is_shown_since_a_gap_takes_as_much_room() -> None:
+    (grid, *_) = in_text(walkthrough(CASES["next to the gap"]))
+    assert grid[0][:4] == ["", "… 10 more", "c10", "c11"]
+    (grid, *_) = in_text(walkthrough(CASES["features"]))
+    assert grid[0] == ["", *(f"c{place}" for place in range(MOST_FEATURES + 1))]
+
+
+@pytest.mark.parametrize("write", [to_text, to_markdown, to_page, to_latex])
+@pytest.mark.parametrize("case", CASES)
+def test_cutting_is_said_where_it_happens_and_only_there(case: str, write: Callable[[Walkthrough], str]) -> None:
+    written = write(walkthrough(CASES[case]))
+    assert ("left out" in written) == bool(re.search(r"… \d|ldots\{\} \d", written))
+    assert ("left out" in written) == (case in ("long", "far", "next to the gap", "wide", "both"))
+
+
+def test_whole_numbers_are_written_whole() -> None:
+    whole = Panel(
+        "", ((1.0, -2.0), (0.0, -math.inf)), ("a", "b"), ("c", "d"), False, (0, 0), panel(2, 2, (0, 0)).working
+    )
+    assert "   a  [1]  −2\n   b    0  −∞" in to_text(walkthrough(whole))
+
+
+def test_the_text_stands_in_columns_and_its_equals_signs_below_one_another() -> None:
+    written = to_text(walkthrough(CASES["far"], panel(2, 2, (0, 1))), digits=DIGITS)
+    assert not [line for line in written.splitlines() if line != line.rstrip()]
+    table = next(block for block in written.split("\n\n") if block.lstrip().startswith("… 2 more"))
+    assert len({len(line) for line in table.splitlines()}) == 1
+    told = re.search(r"^( +)n\[30,2\] (=) a\[30\]·b\[2\]\n +(=) 1 \+ 30\.021\n +(=) 30\.021$", written, re.MULTILINE)
+    assert told
+    starts = {told.start(group) - written.rindex("\n", 0, told.start(group)) for group in (2, 3, 4)}
+    assert len(starts) == 1
+
+
+def test_wide_and_hidden_characters_do_not_shift_the_table() -> None:
+    narrow = panel(3, 1, (0, 0))
+    odd = Panel("", ((1.0,), (2.5,), (3.0,)), ("中", "ab", "\x1bé"), ("0",), False, (0, 0), narrow.working)
+    written = to_text(walkthrough(odd))
+    assert "   中  [1.0]\n   ab    2.5\n   ␛é    3.0\n" in written
+    assert "\x1b" not in written
+
+
+@pytest.mark.parametrize("digits", [0, 1, 5])
+def test_digits_are_those_asked_for(digits: int) -> None:
+    third = Panel("", ((1 / 3, -2 / 3),), ("a",), ("c", "d"), False, (0, 1), panel(1, 2, (0, 0)).working)
+    told = walkthrough(third)
+    for write in (to_text, to_markdown, to_page):
+        assert number(1 / 3, digits) in write(told, digits=digits)
+        assert number(-2 / 3, digits) in write(told, digits=digits)
+        assert not re.search(rf"[ >]{number(1 / 3, digits + 1)}[ <]", write(told, digits=digits))
+
+
+def test_the_page_tells_every_shown_cell_of_every_panel() -> None:
+    say = phrases("en")
+    told = walkthrough(CASES["both"])
+    details = [section for section in to_sections(told) if isinstance(section, Details)]
+    assert len(details) == len(told.steps)
+    (table,) = [section for section in details[0].sections if isinstance(section, CellTable)]
+    whole, page = CASES["both"], to_page(told, digits=DIGITS)
+    stored = {unpacked(each) for table in stores(page) for each in table["told"].values()}
+    told_cells = 0
+    for (label, *_), workings in zip(table.rows, table.workings, strict=True):
+        for column, working in zip(table.columns[1:], workings, strict=True):
+            if label.startswith("…") or column.startswith("…"):
+                assert working is None
+                continue
+            made = whole.working(whole.row_labels.index(label), whole.column_labels.index(column))
+            written = mathml(Equation((made.target, *made.stages, Number(made.value))), DIGITS, say)
+            assert working is not None
+            assert working.mathml == written
+            assert written in stored
+            told_cells += 1
+    # Row 1, row 0 alone before it, and the last ones; column 36 and the first ones.
+    assert told_cells == (2 + LAST_POSITIONS) * (1 + MOST_FEATURES)
+    assert page.count("<details open") == len(told.steps)
+
+
+def test_shares_are_shaded_and_what_is_given_is_not_worked_out() -> None:
+    given = Panel("x", ((0.25, 0.75),), ("a",), ("b", "c"), True, (0, 0), lambda *_: Arithmetic(Name("x"), (), 0.25))
+    silent = Step("given", "Given", Words(""), "", "From these.", (given,))
+    shares = step(panel(1, 2, (0, 1)), name="weights", is_share=True)
+    told = Walkthrough("t", (), (Chapter("", (silent, shares)),))
+    page = to_page(told)
+    assert page.count("--heat:") == 2
+    assert page.count('role="gridcell"') == 2
+    assert "[0.25]" not in to_text(told)
+    assert "[0.25]" not in to_markdown(told).replace("\\", "")
+    assert to_latex(told).count(r"\boxed") == 1
+
+
+def test_plain_data_holds_everything_and_goes_through_json() -> None:
+    infinite = Panel(
+        "h", ((1 / 3, -math.inf), (math.inf, 2.0)), ("a", "b"), ("c", "d"), True, (0, 0), CASES["small"].working
+    )
+    told = walkthrough(CASES["both"], infinite)
+    plain = to_plain(told, digits=DIGITS)
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+    assert (plain["title"], plain["intro"], plain["language"]) == ("A title", ["An intro."], "en")
+    say = phrases("en")
+    for chapter, made in zip(told.chapters, plain["chapters"], strict=True):
+        assert made["title"] == chapter.title
+        for each, data in zip(chapter.steps, made["steps"], strict=True):
+            assert [data[key] for key in ("name", "title", "shapes", "sentence")] == [
+                each.name,
+                each.title,
+                each.shapes,
+                each.sentence,
+            ]
+            assert (data["formula"], data["latex"]) == (text(each.formula, 3, say), latex(each.formula, 3, say))
+            for shown, whole in zip(data["panels"], each.panels, strict=True):
+                assert (shown["label"], shown["rows"], shown["columns"], shown["cell"]) == (
+                    whole.label,
+                    list(whole.row_labels),
+                    list(whole.column_labels),
+                    list(whole.cell),
+                )
+                assert [[float(value) for value in row] for row in shown["matrix"]] == [
+                    list(row) for row in whole.matrix
+                ]
+                assert shown["arithmetic"].startswith(f"n[{whole.cell[0]},{whole.cell[1]}] = ")
+    assert plain["chapters"][1]["steps"][0]["panels"][1]["matrix"][1][0] == "inf"
+
+
+def test_nothing_is_told_of_steps_in_the_wrong_number() -> None:
+    told = walkthrough(CASES["small"], CASES["one"])
+    for write in (to_text, to_markdown, to_page, to_latex):
+        written = write(told).replace("\\.", ".")
+        places = [written.index(f"{count}. {each.title}") for count, each in enumerate(told.steps, start=1)]
+        assert places == sorted(places)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_words_are_of_the_language(language: str) -> None:
+    say = phrases(language)
+    told = walkthrough(CASES["far"], language=language)
+    page = to_page(told)
+    assert f'<html lang="{"en" if language == "en" else "pt-BR"}">' in page
+    assert say("page.choose") in page
+    assert say("page.footer") in page
+    for write, marked in ((to_text, "brackets"), (to_markdown, "brackets"), (to_latex, "boxed")):
+        assert say(f"page.{marked}") in " ".join(write(told).split()).replace("\\", "")
+        assert say("page.gap", count=23).split("…")[1] in write(told)
+    other = phrases("pt" if language == "en" else "en")
+    keys = [key for key, sentence in catalogue().items() if key.startswith("page.") and "{" not in sentence]
+    assert not [key for key in keys if other(key) in page]
+
+
+def test_no_text_is_obeyed() -> None:
+    for write in (to_text, to_markdown, to_page, to_latex):
+        written = write(nasty())
+        assert "\x1b" not in written
+        assert "\u202e" not in written
+    assert "<b>" not in to_page(nasty())
+    assert "<b>" not in re.sub(r"```.*?```", "", to_markdown(nasty()).replace(r"\<", ""), flags=re.DOTALL)
+    written = to_latex(nasty())
+    assert written.count(r"\end{document}") == 1
+    assert "ж" not in written
+
+
+@pytest.mark.merge
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+def test_pdflatex_sets_it(tmp_path: Path) -> None:
+    letters = "".join(chr(point) for point in range(0x20, 0x500)) + "∑√ℝ→⟨⟩—–“”‘’…€🙂中ﬁ\u200b\u0301"
+    every = Walkthrough("All", (letters,), (Chapter(letters, walkthrough(CASES["both"]).steps),))
+    for name, told in {"nasty": nasty("pt"), "every": every, "heads": walkthrough(*CASES.values())}.items():
+        (tmp_path / f"{name}.tex").write_text(to_latex(told), encoding="utf-8", newline="\n")
+        command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", f"{name}.tex"]
+        made = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, check=False)
+        log = made.stdout.decode("utf-8", "replace")
+        assert made.returncode == 0, log[-3000:]
+        assert "Missing character" not in log
+        assert "Overfull \\hbox" not in log or name != "heads"
+        assert (tmp_path / f"{name}.pdf").stat().st_size > 1000
+
+
+def test_a_page_of_ten_steps_of_twelve_positions_is_not_heavy() -> None:
+    def dot(row: int, column: int) -> Arithmetic:
+        terms = Sum(tuple(Product((Number(0.12345), Number(-0.54321))) for _ in range(64)))
+        return Arithmetic(Name("scores", f"{row},{column}"), (Over("j", Name("w", "i,j")), terms), 1.2345)
+
+    matrix = tuple((0.12345,) * 12 for _ in range(12))
+    labels = tuple(map(str, range(12)))
+    steps = (step(Panel("", matrix, labels, labels, True, (0, 0), dot)),) * 10
+    assert len(to_page(Walkthrough("t", (), (Chapter("", steps),))).encode()) < 1_500_000
+
+
+def test_a_formula_is_packed_without_loss() -> None:
+    say = phrases("en")
+    for each in (
+        Name("W", "1,2", "Q"),
+        Sum((Number(-1), Product((Number(2), Number(-3))))),
+        Words("A`B <Z> Ç"),
+        nasty().steps[0].formula,
+    ):
+        written = mathml(each, DIGITS, say)
+        assert unpacked(packed(written)) == written
+        assert len(packed(written)) < len(written)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_page_holds_the_whole_of_a_table_that_it_cuts(case: str) -> None:
+    page, whole = to_page(walkthrough(CASES[case]), digits=DIGITS), CASES[case]
+    is_cut = case in ("long", "far", "next to the gap", "wide", "both")
+    assert ("<button" in page) == is_cut
+    for table in stores(page):
+        assert ("rows" in table) == is_cut
+        if is_cut:
+            assert table["columns"] == list(whole.column_labels)
+            assert [row[0] for row in table["rows"]] == list(whole.row_labels)
+            assert [row[1:] for row in table["rows"]] == [
+                [number(value, DIGITS) for value in row] for row in whole.matrix
+            ]
+            shown = len(table["rows"]) * len(table["columns"])
+            assert len(table["told"]) == shown or "ask" in table
+
+
+def test_every_number_is_named_on_the_page_by_its_place_in_the_whole_table() -> None:
+    whole = CASES["both"]
+    page = to_page(walkthrough(whole), digits=DIGITS)
+    cells = re.findall(r'<td[^>]* data-row="(\d+)" data-column="(\d+)"[^>]*>([^<]*)</td>', page)
+    assert len(cells) == 2 * (2 + LAST_POSITIONS) * (1 + MOST_FEATURES)
+    for row, column, shown in cells:
+        assert shown == number(whole.matrix[int(row)][int(column)], DIGITS)
+
+
+def long_sum(count: int) -> Panel:
+    """One cell that is a sum of so many terms."""
+    terms = Sum(tuple(Number(float(place)) for place in range(1, count + 1)))
+    total = sum(range(1, count + 1))
+    return Panel(
+        "", ((float(total),),), ("a",), ("b",), False, (0, 0), lambda *_: Arithmetic(Name("s"), (terms,), total)
+    )
+
+
+def test_all_terms_of_a_long_sum_can_be_seen() -> None:
+    told = walkthrough(long_sum(40))
+    every = " + ".join(str(place) for place in range(1, 41))
+    assert every not in to_text(told)
+    for write in (to_text, to_markdown):
+        assert every in write(told, whole=True)
+    (stored, _) = stores(to_page(told))
+    shown = re.sub("<[^>]+>", "", unpacked(stored["terms"]["0,0"]))
+    assert every.replace(" ", "") in shown
+    assert every.replace(" ", "") not in re.sub("<[^>]+>", "", unpacked(stored["told"]["0,0"]))
+
+
+@pytest.mark.parametrize("write", [to_text, to_markdown, to_page, to_latex])
+@pytest.mark.parametrize("case", CASES)
+def test_nothing_is_left_out_where_everything_is_asked_for(case: str, write: Callable[..., str]) -> None:
+    written = write(walkthrough(CASES[case]), whole=True)
+    assert not re.search(r"… \d|ldots\{\} \d|left out", written)
+    whole = CASES[case]
+    for place in (0, len(whole.column_labels) // 2, len(whole.column_labels) - 1):
+        assert number(whole.matrix[0][place], DIGITS).replace("−", "-") in written.replace("−", "-")
+
+
+def test_further_worked_cells_are_shown_and_marked_in_every_form() -> None:
+    told = walkthrough(replace(CASES["far"], also=((3, 7),)))
+    for write in (to_text, to_markdown, to_latex):
+        written = write(told).replace("\\", "")
+        assert written.count("n[3,7]") + written.count("n_{3,7}") == 2
+    page = to_page(told)
+    assert page.count('class=" also"') == 2
+    assert page.count("beside-told") >= 2
+    (step, _) = (each for chapter in to_plain(told)["chapters"] for each in chapter["steps"])
+    assert step["panels"][0]["also"][0]["cell"] == [3, 7]
+
+
+def test_formulas_in_markdown_are_mathematics_without_a_plain_copy() -> None:
+    written = to_markdown(walkthrough(CASES["small"]))
+    formulas = re.findall(r"^\$\$\n(.*)\n\$\$$", written, re.MULTILINE)
+    assert len(formulas) == 2 * 2
+    assert "```" not in written
+    for formula in (*formulas, markdown_latex(nasty().steps[0].formula, 3, phrases("en"))):
+        # GitHub takes a backslash before a punctuation mark away; a brace or a dollar would end the formula.
+        assert not re.search(r"\\[!-/:-@\[^`{-~](?<!\\_)", formula)
+        assert formula.count("{") == formula.count("}")
+        assert "$" not in formula
+
+
+def test_a_page_of_many_large_tables_stays_small_and_says_what_it_leaves_out() -> None:
+    large = panel(120, 120, (60, 60))
+    told = walkthrough(*(large for _ in range(30)))
+    page = to_page(told)
+    assert len(page.encode()) < 2_000_000
+    assert "--format json" in page
+    assert "--format json" not in to_page(walkthrough(large))
