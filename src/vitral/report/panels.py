@@ -118,13 +118,15 @@ def panel_plot(
     height = head + rows * (above + PANEL_HEIGHT) + (rows - 1) * 0.12 + BOTTOM
     beside = wrapped(y.label, height - head - BOTTOM / 2)
     margin = LEFT + LINE_INCHES * (len(beside) - 1)
-    width = margin + columns * PANEL_WIDTH + (columns - 1) * wide + 0.25
+    # Few panels are wider: a page scales every figure to its own width, and with it the letters.
+    panel_width = max(PANEL_WIDTH, (ABREAST * (PANEL_WIDTH + wide) - columns * wide) / columns)
+    width = margin + columns * panel_width + (columns - 1) * wide + 0.25
     figure = Figure(figsize=(width, height))
     for number, (panel, span, own) in enumerate(zip(shown, spans, apart, strict=True)):
         row, column = divmod(number, columns)
-        left = margin + column * (PANEL_WIDTH + wide)
+        left = margin + column * (panel_width + wide)
         bottom = height - head - (row + 1) * (above + PANEL_HEIGHT) - row * 0.12
-        axes = figure.add_axes((left / width, bottom / height, PANEL_WIDTH / width, PANEL_HEIGHT / height))
+        axes = figure.add_axes((left / width, bottom / height, panel_width / width, PANEL_HEIGHT / height))
         _scale(axes, frame, _own(span, y, zero) if own else common)
         _background(axes, frame, named=not number)
         _draw(axes, panel)
