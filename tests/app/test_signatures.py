@@ -32,18 +32,20 @@ def test_a_command_has_the_parameters_defaults_and_help_of_its_function_and_view
     signed: dict[str, inspect.Parameter] = {}
     helps: dict[str, str] = {}
     for source in (command.view, command.function):
-        told = described(source).args
-        ours = {name: one for name, one in inspect.signature(source).parameters.items() if name in told}
-        signed |= {name: one for name, one in ours.items() if not told[name].startswith("Python only")}
-        helps |= told
+        said = described(source).args
+        for name, one in inspect.signature(source).parameters.items():
+            if not said.get(name, "Python only").startswith("Python only"):
+                signed[name] = one
+        helps |= said
     assert options.keys() - PROGRAMS == signed.keys()
     for name, one in signed.items():
         assert options[name].help == helps[name]
         marks = re.findall(r"default=(\w+|'\w+')", str(one.annotation))
         wanted = None if one.default in (inspect.Parameter.empty, ()) else one.default
         if options[name].default != wanted:  # the function's None stands for what the command says
-            assert any(repr(options[name].default) == mark for mark in marks), name
-        assert options[name].required == (one.default is one.empty and one.kind is not one.VAR_KEYWORD), name
+            assert repr(options[name].default) in marks
+        assert options[name].show_default == (str(options[name].default) not in ("None", "", "False"))
+        assert options[name].required == (one.default is one.empty and one.kind is not one.VAR_KEYWORD)
 
 
 def test_every_function_has_a_command() -> None:

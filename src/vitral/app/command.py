@@ -17,10 +17,6 @@ from vitral.core.errors import VitralError
 Around = Callable[..., AbstractContextManager[Mapping[str, Any]]]
 
 
-def _nothing(**given: Any) -> AbstractContextManager[Mapping[str, Any]]:
-    return nullcontext({})
-
-
 class Command(NamedTuple):
     """A command.
 
@@ -35,7 +31,7 @@ class Command(NamedTuple):
 
     function: Callable[..., Any]
     view: Callable[..., int | None]
-    around: Around = _nothing
+    around: Around = lambda **given: nullcontext({})
     has_parts: bool = True
     shown: tuple[str, ...] = ()
 
@@ -48,18 +44,18 @@ class Command(NamedTuple):
 
 
 class Described(NamedTuple):
-    """A Google docstring: what it says before its sections, and of each argument."""
+    """A Google docstring: the text before its sections, and the text of each argument."""
 
     text: str
     args: dict[str, str]
 
 
 def described(function: Callable[..., Any]) -> Described:
-    """What the docstring of a function says."""
+    """The text of a function's docstring, and of each argument in it."""
     text, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\nArgs:\n")
     args = re.findall(r"^    (\w+): (.*(?:\n      +.*)*)", re.split(r"\n\n(?=\w+:\n)", rest)[0], re.MULTILINE)
-    told = {name: re.sub(r"\s+", " ", said).replace(". [", ".  [") for name, said in args}
-    return Described(re.split(r"\n\n(?:Returns|Raises|Note):\n", f"{text}\n")[0].strip(), told)
+    args = {name: re.sub(r"\s+", " ", said).replace(". [", ".  [") for name, said in args}
+    return Described(re.split(r"\n\n(?:Returns|Raises|Note):\n", f"{text}\n")[0].strip(), args)
 
 
 def callback(command: Command, extra: Mapping[str, Any]) -> Callable[..., None]:
@@ -107,7 +103,7 @@ def callback(command: Command, extra: Mapping[str, Any]) -> Callable[..., None]:
 
 
 def _attempt(function: Callable[..., Any], word: str, given: Mapping[str, Any]) -> Any:
-    """What the function returns for one of several words; its error if it cannot, so that the others go on."""
+    """The result of the function for one of several words, or its error, so that the others go on."""
     try:
         return function(word, **given)
     except VitralError as error:
@@ -133,7 +129,7 @@ def _flat(hint: Any) -> Iterator[Any]:
 
 
 def _marks(function: Callable[..., Any]) -> dict[str, Option | Argument]:
-    """What each parameter is on the command line; the outermost mark counts."""
+    """The mark of each parameter for the command line; the outermost one counts."""
     found = {name: [*_flat(hint)] for name, hint in function.__annotations__.items()}
     marks = {name: [one for one in parts if isinstance(one, Option | Argument)] for name, parts in found.items()}
     return {name: ones[-1] for name, ones in marks.items() if ones}
@@ -160,7 +156,7 @@ def _parameters(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
         offers = mark.offers and getattr(completion, f"complete_{mark.offers}")
         more: dict[str, Any] = {"help": said, "metavar": mark.metavar, "autocompletion": offers}
         more |= {} if span == Interval() else {"min": span.ge, "max": None if span.le == 2**63 - 1 else span.le}
-        more["show_default"] = default not in (None, "", False)
+        more["show_default"] = default not in (None, "") and default is not False  # 0 is shown
         if isinstance(mark, Argument):
             info = typer.Argument(**more)
         else:

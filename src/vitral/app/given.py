@@ -1,4 +1,4 @@
-"""What callers give, in the form in which the other rooms take it."""
+"""Arguments of callers, in the form that the other rooms take."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Kinds of arguments that several facade functions share, with what only a command line has to know of them."""
+"""Kinds of arguments that several facade functions share, with their names and forms on the command line."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ def numbers(option: str, given: str) -> int | list[int] | Literal["all"]:
     """Numbers of the command line, as in 0 or 0,1 or all.
 
     Raises:
-        UsageError: they are none.
+        UsageError: the text has something else.
     """
     try:
         return "all" if given == "all" else [int(part) for part in given.split(",")]
@@ -69,7 +69,7 @@ def seeds(option: str, given: str) -> list[int]:
     """Seeds of the command line, as in 1,2,3.
 
     Raises:
-        UsageError: they are none.
+        UsageError: the text has something else.
     """
     try:
         return [int(part) for part in given.split(",")]
@@ -83,7 +83,7 @@ def points(option: str, given: str) -> dict[str, float]:
     """Points of steps, as in weights=3,output=2.
 
     Raises:
-        UsageError: they are no pairs of a step and a number.
+        UsageError: the text is not made of such pairs.
     """
     try:
         return {name.strip(): float(number) for name, number in (pair.split("=") for pair in given.split(","))}
