@@ -30,7 +30,7 @@ def options_of(command: Command) -> dict[str, Any]:
 def test_a_command_has_the_parameters_defaults_and_help_of_its_function_and_view(command: Command) -> None:
     options = options_of(command)
     signed: dict[str, inspect.Parameter] = {}
-    helps: dict[str, str] = {}
+    helps = dict[str, str]()
     for source in (command.view, command.function):
         said = described(source).args
         for name, one in inspect.signature(source).parameters.items():
