@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from benchmarks.timing import Range
-from vitral.report.palette import INK, MUTED
+from vitral.report.html import INK, MUTED
 from vitral.report.style import COLOURS, styled
 
 WIDTH, BAR_HEIGHT, MARGIN = 10.0, 0.46, 1.2

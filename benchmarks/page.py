@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vitral.page.document import as_text, asset
-from vitral.page.words import words
+from vitral.page.document import as_text, asset, words
 
 ROUNDS = 30
 TOKENS = 50

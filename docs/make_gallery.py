@@ -77,7 +77,7 @@ def course_pages(sheet: ExerciseSheet, graded: GradedClass, key: str) -> dict[st
     with in_language("en"):
         made, _newline, command = key.partition("\n")
         sections = [
-            Paragraph("The same as .tex, .html to print, .pdf and .xlsx is written by the command below."),
+            Paragraph("The same as .tex, .html to print and .xlsx is written by the command below."),
             Preformatted(made),
             Heading("The sheet"),
             Preformatted(sheet.toml),

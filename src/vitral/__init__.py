@@ -12,8 +12,6 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from vitral.core.renamed import FormerModule
-
 if TYPE_CHECKING:
     from vitral.app import (
         Run,
@@ -101,8 +99,6 @@ _ELSEWHERE = {
         ("Interrupted", "StorageError", "TrainingStopped", "UsageError", "VitralError"), "vitral.core.errors"
     ),
 }
-# `vitral.explain` is no submodule but the operation of that name; imports from the former package go on working.
-sys.modules.setdefault(f"{__name__}.explain", FormerModule(f"{__name__}.explain", f"{__name__}.explanation"))
 
 
 def __getattr__(name: str) -> Any:

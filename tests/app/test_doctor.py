@@ -16,14 +16,12 @@ from vitral.app.terminal import run as command
 from vitral.core.errors import UsageError
 from vitral.core.files import sha256
 from vitral.doctor.health import Diagnosis
-from vitral.doctor.machine import examine_machine
+from vitral.doctor.machine import examine_machine, judge_speed, times_as_long
 from vitral.doctor.repair import repair_run
 from vitral.doctor.run import examine_run
-from vitral.doctor.speed import judge_speed, times_as_long
 from vitral.runs.checkpoint import list_checkpoints, load_checkpoint, reseal
 from vitral.training import RunConfig, resume, train
-from vitral.training.plans import SLOW
-from vitral.training.trials import StepTime, TooSlow
+from vitral.training.trials import SLOW, StepTime, TooSlow
 
 STEPS = 8
 
@@ -53,9 +51,8 @@ def test_a_healthy_run(healthy: Path, capsys: pytest.CaptureFixture[str]) -> Non
     found = examine_run(healthy)
     assert found.healthy
     told = marks(found)
-    assert told.pop("generation in C") in ("ok", "unknown", "slower")  # tests/native says which
     assert set(told.values()) == {"ok"}
-    assert told.keys() >= {"step-00000004", "step-00000008", "best", "last", "recomputed step", "progress"}
+    assert told.keys() >= {"step-00000004", "step-00000008", "recomputed step", "progress"}
     again = next(finding.found for finding in found.findings if finding.what == "recomputed step")
     assert again.startswith("step 5: loss ")
     assert again.endswith("bit-equal to the logged loss")
@@ -274,7 +271,7 @@ def test_a_choice_is_slow_only_if_it_is_slow_in_every_round() -> None:
 @pytest.mark.merge
 def test_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
     found = examine_machine()
-    assert marks(found)["float32"] == marks(found)["initial loss"] == "ok"
+    assert marks(found)["float32"] == "ok"
     assert marks(found)["bfloat16"] in ("ok", "same", "slower")
     assert command(["doctor"]) in (0, 1)
     assert "PyTorch" in capsys.readouterr().out

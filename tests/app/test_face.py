@@ -117,8 +117,8 @@ def test_a_run_may_be_a_path_or_a_run(run: vitral.Run, results: dict[str, Any]) 
 def test_what_is_said_is_what_the_command_says(run: vitral.Run) -> None:
     assert vitral.generate(run, "W", max_tokens=20, greedy=True).text == run.generate("W", max_tokens=20, temperature=0)
     assert len(vitral.generate(run, "W", max_tokens=3, num_samples=3)) == 3
-    assert vitral.evaluate(run, copying=False).plain() == run.measure(copying=False).plain()
-    assert vitral.inspect(run, "The light", top=2).plain() == run.inspect("The light", top=2)
+    assert vitral.evaluate(run, copying=False).plain() == run.evaluate(copying=False).plain()
+    assert vitral.inspect(run, "The light", top=2).plain() == run.inspect("The light", top=2).plain()
     assert steps_planned("compiled-bfloat16") == {"plan": "as-written", "dtype": "bfloat16", "compile": True}
     assert steps_planned("auto") == {"plan": "auto"}
 
@@ -236,7 +236,7 @@ def test_tables_become_data_frames(results: dict[str, Any]) -> None:
     run = results["run"]
     assert list(run.to_pandas()["step"]) == [2, 4]
     assert set(run.to_pandas("step")) >= {"loss", "learning_rate"}
-    assert results["count"].to_pandas()["count"].sum() == sum(row.count for row in run.parameters())
+    assert results["count"].to_pandas()["count"].sum() == run.parameters
     assert list(results["evaluate"].to_pandas()["split"]) == ["validation", "test"]
     assert len(results["inspect"].to_pandas()) == 6
     assert results["survey"].to_pandas()["count"].sum() == results["survey"].report.num_characters

@@ -12,8 +12,7 @@ from vitral.core.errors import UsageError
 from vitral.forecast.forecasting import accelerators
 from vitral.model import ModelConfig, count_parameters
 from vitral.runs import RunConfig
-from vitral.training.memory import training_bytes
-from vitral.training.optimizer_cost import step_flops
+from vitral.training.costs import step_flops, training_bytes
 
 GPT2_XL = {"context_length": 1024, "d_model": 1600, "num_layers": 48, "num_heads": 25, "tie_head": True}
 LLAMA_8B = {

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from vitral.app.samples import Samples
+from vitral.app.results import Samples
 from vitral.app.terminal.views import show_samples, write_text
 from vitral.decoding import Sample
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vitral.app.terminal.progress import DISPLAY, Harmless
-from vitral.app.training_state import TrainingState
+from vitral.app.progress import TrainingState
 from vitral.core.language import SYSTEM_VARIABLES, VARIABLE, in_language, language
 
 USAGE = {"en": "Usage: ", "pt": "Uso: "}
@@ -115,20 +114,6 @@ def test_a_damaged_run_is_told_in_portuguese_and_as_data_in_english(vitral, trai
     os.truncate(next((tmp_path / "run" / "steps").glob("*/model.safetensors")), 100)
     data = [vitral("doctor", "run", "--lang", code, "--format", "json") for code in USAGE]
     assert data[0] == data[1]
-
-
-def test_a_display_that_fails_is_told_in_portuguese_and_recorded_in_english(capsys: pytest.CaptureFixture[str]) -> None:
-    def report(event: object) -> None:
-        raise OverflowError("99")
-
-    recorded = set[str | None]()
-    told = set[str]()
-    for code in USAGE:
-        with in_language(code):
-            recorded.add(Harmless(DISPLAY, report)({"event": "step", "step": 1}))
-        told.add(capsys.readouterr().err)
-    assert len(recorded) == 1
-    assert len(told) == 2
 
 
 def test_the_progress_has_a_decimal_comma() -> None:

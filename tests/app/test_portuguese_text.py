@@ -16,8 +16,7 @@ from sentences import CATALOGUES, catalogue
 from symbols import symbolic_lengths
 
 from tests.app.conftest import SETTINGS
-from tests.app.test_commands import OPTIONS
-from vitral.app.terminal import run
+from vitral.app.terminal import COMMANDS, run
 from vitral.app.terminal.help import HEADINGS
 from vitral.core.language import set_language
 
@@ -49,7 +48,6 @@ SHARED = "a as do no me com for era dose mover real final total local normal"
 CODE = (
     r"<(script|style|pre|code|math|svg)\b.*?</\1>",
     r"\[\w+ \d+(, \w+ \d+)*\]",  # the shape of a tensor
-    r"(?m)^\s*↓ .*$",  # a quantity of the picture: its name, its formula, its numbers
     r"(?m)(^|: )\s*(\w+(\[[^\]\n]*\])? )?= .*$",  # a formula, and its arithmetic
     r"`[^`\n]*`",
     r"\bvitral( +(?!·)\S+)+",  # a command up to the end of its line
@@ -245,7 +243,7 @@ VALUES = (
 """Values of options, which are code."""
 
 
-@pytest.mark.parametrize("command", ["", *OPTIONS])
+@pytest.mark.parametrize("command", ["", *(command.name for command in COMMANDS)])
 def test_a_help_text(said: Said, english: set[str], command: str) -> None:
     told = said(*command.split(), "--help")
     assert "--lang" in told

@@ -2,8 +2,8 @@
 
 import pytest
 
-from vitral.app import training_state
-from vitral.app.training_state import TrainingState
+from vitral.app import progress
+from vitral.app.progress import TrainingState
 
 START = {"event": "start", "steps": 20, "step": 0, "parameters": 7, "vocab_size": 5, "tokens": {"train": 99}}
 
@@ -12,7 +12,7 @@ START = {"event": "start", "steps": 20, "step": 0, "parameters": 7, "vocab_size"
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """A clock that a test sets."""
     now = [100.0]
-    monkeypatch.setattr(training_state.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     return now
 
 

@@ -18,9 +18,16 @@ from vitral.compare.comparison import BITS, NATS
 from vitral.core.config import merge
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import in_language
-from vitral.report.folder import Unwritten
-from vitral.report.relations import relation_text
-from vitral.report.side_by_side import comparison_page, comparison_sections, finding, lacking_samples, write_comparison
+from vitral.evaluation import SplitLoss
+from vitral.evaluation.measures import Measures
+from vitral.report.side_by_side import (
+    comparison_page,
+    comparison_sections,
+    finding,
+    lacking_samples,
+    relation_text,
+    write_comparison,
+)
 from vitral.training import RunConfig, train
 
 WORDS = ("the", "cat", "saw", "a", "bird", "and", "sang")
@@ -58,12 +65,18 @@ def compared(folder: Path, *names: str, **options: Any) -> RunComparison:
     return vitral.compare(*(folder / "runs" / name for name in names), max_tokens=10, **options)
 
 
+def _measured(run: Path) -> SplitLoss:
+    measures = vitral.evaluate(run, copying=False)
+    assert isinstance(measures, Measures)
+    return measures.splits["test"]
+
+
 def test_the_same_tokens_are_compared_in_nats_whatever_the_context(folder: Path) -> None:
     found = compared(folder, "base", "wider")
     (one,) = found.relations
     assert (one.run, one.against, one.comparable) == ("wider", "base", NATS)
     assert (one.same_text, one.same_test, one.same_tokens, one.same_task) == (True, True, True, True)
-    losses = [vitral.load(folder / "runs" / name).evaluate("test")["test"] for name in ("wider", "base")]
+    losses = [_measured(folder / "runs" / name) for name in ("wider", "base")]
     assert one.difference is not None
     assert one.difference.difference == pytest.approx(losses[0].loss - losses[1].loss, rel=1e-4)
     assert one.difference.targets == losses[0].num_targets == losses[1].num_targets
@@ -92,7 +105,7 @@ def test_equal_batches_are_known_by_their_hash(folder: Path) -> None:
 def test_other_tokens_are_compared_in_bits_per_character(folder: Path) -> None:
     (one,) = compared(folder, "base", "bytepairs").relations
     assert (one.comparable, one.same_test, one.same_tokens) == (BITS, True, False)
-    losses = [vitral.load(folder / "runs" / name).evaluate("test")["test"] for name in ("bytepairs", "base")]
+    losses = [_measured(folder / "runs" / name) for name in ("bytepairs", "base")]
     assert one.difference is not None
     assert one.difference.targets is None
     bits = [loss.bits_per_character for loss in losses]
@@ -263,7 +276,7 @@ def test_damaged_runs_of_a_folder_are_left_out_and_damaged_ones_that_are_named_r
 def test_parts_of_a_long_text_are_not_compared_in_other_tokens(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vitral.studies.measures.FINAL_TOKENS", 500)
+    monkeypatch.setattr("vitral.studies.texts.FINAL_TOKENS", 500)
     found = compared(folder, "base", "bytepairs", "wider")
     assert not found.runs[0].is_whole
     assert [(one.comparable, one.difference is None) for one in found.relations] == [("nothing", True), (NATS, False)]
@@ -293,11 +306,3 @@ def test_a_difference_that_is_not_finite_has_its_reason(folder: Path, monkeypatc
     (one,) = compared(folder, "base", "wider").relations
     assert one.difference is None
     assert one.why in relation_text(one)
-
-
-def test_the_best_of_many_runs_are_drawn(folder: Path) -> None:
-    found = compared(folder, "base", "wider", losses=False)
-    worse, better = sorted(found.runs, key=lambda run: -(run.summary.test_loss or math.nan))
-    crowd = [replace(worse, summary=replace(worse.summary, name=f"n{number}")) for number in range(9)]
-    crowded = replace(found, runs=(*crowd, better))
-    assert "not drawn: n7, n8" in comparison_page(crowded, comparison_sections(crowded, Unwritten()))

@@ -1,5 +1,6 @@
 """Streams that fail, reporters that fail, and errors that are not ours: one line each, with an exit code."""
 
+import codecs
 import errno
 import io
 import os
@@ -10,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.app.conftest import SETTINGS
+from vitral.app.progress import Harmless
 from vitral.app.terminal import streams
-from vitral.app.terminal.progress import Harmless
 from vitral.app.terminal.streams import OutputLost
 
 STEP = {"event": "step", "step": 1}
@@ -37,10 +38,9 @@ class Fails(io.RawIOBase):
 def guarded(raw: io.RawIOBase, encoding: str = "utf-8") -> tuple[streams._Sink, io.TextIOWrapper]:
     """A guarded standard output on top of the raw stream."""
     plain = io.TextIOWrapper(io.BufferedWriter(raw), encoding=encoding, line_buffering=True)
-    sink, stream = streams._guarded(plain, "<stdout>", is_output=True)
-    assert sink is not None
-    assert isinstance(stream, io.TextIOWrapper)
-    return sink, stream
+    sink = streams._Sink(plain, needed=True)
+    codecs.register_error("vitral-replace", sink.replacement)
+    return sink, streams._text(sink, "vitral-replace")
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def output(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Fails, io.TextIOWr
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EPIPE, None])
 def test_the_first_failure_ends_the_command_and_later_ones_are_silent(number: int | None) -> None:
     raw = Fails(2, ValueError("gone") if number is None else OSError(number, os.strerror(number)))
-    sink, stream = guarded(raw)
+    _sink, stream = guarded(raw)
     print("one", file=stream)
     print("two", file=stream)
     with pytest.raises(OutputLost) as lost:
@@ -67,18 +67,17 @@ def test_the_first_failure_ends_the_command_and_later_ones_are_silent(number: in
         print("four", file=stream)
         stream.flush()
     assert (raw.taken, raw.tried) == (b"one\ntwo\n", 3)
-    assert sink.lost is raw.error
     stream.close()
 
 
-def test_an_optional_output_fails_silently_and_the_news_comes_once(output, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_optional_output_fails_silently_and_the_news_comes_once(output, capsys: pytest.CaptureFixture[str]) -> None:
     raw, stream = output
     streams._output.needed = False  # pyright: ignore[reportOptionalMemberAccess]
-    assert streams.news_of_loss() is None
     for _ in range(3):
         print("a line", file=stream)
-    assert "No space left" in (streams.news_of_loss() or "")
-    assert streams.news_of_loss() is None
+    streams.say_if_lost()
+    streams.say_if_lost()
+    assert capsys.readouterr().err.count("No space left") == 1
     assert raw.taken == b"a line\n"
 
 
@@ -115,32 +114,18 @@ def test_a_character_that_the_encoding_lacks_is_remembered() -> None:
     assert raw.taken == b"plain\n? 3\n"
 
 
-def test_a_reporter_that_fails_is_said_once_and_recorded_once(capsys: pytest.CaptureFixture[str]) -> None:
-    called = []
+def test_a_display_that_fails_is_said_once() -> None:
+    called, said = list[str](), list[str]()
 
     def report(event) -> None:
         called.append(event["event"])
         raise OverflowError("too wide")
 
-    harmless = Harmless("the picture failed ({kind}: {error})", report)
-    assert harmless({"event": "note", "text": "not recorded"}) is None
-    told = harmless(STEP)
-    assert told is not None
-    assert "the picture" in told
-    assert "too wide" in told
-    assert "\n" not in told
-    assert harmless(STEP) is None
-    assert called == ["note"]
-    assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_a_lost_output_is_recorded_with_the_next_event_that_the_run_records(output) -> None:
-    raw, stream = output
-    streams._output.needed = False  # pyright: ignore[reportOptionalMemberAccess]
-    harmless = Harmless("the display failed ({kind}: {error})", lambda event: print(event["event"], file=stream))
-    answers = [harmless({"event": kind}) for kind in ("start", "note", "lines", "step", "step", "evaluation", "end")]
-    assert [answer is not None for answer in answers] == [False, False, False, True, False, False, False]
-    assert raw.taken == b"start\n"
+    harmless = Harmless(report, said.append, "the picture failed ({kind}: {error})")
+    for _ in range(3):
+        harmless(STEP)
+    assert called == ["step"]
+    assert said == ["the picture failed (OverflowError: too wide)"]
 
 
 @pytest.mark.merge

@@ -9,6 +9,7 @@ import pytest
 import vitral
 from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, corpus_report, prepare
+from vitral.report.run import write_run_report
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -48,7 +49,7 @@ def test_problems_of_a_text(text: str, told: list[str], tmp_path: Path) -> None:
     assert [line.removeprefix("problem: ") for line in said if line.startswith("problem: ")] == problems
     measures = vitral.evaluate(run, copying=False)
     assert measures.plain()["problems"] == problems
-    shown = run.write_report().read_text(encoding="utf-8")
+    shown = write_run_report(run.path).read_text(encoding="utf-8")
     for one in told:
         assert one in str(measures)
         assert one in shown

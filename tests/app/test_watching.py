@@ -1,6 +1,5 @@
 """What a caller of the library sees of a training, and what an interruption leaves."""
 
-import re
 import signal
 import sys
 from collections.abc import Callable
@@ -10,13 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from symbols import symbolic_lengths
 
 import vitral
 from vitral.app import progress
 from vitral.app.progress import NotebookDisplay
 from vitral.core.errors import Interrupted, UsageError
-from vitral.core.language import in_language
 from vitral.training import Event
 
 MODEL = {"d_model": 12, "num_layers": 2, "num_heads": 3, "context_length": 13}
@@ -86,8 +83,8 @@ def test_outside_notebooks_nothing_is_said_unless_asked(
     assert capfd.readouterr() == ("", "")
     run = vitral.train(text, tmp_path / "told", progress=True, **SMALL)
     told = capfd.readouterr().out
-    assert f"{sum(row.count for row in run.parameters()):,} parameters" in told
-    assert told.count("nats per token") == 2
+    assert f"{run.parameters:,} parameters" in told
+    assert told.count("validation") == 2
 
 
 def test_a_notebook_shows_one_display_that_changes(text: Path, tmp_path: Path, notebook: Notebook) -> None:
@@ -172,29 +169,9 @@ def test_an_interrupted_study_goes_on_with_the_same_call(text: Path, tmp_path: P
         vitral.study(callback=stop_at(2), **call)
     done = vitral.study(**call)
     straight = vitral.study(**{**call, "out": tmp_path / "straight"})
-    assert [claim.text for claim in done.claims] == [claim.text for claim in straight.claims]
     assert done.records() == straight.records()
     assert done.html.is_file()
     assert "<h1>" in done._repr_html_().replace("&lt;", "<").replace("&gt;", ">")
-
-
-@pytest.mark.full
-def test_an_interrupted_demonstration_goes_on_with_the_same_call_and_its_data_are_english(
-    tmp_path: Path, notebook: Notebook
-) -> None:
-    small: dict[str, Any] = {"model": {**MODEL, "num_layers": 1}, "training": TRAINING}
-    with in_language("pt"), symbolic_lengths():
-        with pytest.raises(Interrupted):
-            vitral.demo(tmp_path / "demo", callback=stop_at(2), **small)
-        shown = vitral.demo(tmp_path / "demo", **small)
-        english = shown.plain()["verdicts"]
-        assert set(english).isdisjoint(shown.verdicts)
-        assert all(re.search(r"\d\.\d{3}", verdict) and not re.search(r"\d,\d", verdict) for verdict in english)
-        assert all(re.search(r"\d,\d{3}", verdict) for verdict in shown.verdicts)
-        assert shown.sample in str(shown)
-    assert shown.plain()["verdicts"] == english
-    assert shown.html.is_file()
-    assert vitral.load(shown.run).step
 
 
 def test_a_notebook_shows_the_callers_line_and_ours(run_line: list[str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from vitral.core.errors import UsageError
 from vitral.data import Blocks, CorpusConfig, Split, Tokenizer, load_corpus
-from vitral.data.encoded import encoded
+from vitral.data.tokens import encoded
 
 
 def refusal(source: Path | str, **options: object) -> str:

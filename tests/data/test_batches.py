@@ -91,15 +91,6 @@ def test_each_window_of_a_pass_is_drawn_once_and_no_token_twice(lengths: list[in
             assert len(inside) == (end - begin - 1) // 5
 
 
-def test_every_token_is_a_target_in_some_pass_and_orders_differ():
-    part = part_of(13, 29)
-    batches = shuffled(part)
-    drawn = [tuple(row) for step in range(100) for row in batches.batch(step)[1].tolist()]
-    assert {token for row in drawn for token in row} == {*range(1, 13), *range(14, 42)}
-    number = batches.num_windows
-    assert len({tuple(drawn[begin : begin + number]) for begin in range(0, 10 * number, number)}) == 10
-
-
 def test_a_shuffled_batch_is_a_function_of_its_step_and_accumulation_goes_on_with_the_pass():
     part = part_of(500)
     straight = [shuffled(part).batch(step)[0] for step in range(6)]

@@ -1,7 +1,4 @@
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -99,18 +96,6 @@ def test_a_damaged_cache_is_made_again_and_noted(tmp_path, text, cache):
     assert not any("damaged" in note for note in prepare(config(tmp_path)).notes)
 
 
-@pytest.mark.parametrize("damage", [b"", b"changed", b"{", b"[]", b'{"sha256": "x", "tokenizer": {}}', b"\xff"])
-def test_a_damaged_tokenizer_is_learned_again(tmp_path, text, cache, damage):
-    first = prepare(config(tmp_path, tokenizer="bpe"))
-    (path,) = (cache / "tokenizers").iterdir()
-    whole = path.read_bytes()
-    kept = json.loads(whole)
-    kept["tokenizer"]["merges"].pop()
-    path.write_bytes(json.dumps(kept).encode() if damage == b"changed" else damage)
-    assert prepare(config(tmp_path, tokenizer="bpe")).tokenizer == first.tokenizer
-    assert path.read_bytes() == whole
-
-
 def test_what_a_run_records(tmp_path, text):
     dataset = prepare(config(tmp_path, tokenizer={"name": "bpe", "vocab_size": 5_000}))
     described = json.loads(json.dumps(dataset.describe()))
@@ -121,22 +106,3 @@ def test_what_a_run_records(tmp_path, text):
     assert [described["split"][key] for key in ("method", "block", "seed")] == ["blocks", 5_000, 0]
     assert described["vocab_size"] < 5_000
     assert any("instead of 5,000" in note for note in described["notes"])
-
-
-KILLED = """
-import os, sys
-from vitral.data import CorpusConfig, prepare
-setattr(os, sys.argv[2], lambda *_: os._exit(9))
-prepare(CorpusConfig(source=sys.argv[1]))
-"""
-
-
-@pytest.mark.merge
-@pytest.mark.skipif(os.name == "nt", reason="whether a process has ended is not asked there")
-@pytest.mark.parametrize("moment", ["fsync", "rename"])
-def test_what_a_killed_process_left_in_the_cache_is_gone_after_the_next(tmp_path, text, cache, moment):
-    command = [sys.executable, "-c", KILLED, str(tmp_path / "my.txt"), moment]
-    assert subprocess.run(command, check=False).returncode == 9
-    assert list(cache.rglob(".*"))
-    prepare(config(tmp_path))
-    assert not list(cache.rglob(".*"))

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vitral.data import Blocks
-from vitral.data import duplicates as module
-from vitral.data.duplicates import duplicates_across
+from vitral.data import report as module
+from vitral.data.report import duplicates_across
 
 
 def spans(*blocks):

@@ -82,7 +82,6 @@ def test_what_vitral_wrote_is_no_text(tmp_path: Path, kind: str, names: tuple[st
     write(tmp_path, "a.txt")
     corpus = load_corpus(CorpusConfig(source=str(tmp_path)))
     assert corpus.text == "a.txt"
-    assert corpus.folder == (1, 5)
     assert any("mine" in note for note in corpus.notes)
 
 

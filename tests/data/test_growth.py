@@ -7,11 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
-from vitral.data import CorpusConfig, byte_tokenizer, char_tokenizer, prepare
-from vitral.data.growth import extends, grown
-from vitral.data.tokenizers import with_special_tokens
-
-END = "<end>"
+from vitral.data import CorpusConfig, char_tokenizer, prepare
+from vitral.data.tokenizers import extends, grown, with_special_tokens
 
 
 def test_a_tokenizer_grows_again_and_again_with_special_tokens():
@@ -36,15 +33,6 @@ def test_old_texts_keep_their_tokens(text, new, specials):
     assert tokenizer.decode(tokenizer.encode(text)) == text
     if not any(special in text for special in specials):
         assert tokenizer.encode(text).tolist() == former.encode(text).tolist()
-
-
-def test_bytes_grow_by_special_tokens_only():
-    former = byte_tokenizer()
-    assert grown(former, ["ção"]) == former
-    tokenizer = grown(former, ["ção"], [END])
-    assert (tokenizer.vocab_size, tokenizer.encode(END).tolist()) == (257, [256])
-    assert extends(tokenizer, former)
-    assert not extends(tokenizer, char_tokenizer("ab"))
 
 
 @pytest.fixture

@@ -19,8 +19,7 @@ from vitral.data import (
     byte_tokenizer,
     char_tokenizer,
     declaring,
-    encoded,
-    in_order,
+    tokens,
 )
 
 LETTERS = "ab\r\n é😀\u0301\ufeffÂÃ©â€”\x80"
@@ -38,9 +37,9 @@ TOKENIZERS: list[Tokenizer] = [
 @pytest.fixture(params=[1, 3])
 def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of a few characters, by one thread or by three; every file is long."""
-    monkeypatch.setattr(in_order, "cores", lambda: request.param)
+    monkeypatch.setattr(alphabet, "cores", lambda: request.param)
     monkeypatch.setattr(alphabet, "_CHUNK", 3)
-    monkeypatch.setattr(encoded, "_TOGETHER", 13)
+    monkeypatch.setattr(tokens, "_TOGETHER", 13)
 
 
 @st.composite

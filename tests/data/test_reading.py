@@ -1,15 +1,10 @@
-import hashlib
 import os
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, load_corpus
-from vitral.data.licence import strip_licence
-from vitral.data.opening import shown
-from vitral.data.texts import decode_document
+from vitral.data.texts import decode_document, strip_licence
 
 GUTENBERG = "Title\n\n*** START OF THIS PROJECT GUTENBERG EBOOK X ***\nthe\nwork\n*** END OF THE PROJECT\nX ***\nend\n"
 
@@ -52,23 +47,6 @@ def test_what_is_not_utf8_is_refused_with_its_place(raw, message):
         decode_document(raw, "my.txt")
     assert message in str(error.value)
     assert "\n" not in str(error.value)
-
-
-@given(st.binary())
-def test_any_bytes_come_back_or_are_refused_in_one_line(raw):
-    document, message = None, ""
-    try:
-        document = decode_document(raw, "here", CorpusConfig(newlines="keep"))
-    except UsageError as refusal:
-        message = str(refusal)
-    if document is None:
-        assert message.startswith("here: ")
-        assert message.isprintable()
-        return
-    mark = b"\xef\xbb\xbf" if document.changes["marks"] else b""
-    assert isinstance(document.text, str)
-    assert mark + document.text.encode() == raw
-    assert (document.num_bytes, document.sha256) == (len(raw), hashlib.sha256(raw).hexdigest())
 
 
 def test_licence_is_stripped_exactly_and_counted():
@@ -115,9 +93,3 @@ def test_a_pipe_does_not_block(tmp_path):
     os.mkfifo(tmp_path / "pipe.txt")
     with pytest.raises(UsageError, match=r"pipe\.txt: not a regular file; give a text file"):
         read(tmp_path / "pipe.txt")
-
-
-def test_a_path_is_shown_on_one_harmless_line():
-    assert shown("café.txt") == "café.txt"
-    assert shown("a\n\x1b[2Jb") == "'a\\n\\x1b[2Jb'"
-    assert shown("a\udcff") == "'a\\udcff'"

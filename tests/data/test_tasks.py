@@ -122,21 +122,3 @@ def test_the_task_of_a_run_is_generated_again(tmp_path: Path) -> None:
     other = CorpusConfig.parse({"task": {"name": "markov", "sequences": 100, "seed": 1}})
     with pytest.raises(UsageError, match="SHA-256"):
         prepare_recorded(other, recorded, tokenizer=dataset.tokenizer, run_folder=tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("table", "words"),
-    [
-        *(({"task": given}, "task") for given in ("sums", {}, {"pairs": 2}, 3)),
-        ({"task": {"name": "sums"}}, "sums"),
-        ({"task": {"name": "markov"}, "source": "sample"}, "source"),
-        ({"task": {"name": "markov"}, "tokenizer": "bpe"}, "tokenizer"),
-        ({"task": {"name": "markov", "sequences": 10_000_000}}, "10,000,000"),
-        ({"task": {"name": "repeats", "shortest": 9, "longest": 8}}, "shortest"),
-        ({"task": {"name": "recall", "pairs": 5, "keys": 4}}, "pairs"),
-    ],
-)
-def test_an_impossible_task_is_refused_in_one_line(table: dict, words: str) -> None:
-    with pytest.raises(UsageError, match=words) as refused:
-        CorpusConfig.parse(table)
-    assert "\n" not in str(refused.value)

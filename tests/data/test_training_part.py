@@ -5,7 +5,7 @@ import pytest
 
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
-from vitral.data import CorpusConfig, prepare, split_text
+from vitral.data import CorpusConfig, prepare
 
 NUM_BLOCKS = 40
 BLOCK = 5_000
@@ -44,7 +44,7 @@ def test_the_fingerprint_of_a_known_text_is_the_one_it_always_had(tmp_path):
     (tmp_path / "my.txt").write_text("to be or not to be\n" * 1_000, encoding="utf-8", newline="\n")
     plain = dataset(tmp_path, share=1, also=[])
     assert plain.fingerprint == "eb38e92e25d1dd82af2277b9a6ee9cae"
-    assert {"share", "passages", "also"}.isdisjoint(plain.config.plain())
+    assert {"share", "also"}.isdisjoint(plain.config.plain())
     assert "trained_on" not in plain.describe()
 
 
@@ -60,33 +60,6 @@ def test_a_smaller_share_lies_in_a_larger_one_and_the_rest_is_untouched(tmp_path
             less = dataset(tmp_path, share=share).splits[part]
             assert np.array_equal(less.tokens, whole.splits[part].tokens)
             assert np.array_equal(less.segments, whole.splits[part].segments)
-
-
-def test_only_the_passage_is_trained_on_and_blocks_are_cut_at_its_ends(tmp_path, text):
-    text = text[:52_000] + "\nBEGIN HERE  \n" + text[52_014:99_000] + "\n END HERE\n" + text[99_011:]
-    (tmp_path / "my.txt").write_text(text, encoding="utf-8", newline="\n")
-    whole = dataset(tmp_path)
-    only = dataset(tmp_path, passages=[["BEGIN HERE", " END HERE"]])
-    first, last = text.index("BEGIN HERE"), text.index(" END HERE")
-    expected = [
-        text[max(begin, first) : min(end, last)]
-        for begin, end in split_text(len(text), "blocks")["train"]
-        if max(begin, first) < min(end, last)
-    ]
-    assert decoded(only) == "".join(expected)
-    assert only.describe()["trained_on"] == {"training_characters": sum(map(len, expected)), "also": []}
-    assert len(only.splits["train"].segments) < len(whole.splits["train"].segments)
-    for part in ("validation", "test"):
-        assert decoded(only, part) == decoded(whole, part)
-    half = dataset(tmp_path, passages=[["BEGIN HERE", " END HERE"]], share=0.5)
-    assert numbers(half) < numbers(only)
-
-
-def test_passages_may_overlap_and_come_in_any_order(tmp_path, text):
-    lines = [line.rstrip() for line in text.split("\n")]
-    spans = [[lines[20], ""], [lines[5], lines[25]]]
-    both = dataset(tmp_path, passages=spans)
-    assert decoded(both) == decoded(dataset(tmp_path, passages=[[lines[5], ""]]))
 
 
 def test_a_further_text_is_trained_on_and_never_tested_on(tmp_path, text):
@@ -108,15 +81,12 @@ def test_a_further_text_is_trained_on_and_never_tested_on(tmp_path, text):
 
 def test_every_key_has_its_place_in_the_fingerprint(tmp_path, text):
     (tmp_path / "other.txt").write_text("something else " * 400, encoding="utf-8")
-    lines = [line.rstrip() for line in text.split("\n")]
     options = [
         {},
         {"split": "tail"},
         {"tokenizer": "char"},
         {"share": 0.5},
         {"share": 0.25},
-        {"passages": [[lines[3], lines[30]]]},
-        {"passages": [[lines[3], ""]]},
         {"also": [str(tmp_path / "other.txt")]},
         {"also": [str(tmp_path / "other.txt")], "share": 0.5},
     ]
@@ -127,13 +97,7 @@ def test_every_key_has_its_place_in_the_fingerprint(tmp_path, text):
 
 
 def test_what_does_not_fit_the_text_is_one_line(tmp_path, text):
-    lines = [line.rstrip() for line in text.split("\n")]
-    begin, _ = next(iter(split_text(len(text), "blocks")["test"]))
-    held_out = begin // BLOCK
     wrong = {
-        "no line of the text reads 'HAMLET'": {"passages": [["HAMLET", ""]]},
-        "comes before": {"passages": [[lines[20], lines[5]]]},
-        "the training split contains nothing of them": {"passages": [[lines[held_out], lines[held_out + 1]]]},
         "is the main text itself": {"also": [str(tmp_path / "my.txt")]},
         "no such name, file or folder": {"also": ["nowhere"]},
     }

@@ -102,8 +102,12 @@ REFUSALS = [
     ("mask = ['causal', 3]\nscale = 'none'\n[given]\nscores = [[1]]\n", 1, "mask: expected a name, a table"),
     ("scale = 1e9\nmask = 'causal'\n[given]\nscores = [[1]]\n", 1, "scale"),
     (HEAD + "[given]\nz = [[1]]\nb_o = [1]\n", 5, "b_o: is added after w_o"),
-    (HEAD + "[given]\nscores = [[1]]\n[claimed]\nhidden = [[1]]\n", 6, 'hidden: belongs to a block; say block = "pre"'),
-    (HEAD + "[given]\nz = [[1]]\n[claimed]\nout = [[1]]\noutput = [[1]]\n", 6, "out: is claimed twice"),
+    (
+        HEAD + "[given]\nscores = [[1]]\n[claimed]\nmlp.hidden = [[1]]\n",
+        6,
+        'mlp.hidden: belongs to a block; say block = "pre"',
+    ),
+    (HEAD + "[given]\nz = [[1]]\n[claimed]\nout = [[1]]\noutput = [[1]]\n", 7, "output: a cell is claimed twice"),
     (HEAD + "[given]\nscores = [[" + "9" * 400 + "]]\n", 4, "too large"),
     (
         "vocabulary = ['a']\n[given]\nprobabilities = [1]\n[claimed]\ntemperature_0.5 = [1]\n",
@@ -250,29 +254,27 @@ x = [[3, 1], [1, 5]]
 w_q = "identity"
 w_k = "identity"
 w_v = "identity"
-norm_1_gain = [2, 3]
-norm_1_bias = [1, 0]
-norm_2_gain = [1, 2]
-norm_2_bias = [0, 1]
+attn_norm_gain = [2, 3]
+attn_norm_bias = [1, 0]
+mlp_norm_gain = [1, 2]
+mlp_norm_bias = [0, 1]
 w_1 = [[1, -1, 2], [0, 2, 1]]
 b_1 = [0, 1, 0]
 w_2 = [[1, 0], [0, 1], [1, 1]]
 b_2 = [1, 0]
 [claimed]
 {claims}
-pre_activation = [["?", "?", "?"], ["?", "?", "?"]]
-hidden = [["?", "?", "?"], ["?", "?", "?"]]
-mlp_out = [["?", "?"], ["?", "?"]]
+mlp.pre = [["?", "?", "?"], ["?", "?", "?"]]
+mlp.hidden = [["?", "?", "?"], ["?", "?", "?"]]
+mlp.out = [["?", "?"], ["?", "?"]]
 output = [["?", "?"], ["?", "?"]]
 """
-OWN = {"norm_1": "attn_norm", "norm_2": "mlp_norm", "sum_1": "attn_sum", "sum_2": "mlp_sum", "x = ": "resid_pre = "}
-OWN |= {"w_1": "w_up", "b_1": "b_up", "w_2": "w_down", "b_2": "b_down", "output": "resid_post"}
-OWN |= {"pre_activation": "mlp.pre", "hidden": "mlp.hidden", "mlp_out": "mlp.out"}
+OWN = {"x = ": "resid_pre = ", "w_1": "w_up", "b_1": "b_up", "w_2": "w_down", "b_2": "b_down", "output": "resid_post"}
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_earlier_keys_stand_for_the_names_of_a_trace(norm: str) -> None:
-    claims = {"pre": ("norm_1", "norm_2"), "post": ("sum_1", "sum_2")}[norm]
+def test_other_keys_stand_for_the_names_of_a_trace(norm: str) -> None:
+    claims = {"pre": ("attn_norm", "mlp_norm"), "post": ("attn_sum", "mlp_sum")}[norm]
     old = BLOCK.format(norm=norm, claims="\n".join(f'{name} = [["?", "?"], ["?", "?"]]' for name in claims))
     new = old
     for key, name in OWN.items():

@@ -3,7 +3,6 @@
 import io
 import os
 import re
-import shutil
 import tomllib
 from typing import Any
 
@@ -11,10 +10,9 @@ import pytest
 import torch
 from tiers import few
 
-from vitral.app.exercises import pdf_of
 from vitral.core.errors import UsageError
 from vitral.core.language import in_language
-from vitral.explanation import KINDS, Exercise, Verdict, check, exercise_of, exercise_text, key_text, parse_example
+from vitral.explanation import KINDS, Verdict, check, exercise_of, exercise_text, key_text, parse_example
 from vitral.explanation.exercises.effort import effort
 from vitral.explanation.exercises.problems import LIMITS
 from vitral.explanation.exercises.sheets import ExerciseSheet
@@ -56,12 +54,6 @@ def test_the_key_is_right_and_the_sheet_is_empty(kind: str) -> None:
         assert text == exercise_text(exercise)
         assert tomllib.loads(text)["given"] == key.example.document.data["given"]
     assert exercise_text(exercise_of(kind, seed=1)) != exercise_text(exercise_of(kind, seed=2))
-
-
-def test_without_a_kind_the_numbers_are_those_of_earlier_versions() -> None:
-    given = tomllib.loads(exercise_text(Exercise(seed=7)))["given"]
-    assert given["x"] == [[1, 0, 0, 0], [1, 1, 1, 0], [-1, 1, 0, 1]]
-    assert given["w_q"] == [[0, 0, 0, -1], [0, 1, -1, 0], [1, 1, 0, 0], [0, 1, 0, 0]]
 
 
 def test_effort_counts_what_a_hand_does() -> None:
@@ -130,16 +122,6 @@ def test_tables_that_help_have_the_exponentials_that_are_needed() -> None:
         masked = sheet.key.sheet.values["masked"]
         needed = {f"{value:g}".replace("-", "−") for value in masked[masked.isfinite()].tolist()}
         assert needed <= shown
-
-
-@pytest.mark.merge
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
-def test_latex_becomes_a_pdf() -> None:
-    sheet = ExerciseSheet(exercise_of("choice", seed=2))
-    for document in (sheet_latex(sheet), sheet_latex(sheet, is_key=True)):
-        made = pdf_of(document)
-        assert made is not None
-        assert made.startswith(b"%PDF")
 
 
 @pytest.mark.parametrize("kind", KINDS)

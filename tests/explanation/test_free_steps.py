@@ -14,9 +14,7 @@ from vitral.core.errors import UsageError
 from vitral.explanation import check, parse_example, walk_example
 from vitral.explanation.examples.example import Example
 from vitral.explanation.expressions import evaluate, parse
-from vitral.explanation.expressions.evaluation import compute
 from vitral.explanation.formulas.writer import value_of
-from vitral.explanation.operations.expression import Compute, Differentiate
 from vitral.model import ModelConfig
 
 BACKWARD = """
@@ -89,7 +87,7 @@ def test_a_derivative_follows_the_authors_earlier_derivatives() -> None:
 def test_the_arithmetic_of_every_cell_of_every_step_has_the_cells_value() -> None:
     sheet = read(BACKWARD).sheet
     for quantity in sheet.quantities:
-        if isinstance(quantity.operation, Compute | Differentiate):
+        if quantity.is_free:
             value = sheet.values[quantity.name]
             for place in np.ndindex(*value.shape):
                 stages = sheet.arithmetic(quantity.name, place).stages
@@ -98,18 +96,14 @@ def test_the_arithmetic_of_every_cell_of_every_step_has_the_cells_value() -> Non
                 assert found == pytest.approx([float(value[place])] * len(found), abs=1e-12)
 
 
-def test_the_tree_of_a_step_has_its_value() -> None:
+def test_the_tree_of_a_step_has_its_value_in_every_layout() -> None:
     columns = BACKWARD.replace("w_u = [[1, 0, 0], [0, 1, 1]]", "w_u = [[1, 0], [0, 1], [0, 1]]")
     columns = 'tokens = "columns"\n' + columns.replace("logits, targets", "logits.T, targets")
     for text in (BACKWARD, "softmax_base = 3\n" + BACKWARD, columns):
         sheet = read(text).sheet
         for quantity in sheet.quantities:
-            tree = quantity.operation.tree(quantity.inputs)
-            if tree is None:
-                assert isinstance(quantity.operation, Differentiate)
-                continue
-            made = compute(tree, sheet.values)
-            torch.testing.assert_close(made, sheet.values[quantity.name])
+            seen = sheet.conventions.seen(quantity.name, sheet.values[quantity.name])
+            torch.testing.assert_close(sheet.writer.value(sheet.tree(quantity.name)).expand(seen.shape), seen)
 
 
 def test_steps_are_claimed_checked_and_explained() -> None:

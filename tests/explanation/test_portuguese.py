@@ -31,8 +31,7 @@ from vitral.explanation.checks.report import report_text
 from vitral.explanation.examples.by_name import find_example, gallery
 from vitral.explanation.phrasebook import phrases
 from vitral.model import ModelConfig, Transformer
-from vitral.report.walkthrough import to_markdown, to_page
-from vitral.report.walkthrough_latex import to_latex
+from vitral.report.walkthrough import to_latex, to_markdown, to_page
 from vitral.runs.presets import preset_model
 
 ENGLISH = frozenset(

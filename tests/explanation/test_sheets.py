@@ -14,8 +14,7 @@ from vitral.explanation.examples.names import NICKNAMES, Names
 from vitral.explanation.examples.numerals import value_of
 from vitral.explanation.examples.schema import ALIASES, AXES
 from vitral.model import ModelConfig
-from vitral.report.walkthrough import to_markdown, to_page
-from vitral.report.walkthrough_latex import to_latex
+from vitral.report.walkthrough import to_latex, to_markdown, to_page
 
 GIVEN = """mask = "causal"
 scale = "sqrt"
@@ -50,7 +49,6 @@ def read(text: str) -> Example:
         ],
         *[
             ("output", "out"),
-            ("norm_1", "attn_norm"),
             ("attn.scores", "scores"),
             ("embed", "x"),
             ("mlp.pre", "mlp.pre"),
@@ -142,7 +140,7 @@ def test_numbers_as_authors_write_them(text: str, value: float | None) -> None:
 
 
 def test_parts_of_quantities_lead_to_their_characters() -> None:
-    text = GIVEN + '[claimed]\n"q[2]" = [1, "2,5"]\npesos = { row = 1, values = [1, 0, 0] }\n"out[3,2]" = 0\n'
+    text = GIVEN + '[claimed]\n"q[2]" = [1, "2,5"]\n"pesos[1]" = [1, 0, 0]\n"out[3,2]" = 0\n'
     example = read(text)
     report = check(example)
     assert sum(report.counts().values()) - report.counts()["unknown"] == 6

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from vitral.explanation import CheckReport, Verdict, check, parse_example, phrases
-from vitral.explanation.checks.edits import Editor, moved
+from vitral.explanation.checks.edits import RULES, edits
 from vitral.explanation.checks.report import guess
 from vitral.explanation.checks.slips import COMMONNESS, misprints
-from vitral.explanation.expressions import Call, compute, parse
+from vitral.explanation.expressions import compute, parse
 from vitral.runs.presets import preset_model
 
 DIGITS = 3
@@ -194,26 +194,26 @@ def test_two_candidates_are_both_told() -> None:
 def test_edits_of_a_free_expression() -> None:
     values = {name: torch.rand(3, 3, dtype=torch.float64) for name in ("q", "k", "v")}
     tree = parse("relu(softmax(q @ k.T / sqrt(2)) @ v)")
-    edits = list(Editor(dict.fromkeys(values, (3, 3))).edits(tree, ""))
-    kinds = {edit.kind for edit in edits}
+    made = list(edits("y", tree, dict.fromkeys(values, (3, 3))))
+    kinds = {edit.kind for edit in made}
     assert {"operand-other", "transposed", "constant-other", "activation-missing", "not-exponential"} <= kinds
     assert {"wrong-axis", "not-divided", "function-missing", "operation-inverse", "repeated"} <= kinds
     assert kinds <= set(COMMONNESS)
     usual = compute(tree, values)
     changed = []
-    for edit in edits:
+    for edit in made:
         with contextlib.suppress(RuntimeError):  # shapes that do not fit
             changed.append(compute(edit.tree, values))
-    assert sum(made.shape == usual.shape and not torch.equal(made, usual) for made in changed) > 0.6 * len(edits)
+    assert sum(one.shape == usual.shape and not torch.equal(one, usual) for one in changed) > 0.6 * len(made)
 
 
-def test_a_mask_moved_after_the_softmax() -> None:
-    scores = torch.tensor([[1.0, 2.0], [3.0, 1.0]], dtype=torch.float64)
-    tree = parse("where(less(0, s), s, -inf)")
-    weights = parse("softmax(s)")
-    [edit] = moved(Call("softmax of scores", (tree,)))
-    assert edit.kind == "mask-late"
-    torch.testing.assert_close(compute(edit.tree, {"s": scores}), compute(weights, {"s": scores}))
+def test_every_rule_has_a_kind_and_a_phrase() -> None:
+    say = phrases("en")
+    for line in RULES.strip().splitlines():
+        kind, *places = line.partition(": ")[0].split()
+        how = "".join(f"_{each[4:]}" for each in places if each.startswith("how="))
+        assert kind in COMMONNESS
+        assert say(f"slips.{kind}{how}", matrix="", base="", factor="", used="", expected="")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from students import CELLS, HABITS, KINDS, LISTED, PROBLEMS, SLIPS, UNLISTED, Sheet, student_sheet
+from students import CELLS, HABITS, KINDS, LISTED, PROBLEMS, SLIPS, Sheet, student_sheet
 
 from benchmarks.sheets import Row, measured
 from vitral.explanation import Example, parse_example
@@ -29,9 +29,6 @@ def test_a_seed_is_a_sheet() -> None:
 
 
 def test_there_are_many_kinds() -> None:
-    assert len(SLIPS) >= 40
-    assert len(LISTED) >= 10
-    assert len(UNLISTED) >= 3
     assert {sheet.kind for sheet in HONEST} == set(KINDS)
     assert {sheet.digits for sheet in HONEST} == {1, 2, 3, 4}
     assert {sheet.extent for sheet in HONEST} == {"all", "some", "output"}
@@ -68,11 +65,6 @@ def test_full_precision_is_the_computation_of_the_package() -> None:
     for seed in range(40):
         sheet = student_sheet(seed, habit="full")
         assert units_off(read(sheet)) <= 0.51, sheet.text
-
-
-def test_no_honest_sheet_is_far_from_the_truth() -> None:
-    off = sorted(units_off(read(sheet)) for sheet in HONEST)
-    assert off[len(off) // 2] < 1.5
 
 
 @pytest.mark.parametrize("sheet", WRONG, ids=lambda sheet: sheet.slip)

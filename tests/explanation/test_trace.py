@@ -18,7 +18,7 @@ from vitral.explanation.formulas import text as as_text
 from vitral.explanation.phrasebook import catalogue
 from vitral.explanation.trace import trace_text
 from vitral.model import ModelConfig, Transformer
-from vitral.report.walkthrough_latex import to_latex
+from vitral.report.walkthrough import to_latex
 
 TEXT = "abBda"
 SIZES = {"d_model": 24, "num_layers": 2, "num_heads": 6, "context_length": 23}

@@ -59,6 +59,8 @@ class Reader:
     whole_are_exact: bool = False
     """With 0 digits, whether whole numbers in a denominator or a logarithm are exact."""
     below: int = 0
+    by_entry: int = 0
+    """Whether rows are multiplied entry by entry, as inside a mean."""
     shift: float = 0.0
     """Subtracted from every exponent of e."""
 
@@ -104,7 +106,7 @@ class Reader:
                 self.below += sign == "/"
                 right = self.power()
                 self.below -= sign == "/"
-                how = {"·": dot, "/": over, "⊙": dot}[sign]
+                how = {"·": times if self.by_entry else dot, "/": over, "⊙": times}[sign]
             else:
                 found = self.peek()
                 begins = found and (found["name"] or found["sign"] or found["op"] == "√" or found["op"] == "(")
@@ -175,6 +177,8 @@ class Reader:
             entries = [body({**bound, letter: place}) for place in self.names.range(index)]
             if sign == "argmax":
                 return self.names.word(max(range(len(entries)), key=lambda place: scalar(entries[place]).low))
+            if _is_array(*entries) and sign == "Σ":
+                return np.sum(entries, axis=0)
             result = exact(0.0 if sign == "Σ" else 1.0)
             for entry in entries:
                 result = (add if sign == "Σ" else multiply)(result, scalar(entry))
@@ -193,10 +197,15 @@ class Reader:
                     self.need(")")
                 return self.cell("Concat(z)")
             self.below += letters == "log"
+            self.by_entry += letters == "mean"
             arguments = self.arguments()
             self.below -= letters == "log"
+            self.by_entry -= letters == "mean"
             if letters == "exp" and self.shift:
                 return lambda bound: called("exp", [less(arguments[0](bound), exact(self.shift))])
+            if letters == "one_hot":
+                width = self.names.values["logits"].shape[-1]
+                return lambda bound: np.eye(width)[int(scalar(arguments[0](bound)).low)]
             return lambda bound: called(letters, [argument(bound) for argument in arguments])
         single = re.fullmatch(r"([^\W\d_])_(\w+)", letters)
         if single and letters not in self.names.values:
@@ -271,6 +280,10 @@ def negative(value: Any) -> Any:
 def dot(one: Any, other: Any) -> Any:
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray) and one.ndim == other.ndim == 1:
         return exact(math.fsum((one * other).tolist()))
+    return array(one) * array(other) if _is_array(one, other) else multiply(scalar(one), scalar(other))
+
+
+def times(one: Any, other: Any) -> Any:
     return array(one) * array(other) if _is_array(one, other) else multiply(scalar(one), scalar(other))
 
 

@@ -10,22 +10,12 @@ from equations import Names
 from torch import Tensor
 
 from vitral.explanation.examples.parameters import Total
-from vitral.explanation.expressions import Call, Reference
-from vitral.explanation.operations import (
-    Activate,
-    ApplyMask,
-    Index,
-    Lookup,
-    Normalise,
-    Output,
-    Rotate,
-    Scale,
-    Sinusoid,
-    Softmax,
-)
-from vitral.explanation.operations.decoding import Beam, Filtered, FoundBeam, Greedy
-from vitral.explanation.operations.expression import Compute
-from vitral.explanation.sheet import Sheet, SheetQuantity
+from vitral.explanation.expressions import Call, Constant, nodes
+from vitral.explanation.expressions.tree import Table
+from vitral.explanation.readings.writing import asides
+from vitral.explanation.rows.choices import Beam, Filtered, FoundBeam, Greedy
+from vitral.explanation.rows.positions import Rotary, Sinusoids
+from vitral.explanation.sheet import Index, Sheet, SheetQuantity
 
 STATEMENTS = {
     "M": "0 where attention is allowed, −∞ elsewhere",
@@ -56,10 +46,15 @@ def names_of(sheet: Sheet, quantity: SheetQuantity, head: int = 0) -> Names:
     made = Names(values, sheet.namer.first, {}, sheet.vocabulary)
     if "weights" in sheet.values:
         made.ranges["j"] = range(sheet.values["weights"].shape[-1])
+    if isinstance(quantity.tree, Call) and quantity.tree.function == "softmax":
+        made.ranges["l"] = range(max(sheet.values[quantity.inputs[0]].shape))
+    _constants(made, sheet, quantity, head)
     inputs = [sheet.values[name] for name in quantity.inputs]
     for kind, define in DEFINE.items():
-        if isinstance(quantity.operation, kind):
+        if isinstance(quantity.row, kind):
             define(made, sheet, quantity, inputs, head)
+    if quantity.is_free:
+        _computed(made, sheet, quantity)
     for name, other in sheet.names.items():
         if other.letters != name:
             values[other.letters] = values[name]
@@ -83,64 +78,50 @@ def _values_of(sheet: Sheet, quantity: SheetQuantity, head: int) -> dict[str, An
     if "z" in sheet.values:
         z = sheet.values["z"]
         values["Concat(z)"] = z.transpose(0, 1).reshape(z.shape[1], -1).numpy()
-        if isinstance(quantity.operation, Output) and not quantity.operation.projects and len(z) > 1:
+        if quantity.name == "out" and "w_o" not in quantity.inputs and len(z) > 1:
             values["z"] = z.numpy()
     return values
 
 
-def _operation(quantity: SheetQuantity) -> Any:
-    """The operation, as one of a known kind."""
-    return quantity.operation
+def _constants(names: Names, sheet: Sheet, quantity: SheetQuantity, head: int) -> None:
+    """The letters of a tree: constants, gains and biases, the row of the embedding table for each token."""
+    for _, node in nodes(sheet.tree(quantity.name)):
+        match node:
+            case Constant(value, letters) if letters:
+                array = value.numbers if isinstance(value, Table) else torch.tensor(value, dtype=torch.float64)
+                array = array[head if len(array) > 1 else 0] if array.dim() == 3 else array
+                array = array.numpy()
+                names.values[letters] = array.item() if array.size == 1 else array
+                names.values[f"d[{letters[2:]}]" if letters[:2] == "d_" else letters] = names.values[letters]
+            case Call("lookup", _, rows):
+                table = sheet.values["embedding"].numpy()[list(rows)]
+                names.values["E[token]"] = table.T if sheet.conventions.turned(quantity.name) else table
+    if "M" in names.values and sheet.values[quantity.name].dim() == 3:
+        names.values["M"] = np.broadcast_to(names.values["M"], sheet.writer.values[quantity.name].shape[1:])
+    for name in quantity.inputs:
+        if name.endswith(("norm_gain", "norm_bias")):
+            names.values["g" if name.endswith("gain") else "b"] = names.values[name]
+    names.values["π"], names.values["x"] = math.pi, names.values.get("x", np.linspace(-3, 3, 13)[:, None])
 
 
-def _lookup(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
-    names.values["E[token]"] = names.values["E"][list(_operation(quantity).rows)]
+def _positions(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
+    row = quantity.row
+    if isinstance(row, Sinusoids):
+        names.values["h"] = (row.width + 1) // 2
+        names.values["d_model"] = names.values["d[model]"] = row.width
+    if isinstance(row, Rotary):
+        names.values["h"] = len(row.frequencies)
+        names.values["w"], names.values["θ"] = row.width, row.frequencies.numpy()
 
 
-def _scale(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
-    operation = _operation(quantity)
-    names.values["d[k]"] = names.values["d_k"] = operation.d_head
-    factor = operation.factor.flatten()
-    names.values["s"] = float(factor[min(head, len(factor) - 1)])
-
-
-def _mask(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
-    operation, shape = _operation(quantity), inputs[0].shape
-    allowed = operation.allowed.expand(shape)[head]
-    names.values["M"] = torch.zeros(allowed.shape).double().masked_fill(~allowed, -math.inf).numpy()
-    if operation.bias is not None:
-        names.values["bias"] = operation.bias.expand(shape)[head].numpy()
-
-
-def _softmax(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
-    names.ranges["l"] = range(inputs[0].shape[-1])
-
-
-def _norm(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
-    names.values["ε"] = _operation(quantity).epsilon
-    for name in quantity.inputs[1:]:
-        names.values[{"gain": "g", "bias": "b"}[name.rpartition("_")[2]]] = names.values[name]
-
-
-def _letters(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
-    operation = quantity.operation
-    names.values["π"] = math.pi
-    names.values["x"] = np.linspace(-3, 3, 13)[:, None]
-    half = (operation.width + 1) // 2 if isinstance(operation, Sinusoid) else 0
-    names.values["h"] = len(getattr(operation, "frequencies", ())) or half
-    if isinstance(operation, Rotate):
-        names.values["w"], names.values["θ"] = operation.width, operation.frequencies.numpy()
-    names.values["d_model"] = names.values["d[model]"] = getattr(operation, "width", 0)
-
-
-def _total(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
-    names.values["others"] = _operation(quantity).rest
+def _total(names: Names, sheet: Sheet, quantity: Any, inputs: list[Tensor], head: int) -> None:
+    names.values["others"] = quantity.row.rest
     names.ranges["i"] = range(len(inputs[0]))
 
 
-def _filtered(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
+def _filtered(names: Names, sheet: Sheet, quantity: Any, inputs: list[Tensor], head: int) -> None:
     shares = sheet.values[quantity.name]
-    names.values["p"], names.values["T"] = inputs[0][-1].numpy(), _operation(quantity).value
+    names.values["p"], names.values["T"] = inputs[0][-1].numpy(), quantity.row.value
     names.ranges["l"] = range(len(shares))
     names.ranges["kept"] = [place for place in range(len(shares)) if shares[place] > 0]
 
@@ -153,7 +134,7 @@ def _greedy(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Te
 
 
 def _beam(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
-    operation = quantity.operation
+    operation = quantity.row
     name = quantity.name.replace("beam_probability", "beam")
     assert isinstance(operation, Beam)
     if name in sheet.values:
@@ -175,7 +156,7 @@ def _beam(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tens
     names.ranges["t"] = range(len(steps))
 
 
-def _computed(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
+def _computed(names: Names, sheet: Sheet, quantity: SheetQuantity) -> None:
     """The indices of a sum or a softmax over a quantity; numbers that stand alone."""
     names.values |= {"rows": -1, "columns": -2}
     names.values |= {
@@ -183,14 +164,9 @@ def _computed(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[
         for name, value in names.values.items()
         if isinstance(value, np.ndarray) and value.shape == (1,)
     }
-    assert isinstance(quantity.operation, Compute)
-    match quantity.operation.expression:
-        case Call("softmax", (Reference(name),), settings):
-            axis = settings[0] if settings and settings[0] is not None else -1
-            names.ranges["l"] = range(names.values[name].shape[axis])
-        case Call("sum" | "mean", (Reference(name),)):
-            shape = names.values[name].shape
-            names.ranges |= {letter: range(size) for letter, size in zip("ij", shape, strict=False)}
+    most = max((size for name in quantity.inputs for size in sheet.values[name].shape), default=1)
+    rows = max((sheet.values[name].shape[-2] for name in quantity.inputs if sheet.values[name].dim() > 1), default=most)
+    names.ranges |= {letter: range(rows if letter == "i" else most) for letter in "ijl" if letter not in names.ranges}
 
 
 def _lay_out(values: dict[str, Any], sheet: Sheet) -> None:
@@ -203,15 +179,8 @@ def _lay_out(values: dict[str, Any], sheet: Sheet) -> None:
 
 
 DEFINE = {
-    Compute: _computed,
-    Lookup: _lookup,
-    Scale: _scale,
-    ApplyMask: _mask,
-    Softmax: _softmax,
-    Normalise: _norm,
-    Activate: _letters,
-    Rotate: _letters,
-    Sinusoid: _letters,
+    Rotary: _positions,
+    Sinusoids: _positions,
     Total: _total,
     Filtered: _filtered,
     Greedy: _greedy,
@@ -229,44 +198,29 @@ def written(sheet: Sheet, places: Any) -> str:
 
 def of_formula(names: Names, sheet: Sheet, quantity: SheetQuantity, head: int) -> Names:
     """The names for a formula of whole matrices: μ and σ are columns, one number for each row."""
-    operation, values = quantity.operation, dict(names.values)
-    if isinstance(operation, Normalise):
-        rows = sheet.values[operation.of].numpy()
-        values["μ"], values["σ"] = rows.mean(axis=-1, keepdims=True), rows.std(axis=-1, keepdims=True)
-    if isinstance(operation, Scale) and operation.kind == "adaptive":
-        assert operation.allowed is not None
-        scores = sheet.values["scores"]
-        allowed = operation.allowed.expand(scores.shape)[head]
-        spreads = [
-            float(row[seen].numpy().std()) if seen.any() else 0.0
-            for row, seen in zip(scores[head], allowed, strict=True)
-        ]
-        usual = math.sqrt(operation.d_head or 1)
-        values["σ[row]"] = np.array([[spread if spread > 1e-6 else usual] for spread in spreads])
-    return Names(values, names.first, names.ranges, names.vocabulary, names.chances)
-
-
-def of_picture(sheet: Sheet, head: int) -> Names:
-    """The names of the formula of a whole attention, for one head."""
-    scaled, masked = sheet["scaled"], sheet["masked"]
-    names = of_formula(names_of(sheet, scaled, head), sheet, scaled, head)
-    names.values |= names_of(sheet, masked, head).values
-    for letter in "qkv":
-        names.values[letter.upper()] = of_head(sheet.values[letter], head, sheet.num_heads)
-    return names
+    return _with_asides(names, sheet, quantity, head, None)
 
 
 def of_cell(names: Names, sheet: Sheet, quantity: SheetQuantity, index: Index) -> Names:
     """The names for one cell: those of a norm, μ and σ, are of its row."""
-    operation = quantity.operation
-    values = dict(names.values)
-    if isinstance(operation, Normalise):
-        row = sheet.values[operation.of][index[0]]
-        values["μ"], values["σ"] = float(row.mean()), float(row.std(unbiased=False))
-    if isinstance(operation, Scale) and operation.kind == "adaptive":
-        assert operation.allowed is not None
-        scores = sheet.values["scores"]
-        visible = scores[index[0], index[1]][operation.allowed.expand(scores.shape)[index[0], index[1]]]
-        values["μ"] = float(visible.mean()) if len(visible) else 0.0
-        values[f"σ[{index[1] + sheet.namer.first}]"] = float(visible.numpy().std()) if len(visible) else 0.0
+    return _with_asides(names, sheet, quantity, index[0] if len(index) == 3 else 0, index)
+
+
+def _with_asides(names: Names, sheet: Sheet, quantity: SheetQuantity, head: int, index: Index | None) -> Names:
+    values, writer, along = dict(names.values), sheet.writer, -2 if sheet.conventions.columns else -1
+    for call in asides(sheet.tree(quantity.name)) if quantity.row is None else ():
+        value, letters = writer.value(call), call.settings[0]
+        if index is not None and value.dim() <= len(index) and (value.dim() < 2 or value.shape[along] == 1):
+            at = writer.aligned(call, sheet.conventions.index(quantity.name, index))
+            value = value[at]
+        elif value.dim() == 3:
+            value = value[head if len(value) > 1 else 0]
+        array = value.item() if value.numel() == 1 else value.numpy()
+        if letters == "σ2":
+            values["σ"] = array**0.5
+        elif letters == "σ_row":
+            row = "row" if index is None else str(index[-2] + sheet.namer.first)
+            values[f"σ[{row}]"] = array
+        else:
+            values[letters] = array
     return Names(values, names.first, names.ranges, names.vocabulary, names.chances)

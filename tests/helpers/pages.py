@@ -15,9 +15,8 @@ from variants import VARIANTS
 from vitral.data import Tokenizer
 from vitral.inspection.lens import lens_logits
 from vitral.model import Transformer
-from vitral.page.content import KINDS, PageContent, about_model, graphs_of
+from vitral.page.content import KINDS, PageContent, about_model, checks_of, graphs_of
 from vitral.page.document import asset
-from vitral.page.self_check import checks_of
 
 Carried = Callable[[str], tuple[Transformer, PageContent]]
 """The fixture `carried` of tests/page: a model of a variant, and what its page carries."""

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from vitral.attention.masks import Bidirectional, Causal, Explicit
-from vitral.explanation.operations import CellNamer
-from vitral.explanation.operations.decoding import Beam, Filtered, Greedy
-from vitral.explanation.recipe import Architecture, RecipeLine, follow, recipe
+from vitral.explanation.architecture import Architecture
+from vitral.explanation.recipe import RecipeLine, chosen, follow, recipe
+from vitral.explanation.rows.base import CellNamer
+from vitral.explanation.rows.choices import Beam, Filtered, Greedy
 from vitral.explanation.sheet import Sheet
 from vitral.model.positions import frequencies
 
@@ -74,7 +75,9 @@ def tiny_sheet(seed: int) -> Sheet:
         yield from recipe(architecture, values)
         yield from _choices(draw.rng, values)
 
-    return Sheet(follow(lines(), values), values, (), WORDS, CellNamer(first=int(draw.rng.integers(0, 2))), heads)
+    quantities = follow(lines(), values)
+    namer = CellNamer(first=int(draw.rng.integers(0, 2)))
+    return Sheet(quantities, values, (), WORDS, namer, heads, architecture=architecture)
 
 
 def _given(draw: _Draw, heads: int, d_head: int, *, always_projects: bool) -> dict[str, Tensor]:
@@ -111,7 +114,7 @@ def _feed_forward(draw: _Draw, width: int) -> dict[str, Tensor]:
 def _choices(rng: np.random.Generator, values: dict[str, Tensor]) -> Iterator[RecipeLine]:
     table = rng.random((len(WORDS), len(WORDS))) ** 3
     values["next"] = torch.tensor(table / table.sum(axis=1, keepdims=True))
-    yield RecipeLine("greedy", ("choice",), ("probabilities",), lambda _: Greedy())
+    yield chosen("greedy", Greedy())
     rules = {
         "temperature": (0.0, 0.02, 0.3, 1.0, 2.5),
         "top_k": (1.0, 3.0, 9.0),
@@ -120,10 +123,7 @@ def _choices(rng: np.random.Generator, values: dict[str, Tensor]) -> Iterator[Re
     }
     for rule, options in rules.items():
         value = float(rng.choice(options))
-        yield RecipeLine(
-            f"{rule}_{value:g}", ("vocab",), ("probabilities",), lambda _, made=Filtered(rule, value): made
-        )
+        yield chosen(f"{rule}_{value:g}", Filtered(rule, value))
     beam = Beam(int(rng.integers(len(WORDS))), int(rng.integers(1, 4)), int(rng.integers(1, 5)))
-    yield RecipeLine("beam", ("choice",), ("next",), lambda _: beam)
-    chance = Beam(beam.start, beam.num_beams, beam.length, probability=True)
-    yield RecipeLine("beam_probability", ("choice",), ("next",), lambda _: chance)
+    yield chosen("beam", beam)
+    yield chosen("beam_probability", Beam(beam.start, beam.num_beams, beam.length, probability=True))

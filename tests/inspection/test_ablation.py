@@ -1,11 +1,30 @@
-"""Ablation of heads: of the heads that are named, and of no other number."""
+"""Ablation of heads and other contributions, of what is named and of no other number; attention sinks; targets."""
 
+import math
+
+import numpy as np
 import pytest
 import torch
+from variants import TEXT, TOKENIZER, made
 
-from vitral.core.taps import Editor
-from vitral.inspection import Scored, activation_means, head_ablations, loss_by_row, replace_activations
-from vitral.inspection.ablation import loss_increase
+from vitral.attention.masks import Explicit
+from vitral.core.errors import UsageError
+from vitral.core.taps import Editor, Recorder
+from vitral.data import Split
+from vitral.evaluation import Masking
+from vitral.inspection import (
+    Scored,
+    activation_means,
+    attention_sinks,
+    head_ablations,
+    loss_by_row,
+    replace_activations,
+    text_targets,
+    text_tokens,
+    window_targets,
+)
+from vitral.inspection.ablation import effect, hide_first, loss_increase, without_first
+from vitral.inspection.targets import UNSCORED
 from vitral.model import ModelConfig, Transformer
 
 CONFIG = ModelConfig.parse({"context_length": 7, "d_model": 15, "num_heads": 3, "num_layers": 2})
@@ -52,4 +71,121 @@ def test_every_head_is_taken_out_by_zeros_and_by_its_mean(model, batch) -> None:
     for way, instead in (("zero", None), ("mean", mean)):
         for part, heads in ((found["layers"][1]["heads"][2], [2]), (found["layers"][1]["all"], [0, 1, 2])):
             effect = loss_increase(before, loss_by_row(model, batch, without(1, heads, instead)))
-            assert part[way] == {"increase": effect[0], "error": effect[1]}
+            assert part[way] == pytest.approx({"increase": effect[0], "error": effect[1]}, rel=1e-5)
+
+
+@pytest.fixture
+def windows() -> Scored:
+    tokens = torch.randint(1, 11, (5, 12), generator=torch.Generator().manual_seed(7))
+    return Scored(tokens[:, :-1], tokens[:, 1:], sampled=True)
+
+
+def test_weights_are_renormalised_without_the_first_key_by_hand() -> None:
+    masked = torch.tensor([[0.0, -torch.inf, -torch.inf], [1.0, 2.0, -torch.inf], [0.0, 1.0, 2.0]])[None, None]
+    both = masked.expand(1, 2, 3, 3)
+    changed = hide_first(both, [1])
+    assert torch.equal(changed[0, 0], both[0, 0])
+    weights, before = changed[0, 1].softmax(dim=-1), masked[0, 0].softmax(dim=-1)
+    assert weights[0].tolist() == [1.0, 0.0, 0.0]  # the only key it sees
+    assert weights[1].tolist() == [0.0, 1.0, 0.0]
+    torch.testing.assert_close(weights[2], torch.tensor([0.0, before[2, 1], before[2, 2]]) / before[2, 1:].sum())
+
+
+def test_all_heads_without_the_first_are_a_model_with_another_mask(windows: Scored) -> None:
+    model = made("pre")
+    changed = loss_by_row(model, windows, without_first({layer: range(3) for layer in (0, 1)}))
+    allowed = torch.ones(11, 11, dtype=torch.bool).tril()
+    allowed[1:, 0] = False
+    for block in model.blocks:
+        vars(block.get_submodule("attn"))["mask"] = Explicit(allowed)
+    torch.testing.assert_close(changed, loss_by_row(model, windows))
+
+
+def test_weights_on_the_first_position_are_those_of_the_trace(windows: Scored, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = made("pre")
+    found, seen = attention_sinks(model, windows), model.trace(windows.inputs)
+    assert found["uniform"] == pytest.approx((1 / 8 + 1 / 9 + 1 / 10 + 1 / 11) / 4, rel=1e-5)
+    for layer, each in enumerate(found["layers"]):
+        expected = seen[f"blocks.{layer}.attn.weights"][:, :, 7:, 0].double().mean(dim=(0, 2))
+        assert [head["weight"] for head in each["heads"]] == pytest.approx(expected.tolist(), rel=1e-4)
+    assert found["loss"] == pytest.approx(float(loss_by_row(model, windows).mean()), rel=1e-5)
+    monkeypatch.setattr("vitral.inspection.targets.MOST_BYTES", 1)  # one row at a time
+    for layer, each in enumerate(attention_sinks(model, windows)["layers"]):
+        weights = [head["weight"] for head in found["layers"][layer]["heads"]]
+        assert [head["weight"] for head in each["heads"]] == pytest.approx(weights, rel=1e-4)
+
+
+def test_a_head_without_weight_on_the_first_position_loses_nothing(windows: Scored) -> None:
+    model = made("window")
+    short = Scored(windows.inputs, windows.targets.clone(), sampled=True)
+    short.targets[:, :3] = -100  # positions that can see the first one; without other blocks the rest cannot
+    model.blocks = model.blocks[:1]
+    model.config = model.config.model_copy(update={"num_layers": 1})
+    found = attention_sinks(model, short)
+    assert found["without"] == {"increase": 0.0, "error": 0.0}
+    assert found["layers"][0]["heads"][0]["without"] == {"increase": 0.0, "error": 0.0}
+
+
+@pytest.fixture
+def rows() -> Scored:
+    tokens = torch.randint(1, 11, (5, 8), generator=torch.Generator().manual_seed(7))
+    return Scored(tokens[:, :-1], tokens[:, 1:], sampled=True)
+
+
+def part_of(length: int) -> Split:
+    tokens = np.random.default_rng(5).integers(1, 11, size=length).astype(np.uint16)
+    return Split(tokens, np.array([[0, length]], dtype=np.int64))
+
+
+def test_targets_of_a_text_are_its_next_tokens() -> None:
+    model, prefix = made("pre"), made("prefix")
+    tokens = text_tokens(model, TOKENIZER, TEXT)
+    ids = tokens[0].tolist()
+    assert text_targets(model, tokens).targets.tolist() == [[*ids[1:], UNSCORED]]
+    assert text_targets(prefix, tokens).targets.tolist() == [[UNSCORED, UNSCORED, *ids[3:], UNSCORED]]
+    assert text_targets(made("long prefix"), tokens).count == 0
+    assert text_targets(model, tokens[:, :1]).count == 0
+    masked = text_targets(made("bidirectional"), tokens[:, :3], Masking(0.5, 0))
+    assert masked.inputs.tolist() == [[0, *ids[1:3]], [ids[0], 0, ids[2]], [*ids[:2], 0]]
+    assert masked.targets.tolist() == [
+        [token if row == column else UNSCORED for column, token in enumerate(ids[:3])] for row in range(3)
+    ]
+
+
+def test_windows_are_of_the_split_and_the_same_again() -> None:
+    model, part = made("pre"), part_of(101)
+    drawn = window_targets(model, part, 7)
+    assert drawn.inputs.shape == (7, 13)
+    assert torch.equal(drawn.inputs[:, 1:], drawn.targets[:, :-1])
+    assert torch.equal(drawn.inputs, window_targets(made("post"), part, 7).inputs)
+    masked = window_targets(made("bidirectional"), part, 7, Masking(0.15, 0))
+    assert torch.equal(masked.inputs == 0, masked.targets != UNSCORED)
+    assert torch.equal(torch.where(masked.inputs == 0, masked.targets, masked.inputs), drawn.inputs)
+    assert masked.count == 7 * 2
+    with pytest.raises(UsageError, match="context_length = 13"):
+        window_targets(model, part_of(13), 1)
+
+
+@pytest.mark.parametrize("name", ["blocks.0.attn.z", "blocks.1.mlp.hidden"])
+def test_means_are_over_rows_and_positions(name: str, rows: Scored, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = made("pre")
+    recorder = Recorder([name])
+    with torch.inference_mode():
+        model(rows.inputs, tap=recorder)
+    seen = recorder.kept[name].double()
+    expected = seen.mean(dim=(0, seen.dim() - 2), keepdim=True)
+    torch.testing.assert_close(activation_means(model, rows.inputs, [name])[name], expected)
+    whole = loss_by_row(model, rows)
+    monkeypatch.setattr("vitral.inspection.targets.MOST_BYTES", 1)  # one row at a time
+    torch.testing.assert_close(activation_means(model, rows.inputs, [name])[name], expected)
+    torch.testing.assert_close(loss_by_row(model, rows), whole)
+    with pytest.raises(UsageError, match="no activation"):
+        activation_means(model, rows.inputs, ["blocks.2.attn.z"])
+
+
+def test_an_effect_worked_by_hand() -> None:
+    before, after = torch.tensor([1.0, 2.0, 3.0]).double(), torch.tensor([2.0, 2.0, 5.0]).double()
+    assert effect(before, after, sampled=True) == {"increase": 1.0, "error": float(f"{1 / math.sqrt(3):.6g}")}
+    assert effect(before, after, sampled=False) == {"increase": 1.0, "error": None}
+    assert effect(before[:1], after[:1], sampled=True) == {"increase": 1.0, "error": None}
+    assert effect(before, after * math.nan, sampled=True) == {"increase": None, "error": None}

@@ -16,7 +16,7 @@ from vitral.inspection import (
     effect_of_edits,
     inspect_text,
 )
-from vitral.inspection.edit_data import edits_of, without_effect
+from vitral.inspection.edit_data import edits_of
 from vitral.inspection.edits import heads_by_name
 from vitral.model import Transformer
 
@@ -120,20 +120,3 @@ def test_what_edits_change_is_told_beside_what_was(masking: bool) -> None:
     assert all(each["divergence"] > 0 for each in told["positions"])
     nothing = effect_of_edits(model, TOKENIZER, TEXT, edits_of([{"at": "embed", "do": "scale", "factor": 1.0}]))
     assert all(each["divergence"] == 0 for each in nothing["positions"])
-
-
-@pytest.mark.parametrize("variant", ["adaptive", "pre"])
-@pytest.mark.parametrize("step", ["q", "k", "v", "scores"])
-@pytest.mark.parametrize("factor", [2.5, -2.5])
-@pytest.mark.parametrize("positions", ["all", [2]])
-def test_an_edit_that_the_adaptive_scale_cancels_says_so(
-    variant: str, step: str, factor: float, positions: str | list[int]
-) -> None:
-    model = made(variant).double()
-    edit = {"at": f"blocks.0.attn.{step}", "do": "scale", "factor": factor, "positions": positions}
-    same = torch.allclose(traced(model, edit)["logits"], traced(model)["logits"], rtol=0, atol=1e-12)
-    notes = without_effect(edits_of([edit]), model.config.attention.scale)  # pyright: ignore[reportAttributeAccessIssue]
-    assert same == bool(notes)
-    assert same == (variant == "adaptive" and factor > 0 and (step == "q" or (step == "k" and positions == "all")))
-    if same:
-        assert notes[0] in inspect_text(model.float(), TOKENIZER, TEXT, edits=edits_of([edit]))["notes"]

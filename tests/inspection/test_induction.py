@@ -1,12 +1,20 @@
-"""Induction: scores and ablations of a model whose weights copy a repeated string by construction."""
+"""Induction heads, and exact predictors against sums over all sequences of small tasks."""
 
+import math
+from itertools import product
+
+import numpy as np
 import pytest
 import torch
 from copier import SYMBOLS, TIME, copier
+from scipy import integrate
 from torch import Tensor
 
-from vitral.inspection import induction_ablation, induction_scores
+from vitral.core.streams import numpy_stream
+from vitral.data.tasks import MarkovChains
+from vitral.inspection import chain_distances, chain_predictions, induction_ablation, induction_scores, repetition_nats
 from vitral.inspection.induction import occurrences
+from vitral.model import ModelConfig, Transformer
 
 
 @pytest.fixture
@@ -51,3 +59,73 @@ def test_occurrences_by_hand() -> None:
         "second": [False, False, True, False, False, False],
         "later": [False, False, False, True, True, True],
     }
+
+
+def test_the_loss_of_a_repeated_string_is_that_of_all_sequences_counted() -> None:
+    law: dict[tuple[int, ...], float] = {}
+    for period in (2, 3):
+        for string in product(range(2), repeat=period):
+            row = tuple(string[place % period] for place in range(6))
+            law[row] = law.get(row, 0) + 0.5 / 2**period
+    rows = np.array(list(law))
+    found = repetition_nats(rows, symbols=2, shortest=2, longest=3)
+    for row, nats in zip(law, found, strict=True):
+        for place in range(6):
+            before = sum(share for other, share in law.items() if other[:place] == row[:place])
+            upto = sum(share for other, share in law.items() if other[: place + 1] == row[: place + 1])
+            assert nats[place] == pytest.approx(-np.log(upto / before), abs=1e-12)
+
+
+def test_the_prediction_of_a_chain_by_hand() -> None:
+    found = chain_predictions(np.array([[0, 1, 0, 1, 1, 0]]), symbols=2, concentration=1.0)
+    bigram = [[1 / 2, 1 / 2], [1 / 2, 1 / 2], [1 / 3, 2 / 3], [2 / 3, 1 / 3], [1 / 2, 1 / 2], [1 / 4, 3 / 4]]
+    assert found["bigram"][0] == pytest.approx(np.array(bigram))
+    unigram = [[2 / 3, 1 / 3], [2 / 4, 2 / 4], [3 / 5, 2 / 5], [3 / 6, 3 / 6], [3 / 7, 4 / 7], [4 / 8, 4 / 8]]
+    assert found["unigram"][0] == pytest.approx(np.array(unigram))
+    assert np.all(found["uniform"] == 1 / 2)
+
+
+def test_the_prediction_of_a_chain_is_the_integral_over_all_rows() -> None:
+    """With two states the row of state 0 is (p, 1 - p), and p has the density of a beta distribution."""
+    seen, concentration = [0, 0, 1, 0, 0, 0], 0.7
+
+    def joint(p: float, extra: int = 0) -> float:
+        stays, leaves = 3 + extra, 1
+        return p ** (stays + concentration - 1) * (1 - p) ** (leaves + concentration - 1)
+
+    expected = integrate.quad(joint, 0, 1, args=(1,))[0] / integrate.quad(joint, 0, 1)[0]
+    found = chain_predictions(np.array([seen]), symbols=2, concentration=concentration)
+    assert found["bigram"][0, -1, 0] == pytest.approx(expected, rel=1e-6)
+
+
+VOCAB = 5
+STATES = torch.tensor([3, 1, 2])  # the token of each state
+
+
+@pytest.fixture
+def tokens() -> torch.Tensor:
+    task = MarkovChains(symbols=3, length=9, concentration=0.5)
+    return STATES[torch.from_numpy(task.draw(numpy_stream(4, "test"), 40))]
+
+
+def model() -> Transformer:
+    config = {"context_length": 8, "d_model": 8, "num_layers": 1, "num_heads": 2}
+    return Transformer(ModelConfig.parse(config), VOCAB).eval()
+
+
+def test_a_model_of_equal_logits_is_as_far_as_the_vocabulary_is_larger(tokens: torch.Tensor) -> None:
+    ignorant = model()
+    with torch.no_grad():
+        ignorant.get_parameter("head.weight").zero_()
+    found = chain_distances(ignorant, tokens, STATES, concentration=0.5)
+    assert found["losses"]["model"] == pytest.approx(math.log(VOCAB), rel=1e-5)
+    assert found["losses"]["uniform"] == pytest.approx(math.log(3), rel=1e-5)
+    assert found["divergence"]["uniform"] == pytest.approx(math.log(VOCAB / 3), rel=1e-5)
+    states = np.argsort(STATES.numpy())[np.searchsorted(np.sort(STATES.numpy()), tokens.numpy())]
+    exact = chain_predictions(states[:, :-1], symbols=3, concentration=0.5)["bigram"]
+    entropy = -(exact * np.log(exact)).sum(axis=2).mean()
+    assert found["divergence"]["bigram"] == pytest.approx(math.log(VOCAB) - entropy, rel=1e-5)
+    chosen = np.take_along_axis(exact, states[:, 1:, None], axis=2)[..., 0]
+    assert found["losses"]["bigram"] == pytest.approx(-np.log(chosen).mean(), rel=1e-5)
+    assert found["nats"]["bigram"] == pytest.approx((-np.log(chosen)).mean(axis=0), rel=1e-5)
+    assert found["losses"]["bigram"] < found["losses"]["unigram"]

@@ -1,12 +1,22 @@
-"""Sharpness of softmax rows, by hand and against automatic differentiation."""
+"""Sharpness of softmax rows, by hand and against automatic differentiation; scores of independent queries and keys."""
+
+import json
+import math
+from typing import Any
 
 import pytest
 import torch
 
 from vitral.attention import scales, steps
 from vitral.core.streams import torch_stream
-from vitral.inspection.random_scores import statistics_of_rows
-from vitral.inspection.softmax import mutual_information
+from vitral.inspection.softmax import (
+    FIXED,
+    expected_variance,
+    median_of,
+    mutual_information,
+    score_statistics,
+    statistics_of_rows,
+)
 
 
 @pytest.mark.parametrize("scale", ["none", "sqrt", "linear", "adaptive"])
@@ -32,3 +42,27 @@ def test_mutual_information_by_hand() -> None:
     causal = torch.tensor([[1.0, 0.0], [0.5, 0.5]])
     assert mutual_information(same).item() == pytest.approx(0, abs=1e-6)
     assert mutual_information(causal).item() == pytest.approx(0.31128, abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def few() -> dict[str, Any]:
+    """Statistics of few pairs and rows, at all four widths."""
+    return json.loads(json.dumps(score_statistics(30_000, 150, 1), allow_nan=False))
+
+
+def test_variances_are_within_five_standard_errors(few: dict[str, Any]) -> None:
+    for index, d_k in enumerate(few["d_ks"]):
+        usual = math.sqrt((2 + 6 / d_k) / few["pairs"])
+        for scale in FIXED:
+            numbers, expected = few["scales"][scale], expected_variance(scale, d_k)
+            assert abs(numbers["variance"][index] / expected - 1) < 5 * usual
+            assert numbers["variance_error"][index] / expected == pytest.approx(usual, rel=0.2)
+
+
+def test_a_median_and_its_error_by_hand() -> None:
+    """Of 0 … 24 the ranks 12 ± 2.5, widened to whole ones, are 9 and 15."""
+    values = torch.arange(25.0)[torch.randperm(25, generator=torch_stream(1, "order"))]
+    assert median_of(values) == (12.0, 3.0)
+    normal = torch.randn(40_001, dtype=torch.float64, generator=torch_stream(1, "normal"))
+    usual = math.sqrt(math.pi / 2) * float(normal.std()) / math.sqrt(len(normal))
+    assert median_of(normal)[1] == pytest.approx(usual, rel=0.2)

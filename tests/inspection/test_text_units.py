@@ -1,10 +1,10 @@
-"""Units of a text, by hand and on a small model's data."""
+"""Units of a text and words that a model writes, by hand and on a small model's data."""
 
 import pytest
 
 from vitral.data import CorpusConfig, Dataset, prepare
-from vitral.inspection.text_units import characters_per_token, text_units, words_seen
-from vitral.model import ModelConfig, count_parameters
+from vitral.inspection.text_units import characters_per_token, share_of_words, text_units, words_seen, written_words
+from vitral.model import ModelConfig, Transformer, count_parameters
 
 
 @pytest.fixture(autouse=True)
@@ -48,3 +48,26 @@ def test_units_of_a_training(tmp_path):
     counts = sorted((train == token).sum() for token in range(vocab))
     middle = (counts[(vocab - 1) // 2] + counts[vocab // 2]) / 2
     assert found["median_seen"] == pytest.approx(middle * 210 / len(train))
+
+
+def test_shares_counted_by_hand() -> None:
+    known = frozenset(["the", "cat", "o'clock"])
+    found = share_of_words(["The cat the dog's cut", "at four o'clock no", "x"], known, 7)
+    # "cut", "no" and "x" are last words, which may be cut; "dog's" is the fourth word of its text.
+    assert found == {"real": 4 / 6, "distinct": 5 / 6, "words": 6}
+    assert share_of_words(["The cat the dog's cut", "at four o'clock no", "x"], known, 5)["words"] == 4
+    assert share_of_words(["word"], known, 9) == {"real": 0.0, "distinct": 0.0, "words": 0}
+
+
+@pytest.mark.parametrize("tokenizer", ["char", "byte", "bpe:300"])
+def test_the_same_number_of_words_is_measured_whatever_the_tokens(tmp_path, tokenizer) -> None:
+    (tmp_path / "t.txt").write_text("the cat sat on a mat\n" * 900, encoding="utf-8")
+    dataset = prepare(CorpusConfig.parse({"source": str(tmp_path / "t.txt"), "tokenizer": tokenizer, "split": "tail"}))
+    config = ModelConfig.parse({"context_length": 8, "d_model": 8, "num_heads": 2, "num_layers": 1})
+    model = Transformer(config, dataset.tokenizer.vocab_size, seed=1).eval()
+    found = written_words(model, dataset.tokenizer, dataset, words=16, seed=3)
+    assert found == written_words(model, dataset.tokenizer, dataset, words=16, seed=3)
+    assert found["words"] == 16
+    assert found["test_real"] == 1.0
+    assert found["test_distinct"] == 6 / 16
+    assert found["real"] < 1

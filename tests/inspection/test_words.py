@@ -1,10 +1,10 @@
-"""Neighbours, counted contexts, senses and minimal pairs: by hand on a few words, and measured on a small model."""
+"""Counted contexts, senses, minimal pairs and weights on subjects: by hand on a few words, and of a small model."""
 
 import json
 import math
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,23 +12,25 @@ import torch
 
 from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, Dataset, Split, bpe_tokenizer, char_tokenizer, prepare
-from vitral.inspection import word_measures, words
-from vitral.inspection.word_lists import PairKind, Sense, language_of, word_lists
-from vitral.inspection.words import (
+from vitral.inspection import agreeing_weights, similar_word_scores, word_measures, words
+from vitral.inspection.minimal_pairs import (
     MinimalPair,
-    co_occurrences,
-    context_separations,
     counted_pairs,
     fill,
     item_scores,
     log_probability,
-    neighbours,
     pair_scores,
+)
+from vitral.inspection.word_lists import PairKind, language_of, word_lists
+from vitral.inspection.words import (
+    REACH,
+    co_occurrences,
+    cosines,
+    neighbours,
     passage,
     place_of,
     positive_pmi,
     spearman,
-    subject_scores,
     whole_words,
 )
 from vitral.model import ModelConfig, Transformer
@@ -81,7 +83,6 @@ def test_rank_correlation_sees_order_alone_and_shuffles_words_not_pairs() -> Non
     upper = np.triu_indices(4, 1)
     expected = np.corrcoef(one[np.ix_(order, order)][upper], one[upper])[0, 1]
     assert shuffled == pytest.approx(expected)
-    assert spearman(np.ones((4, 4)), one, identity)[0] == 0.0
 
 
 def test_pairs_differ_in_the_element_alone_and_balance_its_forms() -> None:
@@ -188,20 +189,16 @@ def test_word_measures_are_plain_data_twice_the_same(tmp_path: Path, own_cache: 
         assert (sense["within"][0], sense["across"][0]) == (pytest.approx(1.0), pytest.approx(1.0))
 
 
-def test_neighbours_list_words_that_are_tokens_and_compare_two_similarities(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two words that are always in the other's place have the same contexts, so each is the other's nearest."""
+def test_two_similarities_of_the_words_that_are_tokens_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words, "LEAST_WORDS", 2)
     monkeypatch.setattr(words, "LEAST_COUNT", 1)
     part = part_of(" the. a. the. a. th, the. a. th,")
     config = ModelConfig.parse({"context_length": 7, "d_model": 6, "num_heads": 2, "num_layers": 1})
     model = Transformer(config, TOKENIZER.vocab_size, seed=3)
-    found = neighbours(model, TOKENIZER, part, ["dog", "the"], most_words=9)
+    found = neighbours(model, TOKENIZER, part, most_words=9)
     assert found is not None
     assert (found["words"], len(found["shuffled"])) == (3, 99)
-    assert [one["word"] for one in found["of"]] == ["the"]
-    assert found["of"][0]["counted"][0]["word"] == "a"
-    assert {one["word"] for one in found["of"][0]["embedded"]} == {"a", "th"}
-    assert neighbours(model, TOKENIZER, part, ["the"], most_words=1) is None
+    assert neighbours(model, TOKENIZER, part, most_words=1) is None
 
 
 def test_scores_of_pairs_count_a_tie_as_a_half_and_leave_out_what_was_not_scored() -> None:
@@ -209,7 +206,6 @@ def test_scores_of_pairs_count_a_tie_as_a_half_and_leave_out_what_was_not_scored
     pairs = [{"kind": "ab"[index % 2], "preference": one} for index, one in enumerate(preferences)]
     assert pair_scores(pairs) == [1.0, 0.0, 0.5, 0.0, 1.0]
     assert pair_scores(pairs, "b") == [0.0, 1.0]
-    assert subject_scores(pairs) == [1.0, 0.5]
 
 
 def test_the_passage_before_a_sentence_ends_a_line() -> None:
@@ -249,16 +245,98 @@ def test_ngrams_agree_with_the_word_beside_and_not_with_one_further_off() -> Non
     assert found[2]["preference"] == pytest.approx(-found[3]["preference"])
 
 
-def test_contexts_that_differ_between_senses_are_apart() -> None:
-    """Within a sense the words before are the same, across senses they share one space."""
-    config = ModelConfig.parse({"context_length": 16, "d_model": 8, "num_heads": 2, "num_layers": 1})
-    model = Transformer(config, LETTERS.vocab_size, seed=1).eval()
-    sense = Sense(
-        word="run", first="one", second="two", first_sentences=("dd run",) * 2, second_sentences=("oo run",) * 2
-    )
-    alike = Sense(
-        word="run", first="one", second="two", first_sentences=("dd run",) * 2, second_sentences=("dd run",) * 2
-    )
-    assert context_separations(model, LETTERS, [sense])["run"] > 0.1
-    assert context_separations(model, LETTERS, [alike])["run"] == pytest.approx(0.0, abs=1e-12)
-    assert context_separations(model, LETTERS, [sense.model_copy(update={"word": "bank"})]) == {}
+def with_scores(scores: torch.Tensor, context_length: int, by_key: torch.Tensor | None = None) -> Transformer:
+    """A model of one head whose score of query i and key j is scores[i, j], plus a number for each key."""
+    size = len(scores)
+    config = {"norm": "none", "positions": "none", "feed_forward": "none", "attention": {"scale": "none"}}
+    model = Transformer(
+        ModelConfig.parse(
+            {"d_model": size, "num_layers": 1, "num_heads": 1, "context_length": context_length, **config}, "model"
+        ),
+        size,
+    ).eval()
+    with torch.no_grad():
+        model.token_embedding.weight.copy_(torch.eye(size))
+        projection: Any = cast(Any, model.blocks[0]).attn.in_proj
+        projection.weight.zero_()
+        projection.bias.zero_()
+        projection.weight[:size] = scores.T
+        projection.weight[size : 2 * size] = torch.eye(size)
+        if by_key is not None:
+            projection.bias[:size] = by_key
+    return model
+
+
+CHARACTERS = char_tokenizer("".join(sorted(set("\n The keys are is here. The ray The sky"))))
+KIND = PairKind.parse(
+    {
+        "kind": "agreement",
+        "templates": ["{subject} {element} here."],
+        "elements": [["is", "are"]],
+        "subjects": [["The key", "The keys"], ["The ray", "The rays"], ["The sky", "The zoos"]],
+    },
+    "kind",
+)
+
+
+def score(query: str, key: str) -> float:
+    """The verb's last letter looks for the last letter of a subject that agrees with it."""
+    return 1.7 if (query, key) in {("e", "s"), ("s", "y")} else 0.0
+
+
+def weight(sentence: str, subject: str, verb: str) -> float:
+    """The softmax of the scores of the verb's last letter, worked out letter by letter."""
+    end = sentence.index(f" {verb}") + 1 + len(verb)
+    keys = "\n" + sentence[:end]
+    exponentials = [math.exp(score(keys[-1], key)) for key in keys]
+    return exponentials[len(subject)] / sum(exponentials)
+
+
+def test_the_weight_on_a_subject_is_that_of_both_forms_and_a_sentence_without_tokens_is_left_out() -> None:
+    size = CHARACTERS.vocab_size
+    letters = [CHARACTERS.decode([token]) for token in range(size)]
+    scores = torch.tensor([[score(query, key) for key in letters] for query in letters])
+    (key, ray) = agreeing_weights(with_scores(scores, 31), CHARACTERS, [KIND])  # "zoos" has a letter without a token
+    assert [key["subject"], ray["subject"]] == ["The key", "The ray"]
+    right = [weight("The key is here.", "The key", "is"), weight("The keys are here.", "The keys", "are")]
+    wrong = [weight("The key are here.", "The key", "are"), weight("The keys is here.", "The keys", "is")]
+    assert key["agree"][0][0] == pytest.approx(np.mean(right), rel=1e-5)
+    assert key["disagree"][0][0] == pytest.approx(np.mean(wrong), rel=1e-5)
+    assert np.mean(right) > np.mean(wrong)
+
+
+SPELLED = "abcdefghijklmnopqrstuvw"
+SPACED = bpe_tokenizer(tuple((32, ord(letter)) for letter in SPELLED))
+WHOLE = np.arange(256, 256 + len(SPELLED))
+
+
+def chain_of_words(seed: int, length: int) -> Split:
+    """Words of a Markov chain, one segment."""
+    random = np.random.default_rng(seed)
+    chain = np.random.default_rng(0).dirichlet(np.full(len(WHOLE), 0.3), size=len(WHOLE))
+    tokens = [0]
+    while len(tokens) < length:
+        tokens.append(int(random.choice(len(WHOLE), p=chain[tokens[-1]])))
+    return Split((256 + np.array(tokens)).astype(np.uint16), np.array([[0, length]]))
+
+
+def similarity(train: Split) -> torch.Tensor:
+    """The similarity of all tokens by counted contexts; 0 for those that are no words."""
+    counted = torch.from_numpy(positive_pmi(co_occurrences(train, WHOLE, SPACED.vocab_size, reach=REACH)))
+    whole = torch.zeros(SPACED.vocab_size, SPACED.vocab_size)
+    whole[256:, 256:] = cosines(counted, counted).float()
+    return whole
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_scores_that_are_the_similarity_correlate_fully_whatever_each_key_has_besides(sign: int) -> None:
+    train, test = chain_of_words(1, 20_000), chain_of_words(2, 700)
+    key = torch.linspace(-3, 3, SPACED.vocab_size)
+    model = with_scores(sign * similarity(train), 13, key)
+    found = similar_word_scores(model, SPACED, train, test, windows=29, most_words=50)
+    assert found is not None
+    assert found["words"] == len(WHOLE)
+    (((head,),),) = (found["heads"],)
+    assert head["correlation"] == pytest.approx(sign, abs=1e-3)
+    assert max(map(abs, head["shuffled"])) < 0.5
+    assert np.mean(head["shuffled"]) == pytest.approx(0, abs=0.1)

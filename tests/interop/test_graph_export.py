@@ -188,7 +188,6 @@ def test_an_export_is_proved_and_is_neither_code_nor_a_pickle(written: Path) -> 
 DAMAGE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a later version": lambda document: document.update(version=2),
     "an unknown operation": lambda document: document["nodes"].append(["load_library", []]),
-    "a value of the future": lambda document: document["nodes"].insert(0, ["clone", [{"at": 10_000}]]),
     "another shape": lambda document: document["constants"][0].update(shape=[1, 2]),
     "no logits": lambda document: document["outputs"].pop("logits"),
 }

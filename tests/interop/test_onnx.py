@@ -18,7 +18,7 @@ from vitral.core.errors import UsageError
 from vitral.core.parts import register
 from vitral.data import byte_tokenizer
 from vitral.interop import export_run
-from vitral.interop.flat_cache import has_cache
+from vitral.interop.model_graphs import has_cache
 from vitral.model import ModelConfig, Positions, Transformer
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")

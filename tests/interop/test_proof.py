@@ -1,16 +1,22 @@
-"""The proof of an export refuses a model that computes something else; the card states no licence that is not known."""
+"""Proofs of exports, and exports without the packages that prove them."""
 
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from foreign import run_of
+from symbols import symbolic_lengths
 from torch import Tensor
+from variants import made
 
 from vitral.core.errors import UsageError
 from vitral.data import SOURCES, char_tokenizer
+from vitral.interop import export_run
 from vitral.interop.card import UNKNOWN, licence
-from vitral.interop.proof import Draft, Opened, Proof, prove
+from vitral.interop.proof import PROMPT, Draft, Opened, Proof, prove
 from vitral.interop.targets import gguf
 from vitral.model import ModelConfig, Transformer
 
@@ -65,3 +71,28 @@ def test_a_prompt_is_longer_than_the_windows() -> None:
 )
 def test_a_licence_is_stated_only_of_a_text_that_is_known(record: dict[str, str], is_known: bool) -> None:
     assert (licence(record) != UNKNOWN) is is_known
+
+
+def _found(*missing: str):
+    return lambda name: None if name in missing else ModuleSpec(name, None)
+
+
+@pytest.mark.parametrize("package", ["onnx", "onnxscript"])
+def test_a_missing_package_is_named_and_nothing_is_left(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_of(made("no layer"), tmp_path / "run")
+    monkeypatch.setattr("vitral.interop.targets.onnx_graphs.find_spec", _found(package))
+    with pytest.raises(UsageError, match=f"{package} is not installed"):
+        export_run(run, tmp_path / "out", to="onnx")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize("to", ["gpt2", pytest.param("graph", marks=pytest.mark.merge)])
+def test_the_prompt_of_the_card_is_one_that_the_tokenizer_accepts(to: str, tmp_path: Path) -> None:
+    run = run_of(made("pre"), tmp_path / "run")
+    with symbolic_lengths():
+        export_run(run, tmp_path / "out", to=to, proof=False)
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert '("a"' in card
+    assert PROMPT not in card

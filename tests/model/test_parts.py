@@ -6,13 +6,13 @@ from functools import partial
 import pytest
 import torch
 from small_models import lively, tokens
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from vitral.model import ModelConfig, Transformer
 from vitral.model.activations import squared_relu
 from vitral.model.feedforward import build_feed_forward
-from vitral.model.norms import Sublayer, build_norm
+from vitral.model.norms import Sublayer
 from vitral.model.positions import ALiBi, Relative, build_positions, sinusoids
 
 
@@ -44,17 +44,6 @@ def test_relative_biases_are_looked_up_by_distance() -> None:
     bias = relative.bias(2, 4)
     # Columns stand for distances -2 … 2 (query minus key); further ones share the outermost.
     assert bias[1].tolist() == [[9, 8, 7, 6], [9, 9, 8, 7]]
-
-
-def test_rms_norm_by_hand() -> None:
-    # Mean of squares 12.5; the mean is not taken away.
-    norm = build_norm("rmsnorm", 2, bias=True)
-    assert isinstance(norm, nn.RMSNorm)
-    with torch.no_grad():
-        norm.weight.copy_(torch.tensor([1.0, 2.0]))
-    root = math.sqrt(12.5 + 1e-5)
-    torch.testing.assert_close(norm(torch.tensor([3.0, 4.0])), torch.tensor([3 / root, 8 / root]))
-    assert [name for name, _ in norm.named_parameters()] == ["weight"]
 
 
 def test_wirings_by_hand() -> None:

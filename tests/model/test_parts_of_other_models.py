@@ -16,7 +16,7 @@ from vitral.core.taps import Recorder
 from vitral.model import ModelConfig, Transformer
 from vitral.model.decode_step import DecodeStep, can_decode_step
 from vitral.model.feedforward import build_feed_forward
-from vitral.model.norms import build_norm
+from vitral.model.norms import norm_of
 from vitral.model.positions import build_positions
 
 VOCAB, TIME = 13, 11
@@ -80,7 +80,7 @@ def test_gelu_by_tanh_is_its_formula_and_not_gelu() -> None:
 @pytest.mark.parametrize("kind", ["layernorm", "rmsnorm"])
 def test_a_norms_epsilon_is_under_the_root(kind: str) -> None:
     x = torch.tensor([1.0, 3.0], dtype=torch.float64)
-    norm = build_norm(kind, 2, bias=True, epsilon=3.0).double()
+    norm = norm_of(ModelConfig(d_model=2, norm_type=kind).model_copy(update={"norm_epsilon": 3.0})).double()
     # LayerNorm: mean 2, variance 1, root of 4. RMSNorm: mean square 5, root of 8.
     expected = [-1 / 2, 1 / 2] if kind == "layernorm" else [1 / math.sqrt(8), 3 / math.sqrt(8)]
     torch.testing.assert_close(norm(x), torch.tensor(expected, dtype=torch.float64))

@@ -1,20 +1,27 @@
-"""The page's n-gram probabilities are those of the run's baselines."""
+"""What a page says of a run's own text, and of a run without one; its counts."""
 
 import base64
 import json
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from browser import needs_node
 from pages import in_page
 
-from vitral.data import Split
+from vitral.app import Run, bundle, train
+from vitral.core.errors import UsageError
+from vitral.data import Split, char_tokenizer
 from vitral.evaluation.ngrams import WittenBell
-from vitral.page import counts
+from vitral.model import ModelConfig, Transformer
+from vitral.page import content, counts, of_text
 from vitral.page.counts import carried_counts
+from vitral.page.passages import HANDFUL, LONGEST, SHORTEST, passages
+from vitral.runs import load_run
 
 RATE = """
 const ngrams = await page.Ngrams.open(given.counts);
@@ -112,3 +119,125 @@ def test_the_highest_order_that_fits_is_carried(monkeypatch: pytest.MonkeyPatch)
         assert made(train, test)[0]["order"] == order
     monkeypatch.setattr(counts, "MOST_LETTERS", sizes[0] - 1)
     assert carried_counts(train, test, VOCABULARY) is None
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small run on the bundled text, stopped before it is good."""
+    folder = tmp_path_factory.mktemp("runs") / "small"
+    model = {"d_model": 16, "num_layers": 2, "num_heads": 2, "d_ff": 32, "context_length": 48}
+    train("shakespeare", folder, corpus="sample", model=model, training={"steps": 20, "evaluate_every": 20})
+    return folder
+
+
+def test_a_page_opens_on_contested_passages_of_the_test_split(run: Path) -> None:
+    loaded = load_run(run)
+    said = of_text.of_text(loaded)
+    test = Run(run).dataset().splits["test"]
+    held_out = loaded.tokenizer.decode(test.tokens)
+    assert 1 <= len(said["passages"]) <= HANDFUL
+    assert len(said["openings"]) == len(said["passages"]) == len(set(said["passages"]))
+    found = of_text.carried_counts(Run(run).dataset().splits["train"], test, loaded.tokenizer.vocab_size)
+    assert found is not None
+    for text, opening in zip(said["passages"], said["openings"], strict=True):
+        ids = loaded.tokenizer.encode(text)
+        assert text in held_out
+        assert SHORTEST <= len(text) <= LONGEST
+        assert opening["position"] == len(ids) - 1
+        traced = loaded.model.trace(torch.from_numpy(ids)[None])
+        best = traced["logits"][0, -1].argsort(descending=True)[:2].tolist()
+        assert best[0] != found[1].following(ids).argmax()
+        following = held_out[held_out.index(text) + len(text)]
+        assert held_out.count(text) > 1 or loaded.tokenizer.encode(following)[0] in best
+        rows = torch.stack([traced[f"blocks.{layer}.attn.weights"][0, :, -1] for layer in range(2)])
+        assert rows[opening["block"], opening["head"], 1:-2].max() == rows[..., 1:-2].max()
+    assert said == of_text.of_text(load_run(run))
+
+
+def test_what_the_page_says_of_the_losses_is_what_the_run_measured(run: Path) -> None:
+    said = of_text.of_text(load_run(run), ablated=True)
+    measured = Run(run)
+    assert {each["order"]: each["loss"] for each in said["baselines"]} == measured.ngram_baselines().orders
+    assert said["text"] == {
+        "name": "sample",
+        "characters": measured.dataset().num_characters,
+        "sha256": measured.dataset().sha256,
+        "licence": {"sentence": "CC0 1.0"},
+    }
+    assert [len(layer) for layer in said["kinds"]] == [2, 2]
+    parts = said["ablations"]["parts"]
+    assert [part["at"] for part in parts if len(part["at"]) == 2] == [
+        [f"blocks.{layer}.attn.out", f"blocks.{layer}.mlp.out"] for layer in range(2)
+    ]
+    assert [part["head"] for part in parts if "head" in part] == [0, 1, 0, 1]
+    assert all(part["low"] < part["increase"] < part["high"] for part in parts)
+    assert "ablations" not in of_text.of_text(load_run(run), ablated=False)
+
+
+def test_a_run_whose_text_is_gone_opens_all_the_same(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise UsageError("gone")
+
+    monkeypatch.setattr(of_text, "prepare_recorded", gone)
+    said = of_text.of_text(load_run(run))
+    assert said["text"] == {"missing": "elsewhere"}
+    assert said["passages"]
+    assert not said.keys() & {"counts", "kinds", "ablations", "baselines"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"attention": "none"}, {"attention": {"mask": "bidirectional"}}, {"num_layers": 0}, {"context_length": 1}],
+    ids=str,
+)
+@pytest.mark.parametrize("alphabet", ["\n abcdehmnorstuvx,.TB", "\u4e00\u4e8c", "\n", " "], ids=ascii)
+def test_a_page_is_never_empty(changes: dict[str, object], alphabet: str) -> None:
+    tokenizer = char_tokenizer(alphabet)
+    base = {"context_length": 12, "d_model": 8, "num_layers": 1, "num_heads": 2, "d_ff": 8}
+    model = Transformer(ModelConfig.parse(base | changes), tokenizer.vocab_size).eval()
+    text = Split(np.arange(1, 1 + 60, dtype=np.uint8) % len(alphabet) + 1, np.array([[0, 60]]))
+    for test in (None, text, Split(text.tokens[:1], np.array([[0, 1]]))):
+        found = passages(model, tokenizer, test)
+        assert found
+        for each in found:
+            ids = tokenizer.encode(each.text)
+            assert 1 <= len(ids) <= max(LONGEST, model.config.context_length)
+            assert 0 <= each.position < len(ids)
+            assert 0 <= each.block < max(1, model.config.num_layers)
+            assert 0 <= each.head < model.config.num_heads
+
+
+def test_what_cannot_be_written_is_refused_before_anything_is_computed(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = tmp_path / "there.html"
+    there.write_text("mine", encoding="utf-8")
+    monkeypatch.setattr("vitral.page.page_content", None)
+    for out, reason in ((there, "exists already"), (tmp_path / "no folder" / "page.html", "cannot be written")):
+        with pytest.raises(Exception, match=reason) as refused:
+            bundle(run, out)
+        assert type(refused.value).__module__ == "vitral.core.errors"
+    assert there.read_text(encoding="utf-8") == "mine"
+
+
+def test_a_page_that_no_browser_opens_is_refused_with_its_size(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content, "MOST_BYTES", 10_000)
+    with pytest.raises(UsageError, match=r"MB.*vitral open"):
+        bundle(run, tmp_path / "other.html")
+    assert not (tmp_path / "other.html").exists()
+
+
+def test_a_text_that_is_not_the_run_s_is_refused_unless_it_may_be_another_s(run: Path, tmp_path: Path) -> None:
+    from vitral.page.server.runs import Runs
+
+    wrong = tmp_path / "wrong.txt"
+    wrong.write_text("nothing of it\n" * 200, encoding="utf-8")
+    with pytest.raises(UsageError):
+        of_text.of_text(load_run(run), str(wrong), whole=False)
+    with pytest.raises(UsageError):
+        Runs([run], "best", str(wrong)).about({})
+    beside = json.loads(Runs([run, run], "best", str(wrong)).about({"run": 1}))
+    assert beside["passages"] == of_text.of_text(load_run(run), whole=False)["passages"]
+    assert "baselines" in beside

@@ -1,11 +1,23 @@
-"""The page as a file: what it weighs, what is in it."""
+"""The document of a page: its policy, its parts, what it holds, and what its documentation says."""
 
 import gzip
+import json
+import re
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
+from pages import Carried, weights_of
+from typer.main import get_command
+from variants import TEXT, TOKENIZER
 
-from vitral.page.document import CARRIED, SERVED, as_text, asset
-from vitral.page.words import sentences, words
+import vitral
+from vitral.app.terminal import app
+from vitral.page.content import expected_size
+from vitral.page.document import CARRIED, SERVED, as_text, asset, page_document, parts_of, sentences, words
 
 MOST_WEIGHT = 70_000
 """Bytes of script and style, compressed; the words, which are data, come on top."""
@@ -29,3 +41,48 @@ def test_data_cannot_end_their_element() -> None:
     text = as_text({"</script>": "\u2028\ud800<!--"})
     assert text.isascii()
     assert "<" not in text
+
+
+def test_the_numbers_that_a_page_carries_are_the_models(carried: Carried) -> None:
+    model, content = carried("pre")
+    weights, state = weights_of(content), model.state_dict()
+    assert all(torch.equal(weights[name], state[name]) for name in state)
+    assert {each["name"] for each in content.graphs["step"]["constants"]} <= state.keys()
+    assert set(content.graphs["model"]["outputs"]) == set(content.about["names"]) == set(model.activation_names)
+    short, whole = content.checks.sentences
+    truth = model.trace(torch.tensor([short["ids"]]))
+    assert (short["ids"][: len(TEXT)], short["text"]) == (
+        TOKENIZER.encode(TEXT).tolist(),
+        TOKENIZER.decode(short["ids"]),
+    )
+    assert (len(whole["ids"]), whole["last"]) == (13, 1)
+    for told in short["values"]:
+        kept = torch.frombuffer(bytearray(content.checks.truth), dtype=torch.float32)[told["start"] // 4 :]
+        assert torch.equal(kept[: truth[told["name"]].numel()], truth[told["name"]].flatten())
+
+
+def test_the_file_has_every_part(carried: Carried) -> None:
+    model, content = carried("pre")
+    document = page_document(content)
+    run: Any = SimpleNamespace(model=model, tokenizer=TOKENIZER)
+    assert len(document) == pytest.approx(expected_size(run), rel=0.6)
+    for name, text in parts_of(content).items():
+        assert f'id="{name}">{text}</script>' in document
+    assert json.loads(parts_of(content)["about"]) == content.about
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [DOCS / "page.md", DOCS / "pt" / "page.md"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=["en", "pt"])
+def test_its_commands_and_its_line_of_python_run(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    commands = re.findall(r"^vitral bundle (.*)$", text, re.MULTILINE)
+    bundle = get_command(app).commands["bundle"]  # pyright: ignore[reportAttributeAccessIssue]
+    given = [bundle.make_context("bundle", shlex.split(words, comments=True)).params for words in commands]
+    assert [str(one["out"]) for one in given] == ["None", "lecture.html", "other.html", "whole.html"]
+    assert {str(one["run"]) for one in given} == {"runs/mine"}
+    assert [given[1]["checkpoint"], given[2]["corpus"], given[3]["ablations"]] == ["last", "my.txt", True]
+    assert "vitral.bundle(" in text
+    assert callable(vitral.bundle)

@@ -22,7 +22,6 @@ from vitral.data import (
     file_tokenizer,
 )
 from vitral.data.engines import byte_letters, learn_merges
-from vitral.page.patterns import GPT2
 from vitral.page.tokens import carried_tokenizer, encoded, served_tokenizer
 
 ENCODE = """
@@ -35,9 +34,6 @@ TEXT = (
     "To be, or not to be: that's the QUESTION.\nWe'll see it's 1234 o'clock — don't\t they?\r\n\n  naïve café déjà\n"
     "vu; A memória é boa, coração! 東京 日本語 привет мир 👩‍👩‍👧 ok\n" * 3
 )
-WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
-GPT4 = WORDS + r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-POSSESSIVE = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++(?!\S)|\s+"
 PIECES = (
     *"abtheTHE '’sdſK\n\r\t ,.!?;:-0129½²Ⅷéàç",
     *(
@@ -105,23 +101,13 @@ def byte_level(cut: Any, *, normalizer: Any = None, size: int = 400, seed: int =
     return file_tokenizer(engine.to_str(), engine.get_vocab_size(), 0)
 
 
-def split(pattern: str, behavior: str = "isolated", *, invert: bool = False) -> Any:
-    last = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), behavior, invert), last])
-
-
 GPT2_WORDS = pre_tokenizers.ByteLevel(add_prefix_space=False)
 FILES: dict[str, Callable[[], Tokenizer]] = {
     "gpt-2": lambda: byte_level(GPT2_WORDS),
     "space before": lambda: byte_level(pre_tokenizers.ByteLevel(add_prefix_space=True)),
     "nfc": lambda: byte_level(GPT2_WORDS, normalizer=normalizers.NFC()),
-    "gpt-4": lambda: byte_level(split(GPT4)),
-    "only matches": lambda: byte_level(split(GPT4, "removed", invert=True)),
-    "whole words": lambda: byte_level(split(GPT4), ignore_merges=True),
-    "possessive": lambda: byte_level(split(POSSESSIVE)),
     "digits": lambda: byte_level(pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), GPT2_WORDS])),
     "runs of digits": lambda: byte_level(pre_tokenizers.Sequence([pre_tokenizers.Digits(), GPT2_WORDS])),
-    "spaces": lambda: byte_level(pre_tokenizers.Sequence([pre_tokenizers.Split(" ", "isolated"), GPT2_WORDS])),
 }
 LETTERS = char_tokenizer("".join(sorted({*TEXT, "😀", "\u0301"})))
 OWN: dict[str, Callable[[], Tokenizer]] = {
@@ -166,8 +152,14 @@ UNCARRIED: dict[str, dict[str, Any]] = {
     "punctuation": {
         "pre_tokenizer": pre_tokenizers.Sequence([pre_tokenizers.Punctuation(), pre_tokenizers.ByteLevel()])
     },
-    "pattern": {"pre_tokenizer": split(r"\bthe\b|\s+")},
-    "merged": {"pre_tokenizer": split(GPT2, "merged_with_next")},
+    "pattern": {
+        "pre_tokenizer": pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(r"\bthe\b|\s+"), "isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
+    },
 }
 
 

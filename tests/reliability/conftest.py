@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import Once
 from vitral.report.study import write_report
 from vitral.runs import RunFolder
-from vitral.runs.checkpoint_files import OPTIMIZER, STATE, WEIGHTS
+from vitral.runs.checkpoint import OPTIMIZER, STATE, WEIGHTS
 from vitral.studies import Study, run_study
 from vitral.training import RunConfig, train
 

@@ -51,8 +51,8 @@ def one_line(error: BaseException) -> str:
 def asked(run: Run, name: str, value: Any) -> str | None:
     """Through the library; gives the complaint, None where it was accepted."""
     try:
-        if name in ("num_beams", "length_penalty"):
-            run.beam("the", **{"max_tokens": 3, name: value})
+        if name == "length_penalty":
+            run.generate("the", max_tokens=3, num_beams=2, length_penalty=value)
         elif name == "prompt":
             run.generate(value, max_tokens=3)
         else:

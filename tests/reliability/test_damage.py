@@ -3,18 +3,14 @@
 import os
 import random
 import shutil
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.reliability.conftest import STEPS, Tally, trials
 from vitral.core.errors import VitralError
-from vitral.doctor.run import examine_run
-from vitral.runs import RunFolder, load_run
-from vitral.runs.checkpoint import load_checkpoint
-from vitral.runs.checkpoint_files import FILES, MANIFEST
+from vitral.runs import RunFolder
+from vitral.runs.checkpoint import FILES, MANIFEST, load_checkpoint
 
 NAMES = (*FILES, MANIFEST)
 PAGE = 512
@@ -87,38 +83,3 @@ def test_truncations_lost_pages_and_strangers(trials: int, whole: Path, straight
     whole.rename(whole.with_name(f"step-{STEPS + 8:08d}"))
     refused(whole.with_name(f"step-{STEPS + 8:08d}"), "another step's name")
     tally("truncated, emptied, swapped, missing, extra and renamed files, each noticed", count + 1)
-
-
-POINTERS: dict[str, Callable[[Path], object]] = {
-    **{
-        repr(text)[:20]: lambda path, text=text: path.write_text(text, encoding="utf-8")
-        for text in ("../..", "step-00000099", "step-00000011", "", "\x1b[2J", "a" * 10_000)
-    },
-    "a pipe": os.mkfifo,
-    "a link": lambda path: path.symlink_to("/dev/zero"),
-}
-
-
-@pytest.fixture(scope="module")
-def opened() -> list[str]:
-    """The names of all files that are opened, newest last; an audit hook cannot be removed, so there is one."""
-    names = list[str]()
-    sys.addaudithook(lambda event, given: names.append(str(given[0])) if event == "open" else None)
-    return names
-
-
-@pytest.mark.parametrize("content", POINTERS)
-def test_pointers_are_for_people_and_never_read(
-    content: str, opened: list[str], straight: RunFolder, tmp_path: Path
-) -> None:
-    path, newest = Path(shutil.copytree(straight.path, tmp_path / "run")), straight.newest()
-    assert newest is not None
-    steps = {"best": newest.state["best_step"], "last": STEPS}
-    for name in steps:
-        (path / name).unlink()
-        POINTERS[content](path / name)
-    opened.clear()
-    assert {which: load_run(path, which, warn=pytest.fail).step for which in steps} == steps
-    assert not {os.path.basename(one) for one in opened} & {*steps}
-    found = {finding.what: finding for finding in examine_run(path, replay=False).findings}
-    assert all(found[name].mark == "wrong" and found[name].found.isprintable() for name in steps)

@@ -16,7 +16,6 @@ from tests.reliability.conftest import STEPS, Tally, files_of, last_bytes, measu
 from vitral.core import files
 from vitral.core.errors import StorageError
 from vitral.core.files import replace_durably
-from vitral.data import prepare
 from vitral.runs import RunFolder
 from vitral.runs.checkpoint import load_checkpoint
 from vitral.training import RunConfig, resume, train
@@ -145,38 +144,6 @@ def test_a_change_of_names_may_be_refused_twice(
         number += 1
     tally(f"changes of names that were refused twice ({call})", number - 1)
     assert number > 1
-
-
-def test_a_change_of_names_that_stays_refused_is_one_line_after_a_second(
-    straight: RunFolder, before_the_end: Callable[[], RunFolder], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, waited = before_the_end(), list[float]()
-    monkeypatch.setattr(files, "sleep", waited.append)
-    with pytest.MonkeyPatch.context() as patch:
-        failing(patch, "rename", 1, REFUSED, times=999)
-        with pytest.raises(StorageError, match=str(folder.path)):
-            resume(folder.path)
-    assert 0 < sum(files.PAUSES) < 1
-    assert waited[: len(files.PAUSES)] == [*files.PAUSES]
-    resume(folder.path)
-    assert last_bytes(folder) == last_bytes(straight)
-
-
-@EACH
-@pytest.mark.parametrize("call", ["fsync", "rename"])
-def test_the_token_cache(error: OSError, call: str, config: RunConfig, tmp_path: Path) -> None:
-    cache, longer = tmp_path / "cache", tmp_path / "longer.txt"
-    prepare(config.corpus, cache=cache)
-    before = files_of(cache)
-    longer.write_text(Path(config.corpus.source).read_text(encoding="utf-8") * 3, encoding="utf-8")
-    changed = config.corpus.model_copy(update={"source": str(longer), "split": "blocks"})
-    with pytest.MonkeyPatch.context() as patch:
-        failing(patch, call, 1, error)
-        with pytest.raises(StorageError, match="VITRAL_CACHE") as refused:
-            prepare(changed, cache=cache)
-    assert "\n" not in str(refused.value)
-    assert files_of(cache) == before
-    prepare(changed, cache=cache)
 
 
 @EACH

@@ -25,7 +25,7 @@ from vitral.doctor.study import examine_study
 from vitral.report.run import write_run_report
 from vitral.report.study import write_report
 from vitral.runs import RunFolder, SealedRun, enter
-from vitral.runs.checkpoint_files import STATE
+from vitral.runs.checkpoint import STATE
 from vitral.runs.config import comparable
 from vitral.runs.loading import load_checkpoint_of
 from vitral.studies import run_study

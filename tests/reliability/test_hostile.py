@@ -29,7 +29,7 @@ from vitral.core.seals import sealed_json
 from vitral.doctor.run import examine_run
 from vitral.report.run import write_run_report
 from vitral.runs import LoadedRun, load_run
-from vitral.runs.checkpoint_files import FILES, FORMAT, MANIFEST
+from vitral.runs.checkpoint import FILES, FORMAT, MANIFEST
 from vitral.runs.config import comparable
 from vitral.training import RunConfig, resume, train
 

@@ -28,8 +28,7 @@ from tests.reliability.conftest import (
 )
 from vitral.core.errors import UsageError
 from vitral.runs import RunFolder, load_run
-from vitral.runs.checkpoint import load_checkpoint
-from vitral.runs.checkpoint_files import MANIFEST, STATE
+from vitral.runs.checkpoint import MANIFEST, STATE, load_checkpoint
 from vitral.training import RunConfig, continue_run, loop, resume, train
 from vitral.training.trainer import Trainer
 

@@ -1,9 +1,7 @@
 """Texts as bytes: whatever a file holds, it comes back whole or is refused in one line."""
 
-import os
-import socket
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,9 +10,8 @@ from hypothesis import strategies as st
 from tests.reliability.children import ON_LINUX
 from tests.reliability.conftest import Tally, scaled
 from vitral.core.errors import UsageError
-from vitral.data import CorpusConfig, corpora, load_corpus, prepare, prepare_recorded, sources, texts
+from vitral.data import CorpusConfig, load_corpus, prepare, texts
 from vitral.data.long_texts import pieces
-from vitral.data.texts import Document, read_file
 
 TOKENIZERS = ("char", "byte", {"name": "bpe", "vocab_size": 300})
 MILLION = 10**6
@@ -118,108 +115,3 @@ def test_a_file_that_grows_while_it_is_read(tmp_path: Path, monkeypatch: pytest.
 
 
 # A stranger's run names its text; nothing of that may download, wait, or read anything but a file of the recorded size.
-
-PLACES: tuple[str, ...] = (
-    "http://127.0.0.1:9/x.txt",
-    "file:///etc/passwd",
-    "git+ssh://127.0.0.1/x",
-    "shakespeare",
-    "sample",
-    "/dev/zero",
-    "/dev/tty",
-    "/proc/self/environ",
-    "/etc/passwd",
-    "/",
-    ".",
-    "~a\0b",
-    "x" * 5000,
-    "../" * 40 + "etc/passwd",
-    r"\\server\share\x.txt",
-    "\x1b[2J\x1b]0;title\x07",
-    "a\nb\u202ec",
-    "{tmp}/pipe",
-    "{tmp}/socket",
-    "{tmp}/loop",
-    "{tmp}/to zero",
-    "{tmp}/to nothing",
-    "{tmp}/full of links",
-    "{tmp}/full of pipes",
-    "{tmp}/secret.txt",
-    "{tmp}/sparse",
-)
-SECRET = b"a secret of the user " * 101
-CLAIMS = (1, len(SECRET), 1 << 30, 1 << 61)
-
-
-def strange_folder(tmp: Path) -> None:
-    """Pipes, sockets, links in circles and to devices, a sparse file of a terabyte."""
-    os.mkfifo(tmp / "pipe")
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(tmp / "socket"))
-    (tmp / "loop").symlink_to(tmp / "loop")
-    (tmp / "to zero").symlink_to("/dev/zero")
-    (tmp / "to nothing").symlink_to(tmp / "nothing")
-    for name in ("full of links", "full of pipes"):
-        (tmp / name).mkdir()
-    for number in range(5):
-        (tmp / "full of links" / f"{number}.txt").symlink_to(("/dev/zero", "/etc/passwd", "/dev/tty")[number % 3])
-        os.mkfifo(tmp / "full of pipes" / f"{number}.txt")
-    (tmp / "secret.txt").write_bytes(SECRET)
-    with (tmp / "sparse").open("wb") as file:
-        file.truncate(1 << 40)
-
-
-@ON_LINUX
-@pytest.mark.parametrize("role", ["source", "path", "also"])
-def test_a_strangers_source_is_harmless(
-    role: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, tally: Tally
-) -> None:
-    run = tmp_path / "run"
-    run.mkdir()
-    strange_folder(tmp_path)
-    monkeypatch.setenv("VITRAL_CACHE", str(tmp_path_factory.mktemp("cache")))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("VITRAL_CORPORA", raising=False)
-    monkeypatch.chdir(tmp_path)
-    read: list[int] = []
-
-    def watched(file: BinaryIO, path: Path, config: CorpusConfig) -> Document:
-        read.append(os.fstat(file.fileno()).st_size)
-        return read_file(file, path, config)
-
-    def never(*_: object) -> None:
-        raise AssertionError("a download was started, or a folder was read")
-
-    monkeypatch.setattr(corpora, "read_file", watched)
-    monkeypatch.setattr(sources, "_download", never)
-    monkeypatch.setattr(socket.socket, "connect", never)
-    monkeypatch.setattr(socket, "getaddrinfo", never)
-    monkeypatch.setattr(corpora, "_of_files", never)
-    main = CorpusConfig(source=str(tmp_path / "main.txt"), split="tail")
-    (tmp_path / "main.txt").write_text("a text of the stranger\n" * 101)
-    known = prepare(main)
-    for number, place in enumerate(PLACES):
-        place = place.replace("{tmp}", str(tmp_path))
-        claim = CLAIMS[number % len(CLAIMS)]
-        wrong = {"bytes": claim, "sha256": "0" * 64}
-        if number % 2:
-            wrong["folder"] = {"files": 5, "bytes": claim}
-        document: dict[str, object] = {**known.describe()}
-        config = main
-        if role == "source":
-            config = main.model_copy(update={"source": place})
-            document |= {**wrong, "path": None}
-        elif role == "path":
-            config = main.model_copy(update={"source": "gone.txt"})
-            document |= {**wrong, "path": place}
-        else:
-            config = main.model_copy(update={"also": (place,)})
-            other = {"name": "x", "characters": claim, "training_characters": 1, **wrong}
-            document["trained_on"] = {"training_characters": 1, "also": [other]}
-        read.clear()
-        with pytest.raises(UsageError) as error:
-            prepare_recorded(config, document, tokenizer=known.tokenizer, run_folder=run)
-        assert str(error.value).isprintable(), place
-        assert len(str(error.value)) < 1500, place
-        assert set(read) <= {claim, known.num_bytes}, place
-        tally("hostile sources of a stranger's run", 1)

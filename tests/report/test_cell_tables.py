@@ -11,14 +11,11 @@ import pytest
 
 from vitral.report.html import packed, page
 from vitral.report.markdown import markdown
-from vitral.report.plain import plain_text
 from vitral.report.sections import (
     Beside,
     CellTable,
     CellWords,
     Details,
-    Diagram,
-    Drawing,
     Formula,
     Paragraph,
     Section,
@@ -189,19 +186,3 @@ def test_markdown_has_the_mathematics_of_a_formula_and_not_its_text() -> None:
     written = markdown("t", [Formula("<math></math>", "q = x W", "q = x \\ W")])
     assert written.endswith("$$\nq = x \\ W\n$$\n")
     assert "q = x W" not in written
-
-
-def test_a_diagram_is_read_aloud_shown_and_written() -> None:
-    first = Drawing('<rect class="above"/>', 40, 20, f"first {NASTY}", "one; two")
-    diagram = Diagram("The path", ((first,), (first, first)), "x → y\nz", "<math><mi>A</mi></math>")
-    written, cells = read(diagram, diagram)
-    drawings = [attributes for tag, attributes in cells.tags if tag == "svg"]
-    assert [each["role"] for each in drawings] == ["img"] * 6
-    names = [(each["aria-labelledby"] or "").split() for each in drawings]
-    known = [attributes.get("id") for _, attributes in cells.tags if attributes.get("id")]
-    assert len(set(known)) == len(known)
-    assert all(name in known for pair in names for name in pair)
-    assert "\x1b" not in written
-    for other in (markdown("t", [diagram]), plain_text("t", [diagram])):
-        assert "x → y\nz" in other
-        assert "The path" in other

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vitral.report.margin import spread
+from vitral.report.lines import spread
 
 places = st.lists(st.floats(-5, 15), min_size=1, max_size=7)
 

@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 
 from vitral.core.errors import UsageError
-from vitral.report.lines import MOST_LINES, Axis, Line, left_out, line_plot
-from vitral.report.margin import Reference
+from vitral.report.lines import MOST_LINES, Axis, Line, Reference, left_out, line_plot
 from vitral.report.style import svg_bytes
 
 X, Y = Axis("d_k"), Axis("variance")
 
 
 def test_every_label_and_unit_is_written() -> None:
-    lines = [Line("measured", [16, 64], [16.5, 63.0]), Line("d_k", [16, 64], [16, 64], theory=True)]
+    lines = [Line("measured", [16, 64], [16.5, 63.0]), Line("d_k", [16, 64], [16, 64], look="theory")]
     figure = line_plot(
         lines, Axis("d_k (numbers)", log=True), Axis("variance", log=True), references=[Reference("one", 20.0)]
     )

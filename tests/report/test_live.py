@@ -5,6 +5,7 @@ import math
 import random
 import re
 import subprocess
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,15 @@ from vitral.core.errors import UsageError
 from vitral.explanation import Exercise, exercise_text, parse_example
 from vitral.explanation.examples.by_name import find_example, gallery
 from vitral.explanation.examples.example import Example
+from vitral.explanation.expressions import compute
 from vitral.explanation.formulas import number
 from vitral.explanation.formulas.notation import Number
 from vitral.explanation.formulas.text_writer import text
-from vitral.explanation.operations.decoding import Beam
 from vitral.explanation.phrasebook import phrases
-from vitral.explanation.sheet import Sheet
+from vitral.explanation.rows.choices import Beam
+from vitral.explanation.sheet import Sheet, SheetQuantity
 from vitral.explanation.sheet_graph import aliases, given_names, search_in_tensors, sheet_graph
-from vitral.report.live import _file, blanks_of, to_live
-from vitral.runs.presets import preset_model
+from vitral.report.live import blanks_of, to_live
 
 ROOT = Path(__file__).parents[2]
 NAMES = [name for name in gallery() if find_example(name).sheet.quantities and "parameters" not in name]
@@ -247,7 +248,7 @@ def test_beam_search_in_tensors_is_beam_search() -> None:
         for words, beams in ((1, 1), (3, 2), (4, 5)):
             for probability in (False, True):
                 beam = Beam(place % vocab, beams, words, probability)
-                same(search_in_tensors(beam, table), beam(table), str(beam))
+                same(search_in_tensors(beam, table), compute(beam.tree(), {"next": table}), str(beam))
 
 
 def data_of(page: str) -> dict[str, Any]:
@@ -349,7 +350,7 @@ def test_answers_typed_on_the_page_are_judged(tmp_path: Path) -> None:
     example = exercise()
     values = {name: value.clone() for name, value in example.sheet.values.items()}
     values["q"][0, 0, 0] += 2
-    q, scores = values["q"], example.sheet["scores"].operation(values["q"], values["k"])
+    q, scores = values["q"], example.sheet["scores"].make(values)
     lines = [
         f'type("{name}", {row}, {column}, "{value[head, row, column]:.4f}", {head});'
         for name, value in (("q", q), ("k", values["k"]), ("scores", scores))
@@ -366,10 +367,13 @@ def test_answers_typed_on_the_page_are_judged(tmp_path: Path) -> None:
 @pytest.mark.merge
 def test_a_quantity_without_a_graph_is_named_and_what_needs_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     example = find_example("three-words")
-    operation = type(example.sheet["weights"].operation)
-    monkeypatch.setattr(
-        operation, "__call__", lambda self, entries: torch.tensor(entries.softmax(-1).tolist()).double()
-    )
+    make = SheetQuantity.make
+
+    def made(self: SheetQuantity, values: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        value = make(self, values)
+        return torch.tensor(value.tolist()).double() if self.name == "weights" else value
+
+    monkeypatch.setattr(SheetQuantity, "make", made)
     graph, stale = sheet_graph(example.sheet)
     assert stale == ["weights", "z", "out"]
     assert set(graph["outputs"]) == {"q", "k", "v", "scores", "scaled", "masked"}
@@ -403,15 +407,3 @@ def test_the_lock_file_names_no_registry() -> None:
     lock = json.loads((WEB / "package-lock.json").read_text())
     assert not [name for name, package in lock["packages"].items() if "resolved" in package]
     assert as_tensor({"shape": [1], "data": ["-inf"]}).tolist() == [-math.inf]
-
-
-def test_a_row_written_as_one_question_mark_is_filled_in() -> None:
-    text = (
-        'mask = "bidirectional"\nscale = "none"\n[given]\nq = [[1, 0], [0, 1]]\nk = [[1, 2], [0, 1]]\n'
-        '[claimed]\nweights = ["?", [0.33, 0.67]]\n'
-    )
-    example = parse_example(text, preset_model)
-    parts = _file(example, ["weights"])
-    assert sum(isinstance(part, dict) for part in parts) == 2
-    filled = "".join("0.5" if isinstance(part, dict) else part for part in parts)
-    assert parse_example(filled, preset_model).claims[0].values[0].tolist() == [[0.5, 0.5], [0.33, 0.67]]

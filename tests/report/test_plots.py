@@ -8,11 +8,8 @@ from matplotlib.figure import Figure
 
 from vitral.core.errors import UsageError
 from vitral.report.bars import alphabet_bars
-from vitral.report.grid import value_grid
-from vitral.report.intervals import IntervalRow, interval_dots
-from vitral.report.lines import Line, loss_plot
-from vitral.report.maps import attention_maps
-from vitral.report.margin import Reference
+from vitral.report.lines import Line, Reference, loss_plot
+from vitral.report.maps import attention_maps, value_grid
 from vitral.report.style import png_bytes, svg_bytes
 
 LINES = [Reference("bigram", 2.52), Reference("trigram", 1.949), Reference("4-gram", 1.595)]
@@ -24,15 +21,6 @@ def curves() -> Figure:
     full = Line("the full model", [5, 10], [3.05, 1.8], low=[3.0, 1.7], high=[3.1, 1.9])
     without = Line("without attention, as many parameters", [5, 10], [3.3, 2.55], low=[3.2, 2.5], high=[3.4, 2.6])
     return loss_plot([full, without], references=LINES, title="Test loss")
-
-
-def dots() -> Figure:
-    """An arm with an interval and one without."""
-    rows = [
-        IntervalRow("full", [1.7, 1.9], 1.8, 1.5, 2.1),
-        IntervalRow("without attention, as many parameters", [2.5], 2.5),
-    ]
-    return interval_dots(rows, references=LINES, title="Loss")
 
 
 def alphabet() -> Figure:
@@ -85,14 +73,6 @@ def test_a_curve_without_a_finite_value_is_left_out_and_none_at_all_refused() ->
         loss_plot([Line("bad", [1], [nan])])
 
 
-def test_dots_show_means_and_no_interval_for_one_seed() -> None:
-    text = words(dots())
-    assert "1.800" in text
-    assert "2.500" in text
-    with pytest.raises(UsageError, match="nothing to draw"):
-        interval_dots([])
-
-
 def test_alphabet_says_what_is_rare_and_what_is_left_out() -> None:
     assert "59 distinct" in words(alphabet())
     assert "11 below 10" in words(alphabet())
@@ -125,5 +105,9 @@ def test_a_map_prints_each_weight_in_the_column_of_its_key_and_the_row_of_its_qu
 def test_a_long_title_is_not_cut(draw) -> None:
     figure = draw("A title with many words, which are more than fit above so small a figure " * 2)
     figure.draw_without_rendering()
-    titles = [*figure.texts, *(axes._left_title for axes in figure.axes)]
-    assert max(title.get_window_extent().x1 for title in titles if title.get_text()) <= figure.bbox.x1
+    assert max(text.get_window_extent().x1 for text in figure.texts) <= figure.bbox.x1
+
+
+def test_a_grid_writes_its_numbers() -> None:
+    text = words(value_grid([[0.25, None], [0.5, 0.125]], ["a", "b"], ["x", "y"], "share"))
+    assert [number in text for number in ("0.25", "0.50", "0.12", "nan")] == [True, True, True, False]

@@ -120,7 +120,7 @@ def test_a_run_that_was_stopped_before_its_first_evaluation_shows_its_losses(
 
 
 def test_few_steps_have_a_sensible_axis() -> None:
-    figure = loss_plot([Line("validation", [600], [2.0], look="dots"), Line("test", [600], [2.5])])
+    figure = loss_plot([Line("validation", [600], [2.0]), Line("test", [600], [2.5])])
     assert figure.axes[0].get_xlim() == (0.0, pytest.approx(600, rel=0.05))
     ticks = loss_plot([Line("training", [1, 2, 3], [3.0, 2.0, 1.0], look="thin")]).axes[0].get_xticks()
     assert np.array_equal(ticks, np.round(ticks))

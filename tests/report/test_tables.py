@@ -12,12 +12,10 @@ from vitral.core.language import in_language
 from vitral.report.html import page
 from vitral.report.markdown import markdown
 from vitral.report.plain import plain_text
-from vitral.report.sections import SortableTable, Table
-from vitral.report.sparkline import Spark
-from vitral.report.tables import FORMS, Column, DataTable, decimals, whole
+from vitral.report.tables import ENDINGS, Column, Table, decimals, whole
 
 NASTY = 'a_b & 50% "x", <i> | {y} \\ \n\u202e'
-TABLE = DataTable(
+TABLE = Table(
     "caption",
     (
         Column("name", "run", is_name=True),
@@ -70,46 +68,32 @@ def test_markdown_and_text_have_a_line_for_each_row() -> None:
     lines = TABLE.write("markdown").splitlines()
     assert len(lines) == 5
     assert {len([c for c in line.replace(r"\|", "") if c == "|"]) for line in lines} == {5}
-    assert len(plain_text("", [DataTable("", TABLE.columns, TABLE.rows).section()]).splitlines()) == 4
+    assert len(plain_text("", [Table("", TABLE.columns, TABLE.rows)]).splitlines()) == 4
 
 
 def test_forms_are_those_of_the_command_line() -> None:
     from vitral.app.options import TableFormat
 
-    assert {*FORMS, "text"} == set(get_args(TableFormat))
+    assert {*ENDINGS, "text"} == set(get_args(TableFormat))
 
 
-def spark(*points: tuple[float, float]) -> Spark:
-    """A curve in a frame from (0, 0) to (10, 4)."""
-    return Spark(points, (0.0, 10.0, 0.0, 4.0), (1.0, 9.0))
-
-
-def test_a_sortable_table_has_keys_drawings_and_a_script_named_by_its_hash() -> None:
-    table = Table("c", ("name", "loss"), (("a", "1.0"), (NASTY, "–")))
-    drawings = (spark((0, 4), (10, 0)).svg, "")
-    made = page("t", [SortableTable(table, (("a", 1.0), (NASTY, None)), drawings, "curve", ("falls", ""))])
+def test_a_sortable_table_has_keys_and_a_script_named_by_its_hash() -> None:
+    columns = (Column("name", "name", is_name=True), Column("shown", "loss", is_name=True, sort="loss"))
+    rows = [{"name": "a", "shown": "one", "loss": 1.0}, {"name": NASTY}]
+    made = page("t", [Table("c", columns, rows, is_sortable=True)])
     assert made.count("<button") == 2
     assert 'data-key="1.0"' in made
     assert 'data-key=""' in made
-    assert made.count("<svg") == 1
     assert "script-src 'sha256-" in made
     assert "<i>" not in made
-    assert "script-src" not in page("t", [table])
-    assert markdown("t", [SortableTable(table, (("a", 1.0), ("b", None)))]) == markdown("t", [table])
-
-
-def test_a_small_curve_stays_in_its_frame() -> None:
-    svg = spark((0, 400.0), (10, 0)).svg
-    assert svg.count("<path") == 2  # the level 1.0 and the curve; the level 9.0 is outside
-    assert "M4.0 4.0L128.0 30.0" in svg
-    assert spark().svg == ""
+    plain = Table("c", ("name", "loss"), (("a", "one"), (NASTY, "–")))
+    assert "script-src" not in page("t", [plain])
+    assert markdown("t", [Table("c", columns, rows, is_sortable=True)]) == markdown("t", [plain])
 
 
 @pytest.mark.parametrize("first", ["[2pt] x", "*", "  [a]"])
 def test_latex_reads_no_argument_at_the_beginning_of_a_row(first: str) -> None:
-    table = DataTable(
-        "", (Column("name", first, is_name=True), Column("other", "[b]", is_name=True)), [{"name": first}]
-    )
+    table = Table("", (Column("name", first, is_name=True), Column("other", "[b]", is_name=True)), [{"name": first}])
     rows = [line for line in table.write("latex").splitlines() if "&" in line]
     assert len(rows) == 2
     for row in rows:

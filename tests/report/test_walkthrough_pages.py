@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from handmade import CASES, nasty, panel, step, walkthrough
 
+from tests.report.handmade import CASES, nasty, panel, step, walkthrough
 from vitral.explanation.formulas import latex, markdown_latex, mathml, number, text
 from vitral.explanation.formulas.notation import Equation, Name, Number, Over, Product, Sum, Words
 from vitral.explanation.phrasebook import LANGUAGES, catalogue, phrases
@@ -22,8 +22,7 @@ from vitral.explanation.truncation import LAST_POSITIONS, MOST_FEATURES
 from vitral.explanation.walkthrough import Walkthrough, to_plain, to_text
 from vitral.report.html import FRAGMENTS, packed
 from vitral.report.sections import CellTable, Details
-from vitral.report.walkthrough import to_markdown, to_page, to_sections
-from vitral.report.walkthrough_latex import to_latex
+from vitral.report.walkthrough import to_latex, to_markdown, to_page, to_sections
 
 DIGITS = 3
 
@@ -369,8 +368,7 @@ def test_a_page_holds_the_whole_of_a_table_that_it_cuts(case: str) -> None:
             assert [row[1:] for row in table["rows"]] == [
                 [number(value, DIGITS) for value in row] for row in whole.matrix
             ]
-            shown = len(table["rows"]) * len(table["columns"])
-            assert len(table["told"]) == shown or "ask" in table
+            assert "ask" in table
 
 
 def test_every_number_is_named_on_the_page_by_its_place_in_the_whole_table() -> None:
@@ -443,4 +441,4 @@ def test_a_page_of_many_large_tables_stays_small_and_says_what_it_leaves_out() -
     page = to_page(told)
     assert len(page.encode()) < 2_000_000
     assert "--format json" in page
-    assert "--format json" not in to_page(walkthrough(large))
+    assert "--format json" not in to_page(walkthrough(panel(60, 60, (30, 30))))

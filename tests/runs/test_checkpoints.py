@@ -12,6 +12,9 @@ from vitral.core.errors import UsageError
 from vitral.core.files import temporary_name
 from vitral.core.seals import sealed_json
 from vitral.runs.checkpoint import (
+    FILES,
+    FORMAT,
+    MANIFEST,
     Checkpoint,
     list_checkpoints,
     load_checkpoint,
@@ -20,7 +23,6 @@ from vitral.runs.checkpoint import (
     save_checkpoint,
     sweep,
 )
-from vitral.runs.checkpoint_files import FILES, FORMAT, MANIFEST
 
 Made = Callable[[int], Checkpoint]
 

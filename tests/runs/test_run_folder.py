@@ -8,7 +8,7 @@ import pytest
 
 from vitral.core.errors import StorageError, UsageError
 from vitral.runs import Checkpoint, RunFolder, refuse_existing
-from vitral.runs.checkpoint_files import FILES
+from vitral.runs.checkpoint import FILES
 
 Made = Callable[..., Checkpoint]
 

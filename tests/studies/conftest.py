@@ -16,7 +16,7 @@ from vitral.data import prepare
 from vitral.evaluation import NgramBaselines
 from vitral.model import Transformer
 from vitral.report.sections import Table
-from vitral.report.study_views import means_table, rows_table
+from vitral.report.study_tables import means_table, rows_table
 from vitral.studies import ArmResult, RunResult, Study, StudyResult, run_study, study_named
 from vitral.studies.probe import ArmMeasures, Means, Trained, View
 from vitral.studies.resolution import resolve
@@ -106,6 +106,11 @@ class Log:
             self.told[kind].append(event[{"note": "text", "probe": "subject", "step": "step"}[kind]])
         if (kind, event.get("run"), event.get("step")) == self.stop_at:
             raise KeyboardInterrupt
+
+
+def unfinished(run: Path) -> Path:
+    """A run moved to where it is trained, as an ended process leaves it."""
+    return run.rename(run.with_name(f".{run.name}.{'0' * 32}"))
 
 
 def tables(view: View) -> list[Table]:

@@ -10,8 +10,8 @@ from vitral.core.errors import UsageError
 from vitral.data import Tokenizer, byte_tokenizer
 from vitral.data.tokenizers import file_tokenizer
 from vitral.doctor.study import examine_study
-from vitral.interop.imported import Imported
 from vitral.interop.importing import write_run
+from vitral.interop.token_files import Imported
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import enter, load_run
 from vitral.studies import Study, run_study

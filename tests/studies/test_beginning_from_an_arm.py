@@ -92,9 +92,9 @@ def test_a_parent_without_a_result_leaves_its_children_without_one(base, tmp_pat
     ("arms", "complaint"),
     [
         ([ARMS[0] | {"init_from": "first"}, ARMS[1]], "is the base"),
-        ([ARMS[0], ARMS[2], ARMS[1]], "begins from 'first', which is no arm before it"),
-        ([ARMS[0], ARMS[1] | {"init_from": "first"}], "begins from 'first', which is no arm before it"),
-        ([ARMS[0], ARMS[1] | {"init_from": "then"}, ARMS[2]], "begins from 'then', which is no arm before it"),
+        ([ARMS[0], ARMS[2], ARMS[1]], "names 'first', which is no arm before it"),
+        ([ARMS[0], ARMS[1] | {"init_from": "first"}], "names 'first', which is no arm before it"),
+        ([ARMS[0], ARMS[1] | {"init_from": "then"}, ARMS[2]], "names 'then', which is no arm before it"),
         ([ARMS[0], ARMS[1] | {"budget": "full"}, ARMS[2]], "needs a larger budget"),
     ],
 )

@@ -10,7 +10,7 @@ from vitral.core.errors import UsageError
 from vitral.data.config import BPEConfig, CorpusConfig
 from vitral.studies import Study, run_study, study_named, study_names
 from vitral.studies.design import BUDGETS
-from vitral.studies.probes import probe_named, probe_names
+from vitral.studies.probes import probe_named, probes
 from vitral.studies.resolution import resolve
 from vitral.training import RunConfig
 from vitral.training.configuration import configure
@@ -72,10 +72,10 @@ def test_every_named_study_has_three_budgets_that_can_be_run(name: str) -> None:
         assert probe_named(probe).name == probe
 
 
-@pytest.mark.parametrize("name", probe_names())
-def test_every_probe_is_where_its_name_says_and_in_the_manual(name: str) -> None:
-    assert probe_named(name).name == name
-    assert f"`{name}`" in MANUAL.read_text(encoding="utf-8")
+def test_every_probe_is_in_the_manual_and_in_a_named_study() -> None:
+    manual = MANUAL.read_text(encoding="utf-8")
+    assert [name for name in probes() if f"`{name}`" not in manual] == []
+    assert {probe for name in study_names() for probe in study_named(name).probes} == {*probes()}
 
 
 CAUSAL = ("attention-sinks", "by-position", "context", "few-shot", "forgetting", "gradients", "head-patterns")
@@ -96,8 +96,8 @@ def test_a_run_that_does_not_predict_the_next_token_from_the_past_is_not_measure
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"against": "later"}, "compared with 'later', which is no arm before it"),
-        ({"against": "big"}, "compared with 'big', which needs a larger budget"),
+        ({"against": "later"}, "names 'later', which is no arm before it"),
+        ({"against": "big"}, "names 'big', which needs a larger budget"),
         ({"against": "apart"}, "compared with 'apart', whose loss is not compared"),
         ({"match": "seconds"}, "seconds"),
     ],

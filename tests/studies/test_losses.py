@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 
 from vitral.evaluation import neighbours, rank_among_baselines
-from vitral.studies import StudyResult, against_counts, loss_claims
-from vitral.studies.beside_counts import mean_loss
+from vitral.studies import StudyResult, loss_claims
 from vitral.studies.claims import Check, Claim, Note
-from vitral.studies.losses import baseline_arm, failed_seeds, headline
+from vitral.studies.losses import baseline_arm, failed_seeds, headline, mean_loss
 
 FULL = [1.76, 1.77, 1.75]
 WITHOUT = [2.531, 2.528, 2.533]
@@ -185,22 +184,3 @@ def test_an_arm_is_compared_with_the_arm_it_names(made) -> None:
     claim = contrast(against, "no-feed-forward")
     assert claim.difference == pytest.approx(sum(LINEAR) / 3 - sum(WITHOUT) / 3, abs=1e-3)
     assert claim.verdict == "better"
-
-
-@pytest.mark.parametrize(
-    ("losses", "order", "beats", "rank"),
-    [
-        ([1.50, 1.51, 1.52], 4, True, "between the 4-gram and the 5-gram"),
-        ([1.50, 1.51, 1.80], 4, False, "between the trigram and the 4-gram"),
-        ([1.3], 4, True, "below the 6-gram baseline"),
-        ([1.58, None, 1.60], 4, True, "between the 4-gram and the 5-gram"),
-    ],
-)
-def test_counts_are_beaten_by_a_lower_mean_over_the_finished_seeds(
-    made, losses: list[float | None], order: int, beats: bool, rank: str
-) -> None:
-    verdict = against_counts(made({"full": losses}), order)
-    assert verdict.loss == pytest.approx(sum(filter(None, losses)) / verdict.seeds)
-    assert verdict.seeds == sum(loss is not None for loss in losses)
-    assert (verdict.beats, verdict.rank) == (beats, rank)
-    assert verdict.counted == made({"full": losses}).baselines.orders[order]

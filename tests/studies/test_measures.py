@@ -81,7 +81,7 @@ def test_views_of_probes_are_in_the_report_and_their_claims_in_the_verdict(
 ) -> None:
     result = run_study(STUDY, tiny, tmp_path, seeds=[5, 7], budget="quick")
     report = write_report(result)
-    assert report.claims[-2:] == (Note("pair has 2 arms."), Note("Seeds are numbers."))
+    assert report.listed[-2:] == (Note("pair has 2 arms."), Note("Seeds are numbers."))
     text = report.markdown.read_text(encoding="utf-8")
     assert "(figures/size.svg)" in text
     assert "35 in all" in text

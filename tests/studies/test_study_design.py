@@ -35,7 +35,7 @@ def arm(name: str = "other", **changes) -> dict:
         (study({"name": "x", "title": "x", "changes": {"seed": 3}}, varies_text=True), "cannot change 'seed'"),
         (study(arm(norm="post"), seeds=[]), "at least one"),
         (study(arm(norm="post"), seeds=[3, 3]), "3 is there twice"),
-        (study(arm(norm="post"), seeds=[-1]), "-1 is negative"),
+        (study(arm(norm="post"), seeds=[-1]), "greater than or equal to 0, not -1"),
         (study(arm("../up", norm="post")), "name"),
         ({**study(arm(norm="post")), "arms": [arm(norm="post"), arm("b", norm="none")]}, "is the base"),
     ],

@@ -59,7 +59,7 @@ def pages(probed: StudyResult, only_svg: None) -> dict[str, Written]:
             page = write_report(probed, command="vitral study no-attention")
             texts = page.markdown.read_text(encoding="utf-8"), page.html.read_text(encoding="utf-8")
             data = page.table.read_bytes(), page.table.with_name("comparisons.csv").read_bytes(), page.plain()
-            found[code] = Written(page, *texts, *data, [claim.text for claim in page.claims])
+            found[code] = Written(page, *texts, *data, [claim.text for claim in page.listed])
     return found
 
 

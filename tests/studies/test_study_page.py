@@ -31,7 +31,7 @@ def files(report: StudyPage) -> dict[str, bytes]:
 
 
 def test_all_files_are_there_and_figures_in_every_kind(files: dict[str, bytes]) -> None:
-    names = ("differences", "gaps", "curves")
+    names = ("differences", "curves")
     figures = {f"figures/{name}.{kind}" for name in names for kind in ("svg", "png", "pdf")}
     tables = {f"comparisons.{kind}" for kind in ("csv", "md", "tex")}
     data = {"study.csv", "results.json", "MANIFEST.json"}
@@ -41,7 +41,7 @@ def test_all_files_are_there_and_figures_in_every_kind(files: dict[str, bytes]) 
 
 def test_the_page_needs_nothing_but_itself(files: dict[str, bytes]) -> None:
     html = files["study.html"].decode()
-    assert html.count("<svg") == 3
+    assert html.count("<svg") == 2
     assert "<script" not in html
     assert not re.findall(r'(?:src|href)="(?!#|data:)', html)
     assert "--out &lt;here&gt;" in html
@@ -50,7 +50,6 @@ def test_the_page_needs_nothing_but_itself(files: dict[str, bytes]) -> None:
 def test_runs_that_all_stopped_still_make_a_report(made) -> None:
     report = write_report(made({"full": [None], "no-attention": [None]}))
     assert "the test loss is nan" in report.html.read_text(encoding="utf-8")
-    assert not (report.html.parent / "figures" / "gaps.svg").exists()
     rows = list(csv.DictReader(report.table.read_text(encoding="utf-8").splitlines()))
     assert [row["test_loss"] for row in rows] == ["", ""]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.studies.conftest import FOUR, PAIR, Log
+from tests.studies.conftest import FOUR, PAIR, Log, unfinished
 from vitral.core.config import merge
 from vitral.core.errors import UsageError
 from vitral.core.process import using_threads
@@ -151,7 +151,7 @@ def test_a_folder_that_is_no_study_is_refused_and_left_alone(tiny: RunConfig, tm
 def test_a_run_killed_between_its_last_loss_and_its_last_weights_is_resumed(
     tiny: RunConfig, pair: StudyResult, out: Path
 ) -> None:
-    folder = RunFolder.open(run_path(out, "post", 2))
+    folder = RunFolder.open(unfinished(run_path(out, "post", 2)))
     shutil.rmtree(sorted(folder.steps.iterdir())[-1])
     lines = [line for line in (folder.path / "metrics.jsonl").read_text().splitlines() if '"end"' not in line]
     (folder.path / "metrics.jsonl").write_text("\n".join(lines) + "\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.studies.conftest import PAIR, Log
+from tests.studies.conftest import PAIR, Log, unfinished
 from vitral.core.errors import UsageError
 from vitral.core.files import as_json
 from vitral.core.seals import unsealed_json
@@ -104,7 +104,7 @@ def test_a_run_under_the_name_of_another_is_refused(tiny: RunConfig, out: Path) 
 def test_a_begun_run_without_a_checkpoint_is_resumed_and_never_removed(
     tiny: RunConfig, whole: StudyResult, out: Path
 ) -> None:
-    run = run_path(out, "post", 7)
+    run = unfinished(run_path(out, "post", 7))
     shutil.rmtree(run / "steps")
     (run / "steps").mkdir()
     (run / "metrics.jsonl").unlink()
@@ -112,7 +112,7 @@ def test_a_begun_run_without_a_checkpoint_is_resumed_and_never_removed(
     found, log = again(tiny, out)
     assert [state for _, _, state in log.runs] == ["found", "found", "found", "resume"]
     assert [arm.losses for arm in found.arms] == [arm.losses for arm in whole.arms]
-    assert (run / "mine.txt").is_file()
+    assert (run_path(out, "post", 7) / "mine.txt").is_file()
 
 
 def test_what_ended_processes_left_is_removed_and_other_files_are_not(tiny: RunConfig, out: Path) -> None:

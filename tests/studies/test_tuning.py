@@ -3,7 +3,6 @@
 import math
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,11 +13,8 @@ from vitral.core.config import merge
 from vitral.core.errors import UsageError
 from vitral.studies import StudyResult, run_study
 from vitral.studies.design import Arm, Study
-from vitral.studies.execution import _wanted_longer
-from vitral.studies.jobs import Job
-from vitral.studies.losses import loss_claims
 from vitral.studies.resolution import ResolvedArm, resolve
-from vitral.studies.results import RunResult, Tuned
+from vitral.studies.results import Tuned
 from vitral.studies.texts import Texts
 from vitral.studies.tuning import Row, Trial, can_be_tried, chosen, edge, rows, scaled
 from vitral.training import RunConfig, train
@@ -189,51 +185,18 @@ def test_runs_are_numbered_in_the_order_in_which_they_are_made(events: list[Mapp
     assert seen[-1]["before"] + seen[-1]["during"] == seen[-1]["in_all"]
 
 
-def test_an_arm_that_fails_gets_a_second_budget(made, tiny: RunConfig) -> None:
-    """The gap to its baseline arm after twice the steps is told."""
-    result = made({"full": [1.76, 1.77, 1.75], "no-feed-forward": [3.1, 3.2, 3.3]})
-    study = result.study.model_copy(update={"tune": {RATE: (0.5, 1.0, 2.0)}})
-    # The order of seeds plays no role.
-    result = replace(result, study=study, seeds=(3, 2, 1), first_seeds=(3, 2, 1))
-    arms = [one for one in resolve(study, tiny, 31) if one.arm.name in ("full", "no-feed-forward")]
-    jobs: list[Job] = []
-
-    def run(job: Job) -> RunResult:
-        jobs.append(job)
-        loss = 1.7 if job.arm == "full" else 3.0
-        return RunResult(job.seed, job.out, ((12, loss),), None, loss, loss, 1.0)
-
-    longer = with_second_budget(result, arms, run)
-    assert {name: [run.seed for run in runs] for name, runs in longer.longer.items()} == {
-        "full": [1, 2],
-        "no-feed-forward": [1, 2],
-    }
-    assert {job.run_config.training.steps for job in jobs} == {2 * tiny.training.steps}
-    told = [note.text for note in loss_claims(longer).notes if note.arm == "no-feed-forward"]
-    assert any("+1.385" in text and "+1.300" in text for text in told)  # (3.15 - 1.765) and (3.0 - 1.7)
-    assert not with_second_budget(made({"full": [1.7, 1.8, 1.9]}), arms, run).longer
-
-
-def with_second_budget(result: StudyResult, arms, run) -> StudyResult:
-    """The result with the longer runs that it asks for."""
-    ended = [(job.arm, run(job)) for job in _wanted_longer(result, arms, result.folder)]
-    return replace(result, longer={arm: tuple(one for other, one in ended if other == arm) for arm, _run in ended})
-
-
 def test_a_run_of_another_design_is_refused_before_a_trial_is_made(
     studied: StudyResult, tiny: RunConfig, tmp_path: Path
 ) -> None:
     other = {"seed": 5, "model": {"norm": "post"}, "training": {"batch_size": 4, "steps": 2, "evaluate_every": 2}}
     there = train(RunConfig.parse(merge(tiny.plain(), other)), tmp_path / "other").path
-    for name in ("arms/post/seed-5", "longer/post/seed-5"):
-        out = Path(shutil.copytree(studied.folder, tmp_path / name.partition("/")[0]))
-        shutil.rmtree(out / name, ignore_errors=True)
-        shutil.rmtree(out / "tuning")
-        shutil.copytree(there, out / name)
-        log = Log()
-        with pytest.raises(UsageError, match=r"is not the run of this arm: training\.batch_size"):
-            run_study(STUDY, tiny, out, seeds=[5], callback=log)
-        assert not log.runs
+    out, name, log = Path(shutil.copytree(studied.folder, tmp_path / "arms")), "arms/post/seed-5", Log()
+    shutil.rmtree(out / name)
+    shutil.rmtree(out / "tuning")
+    shutil.copytree(there, out / name)
+    with pytest.raises(UsageError, match=r"is not the run of this arm: training\.batch_size"):
+        run_study(STUDY, tiny, out, seeds=[5], callback=log)
+    assert not log.runs
     # A run of this design, with values that are not known before its trials, is accepted.
     out = Path(shutil.copytree(studied.folder, tmp_path / "own"))
     shutil.rmtree(out / "tuning")

@@ -10,7 +10,7 @@ from vitral.inspection.cost import WAYS, counted, slope
 from vitral.studies import StudyResult
 from vitral.studies.claims import Check
 from vitral.studies.probe import View
-from vitral.studies.probes import cost_by_length
+from vitral.studies.probes import cost
 
 NO_STUDY = cast(StudyResult, None)
 
@@ -24,7 +24,6 @@ class TestCost:
         times = {way: [f * s / 1e10 for f, s in zip(flops[way], slower, strict=True)] for way in WAYS}
         fit = {way: slope(lengths[1:], times[way][1:]) for way in WAYS}
         expected = {way: slope(lengths[1:], flops[way][1:])["slope"] for way in WAYS}
-        size = {"cache": 512, "cache_counted": 512, "kept": 3000, "kept_counted": 3010}
         return {
             "lengths": lengths,
             "rounds": 3,
@@ -33,17 +32,15 @@ class TestCost:
             "fitted": lengths[1:],
             "model": {"d_model": 64, "heads": 8, "layers": 1},
             "processor": times,
-            "wall": times,
             "flops": flops,
-            "exponents": {way: {"processor": fit[way], "wall": fit[way], "predicted": expected[way]} for way in WAYS},
-            "memory": {key: [length * each for length in lengths] for key, each in size.items()},
+            "exponents": {way: {"processor": fit[way], "predicted": expected[way]} for way in WAYS},
         }
 
     def exponents(self, found: View) -> list[Check]:
         return [check for check in found.checks if check.what.startswith("exponent")]
 
     def test_times_that_follow_operations_agree(self) -> None:
-        found = cost_by_length.PROBE.view(NO_STUDY, self.measured())
+        found = cost.PROBES[0].view(NO_STUDY, self.measured())
         assert [check.shown for check in self.exponents(found)] == [True] * 7
         ratios = [check for check in found.checks if check.what.startswith("time of a token")]
         longest = counted(8192)
@@ -54,11 +51,9 @@ class TestCost:
 
     @pytest.mark.parametrize("factor", [1.3, 0.75])
     def test_times_that_do_not_are_off_by_the_logarithm_of_the_factor(self, factor: float) -> None:
-        found = cost_by_length.PROBE.view(NO_STUDY, self.measured(factor))
+        found = cost.PROBES[0].view(NO_STUDY, self.measured(factor))
         assert [check.shown for check in self.exponents(found)] == [False] * 7
-        rows = tables(found)[0].rows
+        rows = tables(found)[0].cells
         assert all(
             float(row[5].replace("\N{MINUS SIGN}", "-")) == pytest.approx(math.log2(factor), abs=0.01) for row in rows
         )
-        # Operations a second at the first and the last of the fitted lengths, three doublings apart.
-        assert {row[7:] for row in rows} == {("10.00", f"{10 / factor**3:.2f}", "1.00")}

@@ -92,10 +92,8 @@ def test_claims_about_heads_follow_the_numbers() -> None:
     assert [(check.value, check.shown) for check in other.checks] == [(1, False)]
 
 
-def test_an_overlap_like_that_of_other_seeds_is_said_and_one_beyond_is_not() -> None:
-    """Each head attends to a key of its own: 0 beside 0.5. Rows drawn alike within and between runs: no difference."""
-    apart = two_arms(["previous", "line"], few=0.4, many=0.1, together=0.5)
-    assert apart.notes == ()
+def test_an_overlap_like_that_of_other_seeds_shows_nothing() -> None:
+    """Rows drawn alike within and between runs: no difference."""
     generator = np.random.default_rng(2)
 
     def noisy(seed: int) -> dict[str, Any]:
@@ -107,6 +105,3 @@ def test_an_overlap_like_that_of_other_seeds_is_said_and_one_beyond_is_not() -> 
     view = viewed({"many": {seed: noisy(seed) for seed in range(1, 7)}})
     (claim,) = (claim for claim in judge(view.comparisons) if "kept rows" in claim.comparison.quantity.name)
     assert claim.shown is False
-    (note,) = view.notes
-    assert note.arm == "many"
-    assert claim.span in note.text

@@ -5,7 +5,7 @@ from typing import Any, cast
 from vitral.studies import StudyResult
 from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures
-from vitral.studies.probes.related_words import PROBE, agreement_items, chosen_head
+from vitral.studies.probes.words import RELATED, agreement_items, chosen_head
 
 
 def reading(*differences: tuple[float, float], correlation: float = 0.2) -> dict[str, Any]:
@@ -36,8 +36,10 @@ def test_the_head_of_one_half_is_tested_on_the_other() -> None:
 def test_claims_follow_from_the_weights() -> None:
     clear = measured(*((0.20 + 0.01 * (index % 3), -0.20 - 0.01 * ((index + 1) % 3)) for index in range(12)))
     arms = [ArmMeasures("model", "the model", {}, {1: clear})]
-    found = {claim.comparison.subject: claim for claim in judge(PROBE.view(cast(StudyResult, None), arms).comparisons)}
+    found = {
+        claim.comparison.subject: claim for claim in judge(RELATED.view(cast(StudyResult, None), arms).comparisons)
+    }
     assert [claim.verdict for claim in found.values()].count("higher") == 1  # head 0; the mean of both is near 0
-    assert not PROBE.view(
+    assert not RELATED.view(
         cast(StudyResult, None), [ArmMeasures("x", "x", {}, {1: {"scores": None, "weights": []}})]
     ).tables

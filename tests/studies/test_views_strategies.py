@@ -12,19 +12,15 @@ from vitral.inspection.texts import TRUTH
 from vitral.studies.claims import Claim
 from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures, View
-from vitral.studies.probes.strategies import COMPARED, NGRAM, PROBE, by_prompt
+from vitral.studies.probes.writing import COMPARED, NGRAM, STRATEGIES, by_prompt
 
 
 def made_up(by_strategy: Mapping[str, list[tuple[float, float]]]) -> dict[str, Any]:
     """Measures of one run: by strategy, repeated share and n-gram nats of each prompt; all else the same."""
     rest = {
         "text": "a b",
-        "loop": 0,
         "looping": 0.0,
-        "looped": "",
-        "marks": [0, 0],
         "words": [1.0] * 4,
-        "characters": [1.0] * 4,
         "letters": 1.0,
         "copied": 5,
         "novel": 0.5,
@@ -43,7 +39,7 @@ def made_up(by_strategy: Mapping[str, list[tuple[float, float]]]) -> dict[str, A
 def shown(*arms: Mapping[int, Any], of: int = 1) -> View:
     """The view of made-up arms in a study of so many."""
     result: Any = SimpleNamespace(arms=[None] * of)
-    return PROBE.view(result, measures({f"arm-{n}": runs for n, runs in enumerate(arms)}))
+    return STRATEGIES.view(result, measures({f"arm-{n}": runs for n, runs in enumerate(arms)}))
 
 
 def claims(data: Mapping[str, Any], quantity: str, against: str = TRUTH) -> dict[str, Claim]:
@@ -56,7 +52,7 @@ def claims(data: Mapping[str, Any], quantity: str, against: str = TRUTH) -> dict
     }
 
 
-REPEATED = COMPARED["repeated"].name
+REPEATED = COMPARED[0].name
 
 
 def test_claims_follow_the_numbers() -> None:
@@ -69,7 +65,7 @@ def test_claims_follow_the_numbers() -> None:
     assert repeated["loud"].difference == pytest.approx(0.504)
     assert {name: one.verdict for name, one in ngram.items()} == {"loud": "lower", "near": "undecided"}
     # What is the same in every prompt has no test.
-    assert {one.p for one in claims(data, COMPARED["longest-copy"].name).values()} == {None}
+    assert {one.p for one in claims(data, COMPARED[4].name).values()} == {None}
     turned = claims(made_up({TRUTH: more, "loud": truth, "near": near}), REPEATED)
     assert turned["loud"].verdict == "lower"
 

@@ -16,7 +16,7 @@ from vitral.runs import load_run
 from vitral.studies.judging import judge
 from vitral.studies.probe import Probe, Trained, View
 from vitral.studies.probes import probe_named
-from vitral.studies.trajectories import along_training, half_way
+from vitral.studies.probes.tasks import along_training, half_way
 from vitral.training import RunConfig, train
 
 TASKS = {

@@ -13,7 +13,7 @@ from vitral.runs import load_run
 from vitral.studies import study_named
 from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures, Trained
-from vitral.studies.probes import uses
+from vitral.studies.probes import masks
 from vitral.training import RunConfig, train
 
 MASK = study_named("mask")
@@ -39,11 +39,9 @@ def arms(seeds: int, **changes: dict[str, Any]) -> list[ArmMeasures]:
             "targets": 10 if visible else 64,
             "leak": {"early": spot, "late": {**spot, "position": 48}},
             "filling": {"both": answer(1.0), "left": answer(2.0 + noise)},
-            "filling_positions": 41,
             "continuing": answer(2.0),
             "classifying": {
                 "titles": ["one", "two", "three", "four"],
-                "works": True,
                 "passages": {"train": 100, "validation": 50, "test": 96},
                 "activations": result,
                 "frequencies": {**result, "accuracy": 0.5},
@@ -54,7 +52,7 @@ def arms(seeds: int, **changes: dict[str, Any]) -> list[ArmMeasures]:
                     "untrained": {**result, "accuracy": 0.6 + noise / 2},
                     "tokens": {**result, "accuracy": 0.5},
                 }
-                for task in uses.TASKS
+                for task in masks.TASKS
             },
         }
 
@@ -67,7 +65,7 @@ def arms(seeds: int, **changes: dict[str, Any]) -> list[ArmMeasures]:
 
 
 def test_each_use_is_compared_with_the_base_and_both_sides_with_one() -> None:
-    claims = judge(uses.PROBE.view(RESULT, arms(4)).comparisons)
+    claims = judge(masks.USES.view(RESULT, arms(4)).comparisons)
     by_quantity = {(claim.comparison.arm, claim.comparison.quantity.name): claim for claim in claims[:6]}
     both = by_quantity["bidirectional", "loss (infilling, both sides)"]
     assert (both.verdict, both.difference) == ("better", pytest.approx(-0.5, abs=0.02))
@@ -96,7 +94,7 @@ def test_each_use_is_compared_with_the_base_and_both_sides_with_one() -> None:
 def test_a_prediction_moves_with_the_next_token_exactly_where_the_mask_shows_it(
     visible: bool, moved: float, shown: bool
 ) -> None:
-    view = uses.PROBE.view(RESULT, arms(3, causal={"shift": 0.0, "visible": visible, "moved": moved}))
+    view = masks.USES.view(RESULT, arms(3, causal={"shift": 0.0, "visible": visible, "moved": moved}))
     leaks = [check for check in view.checks if check.arm == "causal" and check.value == moved]
     assert [check.shown for check in leaks] == [shown, shown]
 
@@ -105,9 +103,9 @@ def test_a_prediction_moves_with_the_next_token_exactly_where_the_mask_shows_it(
 def test_every_arm_is_measured_and_the_measure_is_plain(
     name: str, tiny: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uses, "PASSAGES", ((12, 6, 6),))
-    monkeypatch.setattr(uses, "WINDOWS", ((30, 8),))
-    monkeypatch.setattr(uses, "PROBES", ((20, 20, 20),))
+    monkeypatch.setattr(masks, "PASSAGES", ((12, 6, 6),))
+    monkeypatch.setattr(masks, "WINDOWS", ((30, 8),))
+    monkeypatch.setattr(masks, "PROBING", ((20, 20, 20),))
     changes: dict[str, Any] = next(arm.changes for arm in MASK.arms if arm.name == name)
     if name == "prefix":
         changes = {"model": {"attention": {"mask": {"name": "prefix", "length": 5}}}}
@@ -115,8 +113,8 @@ def test_every_arm_is_measured_and_the_measure_is_plain(
     dataset = prepare(config.corpus)
     folder = train(config, tmp_path / "run", dataset=dataset)
     trained = Trained(name, 1, load_run(folder.path, "last"), dataset, "quick")
-    found = uses.measure(trained)
-    assert json.loads(json.dumps(found, allow_nan=False)) == found == uses.measure(trained)
+    found = masks.uses(trained)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found == masks.uses(trained)
     assert (found["filling"]["both"] is None) is (name == "leak")
     # Of 11 tokens: all but the prefix's first four; 15% to the nearest whole number.
     assert found["targets"] == (7 if name == "prefix" else 2 if name == "bidirectional" else 11)
@@ -124,4 +122,4 @@ def test_every_arm_is_measured_and_the_measure_is_plain(
     assert found["leak"]["late"]["visible"] is not hidden
     assert (found["leak"]["late"]["moved"] > 1e-6) is not hidden
     assert found["classifying"] is None  # the last tenth of a text is no segment that was trained on
-    assert uses.PROBE.view(RESULT, [ArmMeasures(name, name, {}, {1: found})]).checks
+    assert masks.USES.view(RESULT, [ArmMeasures(name, name, {}, {1: found})]).checks

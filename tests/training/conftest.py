@@ -17,13 +17,13 @@ from vitral.core.config import merge
 from vitral.data import prepare
 from vitral.model import Transformer
 from vitral.runs import RunFolder
-from vitral.runs.checkpoint_files import OPTIMIZER, STATE, WEIGHTS
+from vitral.runs.checkpoint import OPTIMIZER, STATE, WEIGHTS
 from vitral.runs.config import comparable
 from vitral.training import Event, RunConfig, plans, train
 from vitral.training.optimizers import build_optimizer
 from vitral.training.plans import ResolvedPlan, resolve_plan
 from vitral.training.trainer import Trainer
-from vitral.training.trials import ExecutionPlan, StepTime, TooSlow
+from vitral.training.trials import ExecutionPlan, StepTime
 
 Configured = Callable[..., RunConfig]
 WORDS = ("the", "cat", "saw", "a", "bird", "and", "sang", "to", "me", "dog", "of")
@@ -160,8 +160,6 @@ class Bench:
         def answer(config: RunConfig, build: Any, plan: ExecutionPlan, **how: Any) -> StepTime:
             self.asked.append((torch.get_num_threads(), plan, how.get("most")))
             took = seconds(config, plan)
-            if took > how.get("limit", took):
-                raise TooSlow(how["limit"])
             return StepTime(took, took)
 
         self._patch.setattr(plans, "time_steps", answer)

@@ -13,10 +13,9 @@ from vitral.core.errors import UsageError
 from vitral.doctor.run import examine_run
 from vitral.report.run import write_run_report
 from vitral.runs import RunFolder, load_run
-from vitral.runs.checkpoint import list_checkpoints
-from vitral.runs.checkpoint_files import MANIFEST
+from vitral.runs.checkpoint import MANIFEST, list_checkpoints
 from vitral.training import continue_run, resume, train
-from vitral.training.schedules import learning_rate
+from vitral.training.loop import learning_rate
 
 
 @pytest.fixture(scope="session")

@@ -126,20 +126,6 @@ def test_a_run_with_minutes_goes_on_with_the_rest_and_is_a_function_of_its_decis
     assert bytes_of(again, steps)["model.safetensors"] == bytes_of(folder, steps)["model.safetensors"]
 
 
-def test_the_wait_for_the_counting_of_n_grams_is_no_evaluation() -> None:
-    """The first evaluation waits 20 s for them, once; the plan does not expect that of the others."""
-    world = World(config_of(500, 100), lambda now: 1.0, 0.1, 0.5)
-    planner = minute_planner(world)
-    for step in range(101):
-        planner(step, world.now)
-        world.now += 0.1
-    world.pause, world.waited, world.pauses = 20.5, 20.0, 20.5
-    world.now += 20.5
-    changes = planner(101, world.now)
-    assert changes is not None
-    assert 300 < changes["steps"] < 400  # 29 s are left: 290 steps, or less for evaluations
-
-
 def test_costly_evaluations_become_fewer() -> None:
     """Five evaluations of 6 s were planned; they take a tenth of the time, and the rest is for steps."""
     world = World(config_of(500, 100, schedule={"warmup_steps": 450}), lambda now: 1.0, 0.1, 6.0)
@@ -147,15 +133,6 @@ def test_costly_evaluations_become_fewer() -> None:
     assert world.now <= SECONDS
     assert world.pauses <= 3 * 6.0
     assert world.config.training.schedule.warmup_steps < 450
-
-
-@pytest.mark.parametrize(("slower", "until"), [(10.0, 12.0), (40.0, 20.0)])
-def test_steps_beside_the_counting_of_n_grams_decide_nothing_later(slower: float, until: float) -> None:
-    """A step takes many times as long until the counting is done; then it takes the planned time."""
-    world = World(config_of(550, 110), lambda now: slower if now < until else 1.0, 0.1, 0.5)
-    world.counting = SimpleNamespace(done=lambda: world.now >= until)  # pyright: ignore[reportAttributeAccessIssue]
-    assert world.run(minute_planner(world)) >= 0.8 * (SECONDS - until) / 0.1
-    assert world.now <= SECONDS
 
 
 @pytest.mark.parametrize("begin", [0, 10_000])

@@ -15,8 +15,8 @@ from vitral.core import machine
 from vitral.core.devices import precision, weight_dtype
 from vitral.core.errors import UsageError
 from vitral.model import Transformer, count_parameters, next_token_loss
-from vitral.training import RunConfig, memory
-from vitral.training.memory import require_training_memory, training_bytes
+from vitral.training import RunConfig, costs
+from vitral.training.costs import require_training_memory, training_bytes
 from vitral.training.optimizers import optimizer_of
 from vitral.training.summing import StepSum
 
@@ -119,7 +119,7 @@ def test_no_model_is_made_to_refuse_one(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_gpu_is_asked_for_its_own_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine need only hold the weights, which are drawn there."""
     config = configured({}, device="cuda")
-    monkeypatch.setattr(memory, "resolve_device", torch.device)
+    monkeypatch.setattr(costs, "resolve_device", torch.device)
     weights, needed = 4 * count_parameters(config.model, VOCAB), training_bytes(config, VOCAB)
     there = SimpleNamespace(total_memory=needed)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: there)

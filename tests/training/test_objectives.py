@@ -8,7 +8,6 @@ import torch
 
 from tests.conftest import Once
 from tests.training.conftest import Configured, bytes_of, cut
-from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data import prepare
 from vitral.evaluation import Masking, evaluate_split
@@ -60,21 +59,6 @@ class TestPose:
         keys = [(1, 0, 0), (2, 0, 0), (1, 1, 0), (1, 0, 1)]
         assert len({tuple(places(*key)) for key in keys}) == 4
         assert places(1, 1, 0) == places(1, 1, 0)
-
-
-class TestConfiguration:
-    def test_texts_while_training_are_refused(self, configured: Configured) -> None:
-        with pytest.raises(UsageError, match=r"training\.sample_every"):
-            configured(model=BOTH_WAYS, training={**FILLING, "sample_every": 5})
-
-    def test_a_tokenizer_without_a_token_to_spare_is_refused(self, configured: Configured, tmp_path: Path) -> None:
-        config = configured(corpus={"tokenizer": "byte"}, model=BOTH_WAYS, training=FILLING)
-        with pytest.raises(
-            UsageError, match=r'byte tokenizer has no special token; use corpus\.tokenizer = "char"'
-        ) as refused:
-            train(config, tmp_path / "run")
-        assert "\n" not in str(refused.value)
-        assert not (tmp_path / "run").exists()
 
 
 class TestRuns:

@@ -11,14 +11,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from tests.training.conftest import Configured, gradients, trainer
-from vitral.core.errors import TrainingStopped, UsageError
-from vitral.evaluation import SplitLoss
+from vitral.core.errors import UsageError
 from vitral.model import ModelConfig, Transformer
 from vitral.model.selfcheck import check_device
-from vitral.runs import RunFolder, load_run
-from vitral.training import train
-from vitral.training.loop import backward, one_step
-from vitral.training.schedules import ScheduleConfig, learning_rate
+from vitral.training.loop import ScheduleConfig, backward, learning_rate, one_step
 
 
 class TestGradients:
@@ -96,30 +92,6 @@ class TestSchedules:
     def test_by_hand(self, schedule: dict[str, Any], rates: list[float]) -> None:
         found = [learning_rate(ScheduleConfig.parse(schedule), 8.0, step, 5) for step in range(5)]
         assert found == pytest.approx(rates, rel=1e-12)
-
-
-class TestNumbersThatAreNotFinite:
-    """They stop the run before the step that would have used them."""
-
-    @pytest.mark.parametrize("part", [0, 1])
-    def test_an_evaluation_that_is_not_finite_loses_nothing_and_is_no_best(
-        self, part: int, configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        calls: list[int] = []
-
-        def broken(*_: Any, **__: Any) -> SplitLoss:
-            calls.append(1)
-            return SplitLoss(math.nan if len(calls) == 3 + part else 1.0, 1, 1, 1)
-
-        monkeypatch.setattr("vitral.training.loop.evaluate_split", broken)
-        name = ("validation", "test")[part]
-        with pytest.raises(TrainingStopped, match=f"stopped at step 14: the {name} loss is nan") as stopped:
-            train(configured(), tmp_path / "run")
-        assert "\n" not in str(stopped.value)
-        folder = RunFolder.open(tmp_path / "run")
-        assert sorted(path.name for path in folder.steps.iterdir()) == ["step-00000007", "step-00000014"]
-        assert load_run(folder.path, "best").step == 7
-        assert [event["step"] for event in folder.metrics("evaluation")] == [7]
 
 
 class TestDevices:

@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from vitral.model import Transformer, cost, count_parameters
 from vitral.runs.config import RunConfig
-from vitral.training.optimizer_cost import optimizer_flops, step_flops
+from vitral.training.costs import optimizer_flops, step_flops
 from vitral.training.optimizers import build_optimizer
 
 VOCAB = 13

@@ -1,6 +1,5 @@
 """Own parts in runs: sealed with their source, resumed to the same bits, refused where they are missing or changed."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -97,17 +96,6 @@ def test_a_resumed_run_is_the_straight_one_to_the_bit(
     assert bytes_of(resumed, 20) == bytes_of(straight, 20)
 
 
-def test_the_source_is_sealed(file: Path, configured: Configured, tmp_path: Path) -> None:
-    run = train(short(configured), tmp_path / "run")
-    sealed = enter(run.path, lambda line: None)
-    hashed = parts._parts["norm", "mean-abs"].sha256
-    recorded = json.loads((run.path / "run.json").read_text())["config"]["model"]["norm_type"]
-    assert recorded == {"name": "mean-abs", "epsilon": 0.25, "file": "mine.py", "sha256": hashed}
-    assert sealed.newest is not None
-    assert sealed.newest.state["config"]["training"]["optimizer"]["sha256"] == hashed
-    assert {own.key for own in own_parts(sealed.config)} == {"norm/mean-abs", "optimizer/counting"}
-
-
 def short(configured: Configured, **training: Any) -> RunConfig:
     """Three steps with own parts."""
     return configured(model=OWN["model"], training={"steps": 3, **OWN["training"], **training})
@@ -193,13 +181,6 @@ class Hiding(torch.optim.SGD):
                 parameter.data.sub_(parameter.grad, alpha=float(self.moment))
 
 
-class Drawing(Hiding):
-    def step(self, closure: Any = None) -> Any:
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                parameter.data.add_(torch.randn_like(parameter))
-
-
 WRONG: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (lambda parameters, learning_rate: 3, {}, "int"),
     (lambda parameters, learning_rate: sgd(parameters[:1], learning_rate), {}, "1 of 2"),
@@ -207,7 +188,6 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (lambda parameters, learning_rate: sgd(parameters, 0.0), {}, "move"),
     (lambda parameters, learning_rate: torch.optim.LBFGS(parameters, lr=learning_rate), {}, "closure"),
     (lambda parameters, learning_rate: Hiding(parameters, lr=learning_rate), {}, "after a resume"),
-    (lambda parameters, learning_rate: Drawing(parameters, lr=learning_rate), {}, "after a resume"),
     (lambda parameters, learning_rate: sgd(parameters, float("inf")), {}, "finite"),
 ]
 

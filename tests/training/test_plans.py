@@ -7,16 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.training.conftest import Bench, Configured, build
 from vitral.core.errors import UsageError
-from vitral.model import Transformer, cost, count_parameters
+from vitral.model import Transformer, cost
 from vitral.training import RunConfig, plans, trials
-from vitral.training.objectives import Loss, compiled, loss_function
-from vitral.training.plans import resolve_plan
-from vitral.training.sizes import LADDER, MOST_PER_TOKEN, sizes_for
+from vitral.training.plans import LADDER, resolve_plan
 from vitral.training.trials import ExecutionPlan, TooSlow, time_steps
 
 FLOAT, BRAIN = ExecutionPlan("float32", compile=False), ExecutionPlan("bfloat16", compile=False)
@@ -51,25 +47,6 @@ def test_the_faster_number_of_threads_is_chosen_and_written(one: float, two: flo
     assert len(found.notes) == 1
     assert torch.get_num_threads() == before
     assert resolve_plan(found.config, build, 10**6).config is found.config
-
-
-@pytest.mark.usefixtures("two_cores")
-def test_trials_of_several_threads_are_stopped(bench: Bench) -> None:
-    """On a busy machine a step with two threads may take fifty times as long as with one."""
-    bench.threads({1: 1.0, 2: 50.0})
-    assert bench.plan().config.training.threads == 1
-    assert len(bench.asked) <= 1 + plans.ATTEMPTS
-
-
-@pytest.mark.usefixtures("two_cores")
-@pytest.mark.parametrize("given", [None, 3])
-def test_precision_and_steps_are_timed_with_the_chosen_threads(given: int | None, bench: Bench) -> None:
-    bench.threads({1: 0.5, 2: 0.25, 3: 0.125})
-    found = bench.plan(minutes=2, plan="auto", threads=given).config.training
-    chosen = given or 2
-    assert (found.threads, found.steps) == (chosen, 120 * (8 if given else 4))
-    assert [(threads, plan) for threads, plan, _ in bench.asked[-2:]] == [(chosen, FLOAT), (chosen, BRAIN)]
-    assert len(bench.asked) == (2 if given else 4)
 
 
 @pytest.mark.usefixtures("two_cores")
@@ -163,45 +140,7 @@ def test_the_size_fits_the_speed_and_the_text(flops_a_second: float, num_tokens:
     assert found.training.steps >= next(size.least_steps for size in LADDER if size.model["d_model"] == width) * 0.9
 
 
-@given(num_tokens=st.integers(1, 10**7))
-def test_a_short_text_has_a_small_model(num_tokens: int) -> None:
-    """The sizes up to the largest that has at most so many parameters per token; the smallest has no limit."""
-    sizes = sizes_for(RunConfig.parse({}, "x"), num_tokens)
-    widths = [(size.model["d_model"], size.model["num_layers"]) for size in LADDER]
-    assert [(one.model.d_model, one.model.num_layers) for one in sizes] == widths[: len(sizes)]
-    parameters = [count_parameters(size.of(sizes[0]).model, 1) for size in LADDER]
-    assert parameters == sorted(parameters)
-    assert all(count <= MOST_PER_TOKEN * num_tokens for count in parameters[1 : len(sizes)])
-    assert all(count > MOST_PER_TOKEN * num_tokens for count in parameters[len(sizes) :])
-
-
 @pytest.mark.parametrize("fitted", ["plan", "regularisation"])
 def test_what_fits_a_time_needs_one(fitted: str, bench: Bench) -> None:
     with pytest.raises(UsageError, match=r"training\.minutes"):
         bench.plan(10**6, **{fitted: "fit"})
-
-
-def test_evaluations_score_no_more_than_the_time_allows(bench: Bench) -> None:
-    bench.plans({FLOAT: 0.25})
-    found = resolve_plan(bench.configured(training={"minutes": 2}), build, 10**6, [10**7, 10**7]).config
-    a_token = 0.25 / 3 / found.tokens_per_step
-    scored = found.training.evaluation_tokens
-    assert scored is not None
-    assert scored == 1 << 14 or 2 * scored * a_token <= 0.05 * 120
-
-
-def test_a_compiler_that_fails_is_gone_on_without(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(loss: Loss) -> Loss:
-        def fail(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-            raise RuntimeError("no compiler")
-
-        return fail
-
-    monkeypatch.setattr(torch, "compile", broken)
-    loss, said = loss_function(build(configured()).eval(), masking=None), list[str]()
-    chosen, tokens = compiled(loss, said.append), torch.tensor([[1, 2]])
-    for _ in range(2):
-        assert torch.equal(chosen(tokens, tokens), loss(tokens, tokens))
-    assert said == [NO_COMPILER]
-    with pytest.raises(UsageError):
-        chosen(torch.tensor([[99]]), tokens)

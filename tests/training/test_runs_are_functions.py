@@ -11,7 +11,7 @@ from vitral.core.errors import UsageError
 from vitral.data import prepare
 from vitral.evaluation import evaluate_split
 from vitral.runs import RunFolder, load_run
-from vitral.training import Event, train
+from vitral.training import train
 
 GOLDEN = [2.946568, 2.9362, 2.890771, 2.886162, 2.845555, 2.841432, 2.77144, 2.736925, 2.700104, 2.63995]
 
@@ -59,37 +59,6 @@ def test_a_loaded_run_measures_what_training_measured(configured: Configured, st
     for part in ("validation", "test"):
         found = evaluate_split(run.model, dataset.splits[part], run.tokenizer).loss
         assert found == best[f"{part}_loss"]
-
-
-def test_what_is_said_while_training(configured: Configured, tmp_path: Path) -> None:
-    said: list[Event] = []
-    sizes = {"steps": 5, "evaluate_every": 2, "log_every": 2, "sample_every": 3, "sample_tokens": 7}
-    folder = train(configured(training=sizes), tmp_path / "run", callback=said.append)
-    places = [place for place, event in enumerate(said) if event["event"] == "lines"]
-    assert len(places) == 1
-    assert places[0] <= 2  # counted beside the first steps, at the latest before the first loss compared with them
-    assert folder.ngrams() == said.pop(places[0])["ngrams"]
-    assert [(event["event"], event["step"]) for event in said] == [
-        ("start", 0),
-        ("step", 2),
-        ("evaluation", 2),
-        ("step", 3),  # the first after a checkpoint, which vitral doctor computes again
-        ("sample", 3),
-        ("step", 4),
-        ("evaluation", 4),
-        ("step", 5),
-        ("sample", 5),
-        ("evaluation", 5),
-        ("end", 5),
-    ]
-    assert said[0]["steps"] == 5
-    assert said[0]["parameters"] == sum(p.numel() for p in load_run(folder.path).model.parameters())
-    assert folder.metrics() == said[1:]
-    assert all(len(event["text"]) == 7 for event in folder.metrics("sample"))
-    assert sorted(path.name for path in (folder.path / "samples").iterdir()) == [
-        "step-00000003.txt",
-        "step-00000005.txt",
-    ]
 
 
 def test_the_mean_training_loss_is_since_the_last_evaluation(straight: RunFolder) -> None:

@@ -3,7 +3,7 @@
 import { Nodes, argument } from "./graph";
 import { MOVES, Move } from "./moves";
 import { OPERATIONS, Value, isTensor } from "./operations";
-import { Tensor, axisOf, broadcast, indexOf, placeOf, places, strides, stretched } from "./tensors";
+import { Tensor, axisOf, broadcast, groups, indexOf, placeOf, strides, stretched } from "./tensors";
 
 export type Expression =
   | { kind: "cell"; name: string; index: number[]; value: number }
@@ -238,13 +238,8 @@ export class Reader {
 
   /** The cells of an input that are folded into one cell of the result. */
   group(tensor: Tensor, dims: number[] | null, cell: number): Expression[] {
-    const rank = tensor.shape.length;
-    const axes = dims?.length ? dims.map((dim) => axisOf(dim, rank)) : tensor.shape.map((_, axis) => axis);
-    const rest = tensor.shape.map((_, axis) => axis).filter((axis) => !axes.includes(axis));
-    const steps = strides(tensor.shape);
-    const start = places(rest.map((axis) => tensor.shape[axis]), rest.map((axis) => steps[axis]))[cell];
-    const inside = places(axes.map((axis) => tensor.shape[axis]), axes.map((axis) => steps[axis]), start);
-    return Array.from(inside, (place) => this.cell(tensor, place));
+    const [, starts, inside] = groups(tensor.shape, dims);
+    return Array.from(inside, (place) => this.cell(tensor, starts[cell] + place));
   }
 }
 
@@ -407,6 +402,11 @@ const CONDITIONS: Record<string, Rule> = Object.fromEntries([
   ]),
 ]);
 
+const average: Rule = (reader, [x, dims = null], cell) => {
+  const terms = reader.group(x, dims, cell);
+  return fraction(sum(terms), number(terms.length));
+};
+
 const RULES: Record<string, Rule> = {
   "add.Tensor": (reader, [x, y, alpha = 1], cell, shape) =>
     plus(reader.stretched(x, shape, cell), times(number(alpha), reader.stretched(y, shape, cell))),
@@ -442,14 +442,8 @@ const RULES: Record<string, Rule> = {
   _log_softmax: (reader, [x, dim], cell) => apply("log", softmax(reader, x, dim, cell)),
   "sum.dim_IntList": (reader, [x, dims], cell) => sum(reader.group(x, dims, cell)),
   sum: (reader, [x], cell) => sum(reader.group(x, null, cell)),
-  "mean.dim": (reader, [x, dims], cell) => {
-    const terms = reader.group(x, dims, cell);
-    return fraction(sum(terms), number(terms.length));
-  },
-  mean: (reader, [x], cell) => {
-    const terms = reader.group(x, null, cell);
-    return fraction(sum(terms), number(terms.length));
-  },
+  "mean.dim": average,
+  mean: average,
   amax: (reader, [x, dims], cell) => apply("max", ...reader.group(x, dims, cell)),
 };
 

@@ -1,7 +1,7 @@
 // The exercise: cells to fill in, each with its verdict at once. The answers are computed here, from the given numbers.
 
 import { Edits, Tensors, run } from "./graph";
-import { CELLS, Sheet, filled, givenTensors, labelOf, placeIn, travel } from "./sheet";
+import { CELLS, Sheet, field, filled, givenTensors, placeIn, say, travel } from "./sheet";
 import { Typed, typed } from "./typed";
 import { Verdict, verdict } from "./verdicts";
 
@@ -34,9 +34,11 @@ export class ExerciseSheet {
   private readonly blanks: Blank[] = [];
   private readonly byCell = new Map<string, Blank>();
   private readonly text = document.createElement("pre");
+  private readonly link: HTMLAnchorElement | null;
 
   constructor(private readonly sheet: Exercise, private readonly bar: HTMLElement) {
     this.inputs = givenTensors(sheet);
+    this.link = bar.querySelector("a[download]");
     this.truth = run(sheet.graph, this.inputs);
     for (const cell of document.querySelectorAll<HTMLElement>(CELLS)) {
       const place = placeIn(cell, this.truth);
@@ -47,17 +49,44 @@ export class ExerciseSheet {
     details.firstElementChild!.textContent = sheet.words.text;
     this.text.tabIndex = 0;
     if (sheet.file.length) document.querySelector("main")!.append(details);
+    this.askName();
     bar.hidden = false;
     bar.querySelector("button")!.addEventListener("click", () => this.clear());
     this.judge();
   }
 
+  /** The place of a cell in words: "q, row 1, column 4"; with several heads that of the head too. */
+  private place(cell: HTMLElement): string {
+    const { quantity, head } = cell.closest("table")!.dataset;
+    const counted = (index?: string) => Number(index) + this.sheet.first;
+    const { shape } = this.truth[quantity!];
+    const words = shape.length === 3 && shape[0] > 1 ? this.sheet.words.place_head : this.sheet.words.place;
+    const { row, column } = cell.dataset;
+    return filled(words, { quantity: quantity!, head: counted(head), row: counted(row), column: counted(column) });
+  }
+
+  /** The file is saved under the student's name: vitral grade knows students by their files. */
+  private askName(): void {
+    const { link } = this;
+    if (!link) return;
+    const label = document.createElement("label");
+    const student = document.createElement("input");
+    student.autocomplete = "name";
+    label.append(this.sheet.words.student, " ", student);
+    link.before(label, " ");
+    const file = link.download;
+    const show = () => {
+      const name = student.value.replace(/[^\p{L}\p{N} .'-]/gu, "").trim();
+      link.hidden = !name;
+      link.download = `${name} ${file}`;
+      link.textContent = filled(this.sheet.words.file, { name: link.download });
+    };
+    student.addEventListener("input", show);
+    show();
+  }
+
   private open(cell: HTMLElement, name: string, at: number): void {
-    const input = document.createElement("input");
-    input.inputMode = "text";
-    input.autocomplete = "off";
-    input.spellcheck = false;
-    input.setAttribute("aria-label", labelOf(cell));
+    const input = field(this.place(cell));
     const mark = document.createElement("span");
     mark.className = "mark";
     mark.id = `mark-${this.blanks.length}`;
@@ -88,8 +117,8 @@ export class ExerciseSheet {
     blank.bad = text !== "" && blank.answer === null;
     this.judge();
     if (blank.bad) {
-      this.say(filled(this.sheet.words.unreadable_at, { cell: labelOf(blank.cell), typed: text }));
-    } else if (blank.verdict) this.say(`${labelOf(blank.cell)}: ${this.sheet.words[blank.verdict]}. ${this.progress()}`);
+      this.say(filled(this.sheet.words.unreadable_at, { cell: this.place(blank.cell), typed: text }));
+    } else if (blank.verdict) this.say(`${this.place(blank.cell)}: ${this.sheet.words[blank.verdict]}. ${this.progress()}`);
   }
 
   private answer(blank: Blank, text: string): Typed | null {
@@ -150,23 +179,20 @@ export class ExerciseSheet {
     const text = this.sheet.file
       .map((part) => (typeof part === "string" ? part : (this.byCell.get(part.cell)?.answer?.toml ?? '"?"')))
       .join("");
-    const link = this.bar.querySelector<HTMLAnchorElement>("a[download]");
-    if (link) link.href = `data:application/toml;charset=utf-8,${encodeURIComponent(text)}`;
+    if (this.link) this.link.href = `data:application/toml;charset=utf-8,${encodeURIComponent(text)}`;
     this.text.textContent = text;
   }
 
   private clear(): void {
     for (const blank of this.blanks) {
       blank.input.value = "";
-      blank.answer = null;
-      blank.bad = false;
+      this.wait(blank);
     }
     this.judge();
     this.blanks[0]?.input.focus();
   }
 
   private say(text: string): void {
-    const status = this.bar.querySelector("[role=status]")!;
-    if (status.textContent !== text) status.textContent = text;
+    say(this.bar, text);
   }
 }

@@ -48,19 +48,29 @@ function slice(input: Tensor, dim = 0, start: number | null = 0, end: number | n
   return at(input, shape, steps.map((each, place) => (place === axis ? each * step : each)), first * steps[axis]);
 }
 
+/** Cells of `source` written into `input`: by the place of each that is written, the place that it comes from. */
+const over = (input: Tensor, source: Tensor, from: Map<number, number>): Move => ({
+  shape: input.shape,
+  inputs: [input, source],
+  from: (cell) => {
+    const found = from.get(cell);
+    return found === undefined ? [0, cell] : [1, found];
+  },
+});
+
 /** The cells of `source` written into `input` at the places where `slice` would read. */
 function written(input: Tensor, source: Tensor, target: Move): Move {
   const from = new Map<number, number>();
   for (let cell = 0; cell < size(target.shape); cell++) from.set(target.from(cell)[1], cell);
-  return {
-    shape: input.shape,
-    inputs: [input, source],
-    from: (cell) => {
-      const found = from.get(cell);
-      return found === undefined ? [0, cell] : [1, found];
-    },
-  };
+  return over(input, source, from);
 }
+
+/** The cells of `input` for those of `shape`, by a rule for each index. */
+const mapped = (input: Tensor, shape: readonly number[], rule: (each: number, axis: number, cell: number) => number): Move => ({
+  shape,
+  inputs: [input],
+  from: (cell) => [0, placeOf(input.shape, indexOf(shape, cell).map((each, axis) => rule(each, axis, cell)))],
+});
 
 const select = (input: Tensor, dim: number, index: number): Move => {
   const axis = axisOf(dim, input.shape.length);
@@ -119,18 +129,12 @@ function expand(input: Tensor, sizes: number[]): Move {
 function repeat(input: Tensor, times: number[]): Move {
   const own = [...new Array(times.length - input.shape.length).fill(1), ...input.shape];
   const shape = own.map((each, axis) => each * times[axis]);
-  return {
-    shape,
-    inputs: [input],
-    from: (cell) => [0, placeOf(own, indexOf(shape, cell).map((each, axis) => each % own[axis]))],
-  };
+  return mapped({ shape: own, data: input.data }, shape, (each, axis) => each % own[axis]);
 }
 
 function flip(input: Tensor, dims: number[]): Move {
   const axes = dims.map((dim) => axisOf(dim, input.shape.length));
-  const turned = (cell: number) =>
-    indexOf(input.shape, cell).map((each, axis) => (axes.includes(axis) ? input.shape[axis] - 1 - each : each));
-  return { shape: input.shape, inputs: [input], from: (cell) => [0, placeOf(input.shape, turned(cell))] };
+  return mapped(input, input.shape, (each, axis) => (axes.includes(axis) ? input.shape[axis] - 1 - each : each));
 }
 
 /** Cells of `input` by tensors of indices, one for each of the first axes; null keeps an axis. */
@@ -174,9 +178,7 @@ function index(input: Tensor, by: (Tensor | null)[]): Move {
 
 function gather(input: Tensor, dim: number, by: Tensor): Move {
   const axis = axisOf(dim, input.shape.length);
-  const source = (cell: number) =>
-    indexOf(by.shape, cell).map((each, place) => (place === axis ? by.data[cell] : each));
-  return { shape: by.shape, inputs: [input], from: (cell) => [0, placeOf(input.shape, source(cell))] };
+  return mapped(input, by.shape, (each, place, cell) => (place === axis ? by.data[cell] : each));
 }
 
 function scatter(input: Tensor, dim: number, by: Tensor, source: Tensor): Move {
@@ -188,14 +190,7 @@ function scatter(input: Tensor, dim: number, by: Tensor, source: Tensor): Move {
     index[axis] = by.data[cell];
     from.set(placeOf(input.shape, index), place);
   }
-  return {
-    shape: input.shape,
-    inputs: [input, source],
-    from: (cell) => {
-      const found = from.get(cell);
-      return found === undefined ? [0, cell] : [1, found];
-    },
-  };
+  return over(input, source, from);
 }
 
 function pad(input: Tensor, by: number[], fill: Tensor): Move {
@@ -244,11 +239,11 @@ export const MOVES: Record<string, (...given: Arguments) => Move> = {
   flip,
   cat,
   gather,
-  where: (condition: Tensor, yes: Tensor, no: Tensor, shape: number[]) => where(condition, yes, no, shape),
+  where,
   "slice.Tensor": slice,
   "select.int": select,
   "squeeze.dim": (input: Tensor, dim: number) => squeeze(input, [dim]),
-  "squeeze.dims": (input: Tensor, dims: number[]) => squeeze(input, dims),
+  "squeeze.dims": squeeze,
   unsqueeze: (input: Tensor, dim: number) => {
     const shape = [...input.shape];
     shape.splice(axisOf(dim, shape.length + 1), 0, 1);

@@ -3,7 +3,7 @@
 import { erf } from "./erf";
 import { MOVES, moved, number } from "./moves";
 import { matrix, products } from "./products";
-import { Tensor, axisOf, broadcast, placeOf, places, room, size, stretched, strides, tensor } from "./tensors";
+import { Tensor, axisOf, broadcast, groups, placeOf, places, room, size, stretched, strides, tensor } from "./tensors";
 
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
 type Given = any;
@@ -104,52 +104,43 @@ const BINARY: Record<string, (x: number, y: number) => number> = {
   atan2: Math.atan2,
   "bitwise_and.Tensor": (x, y) => x & y,
   "bitwise_or.Tensor": (x, y) => x | y,
-  "div.Scalar": (x, y) => x / y,
-  "div.Tensor": (x, y) => x / y,
-  "eq.Scalar": (x, y) => +(x === y),
-  "eq.Tensor": (x, y) => +(x === y),
-  "ge.Scalar": (x, y) => +(x >= y),
-  "ge.Tensor": (x, y) => +(x >= y),
-  "gt.Scalar": (x, y) => +(x > y),
-  "gt.Tensor": (x, y) => +(x > y),
-  "le.Scalar": (x, y) => +(x <= y),
-  "le.Tensor": (x, y) => +(x <= y),
   logical_and: (x, y) => +(!!x && !!y),
   logical_or: (x, y) => +(!!x || !!y),
   logical_xor: (x, y) => +(!x !== !y),
-  "lt.Scalar": (x, y) => +(x < y),
-  "lt.Tensor": (x, y) => +(x < y),
   maximum: larger,
   minimum: smaller,
-  "mul.Scalar": (x, y) => x * y,
-  "mul.Tensor": (x, y) => x * y,
-  "ne.Scalar": (x, y) => +(x !== y),
-  "ne.Tensor": (x, y) => +(x !== y),
   "pow.Scalar": power,
   "pow.Tensor_Scalar": power,
   "pow.Tensor_Tensor": power,
-  "remainder.Scalar": remainder,
-  "remainder.Tensor": remainder,
 };
+
+/** Those with a number or a tensor on the right. */
+const EITHER: typeof BINARY = {
+  div: (x, y) => x / y,
+  eq: (x, y) => +(x === y),
+  ge: (x, y) => +(x >= y),
+  gt: (x, y) => +(x > y),
+  le: (x, y) => +(x <= y),
+  lt: (x, y) => +(x < y),
+  mul: (x, y) => x * y,
+  ne: (x, y) => +(x !== y),
+  remainder,
+};
+for (const [name, rule] of Object.entries(EITHER)) BINARY[`${name}.Scalar`] = BINARY[`${name}.Tensor`] = rule;
 
 // Along axes.
 
 /** A number for each group of cells that differ along these axes only. */
 function folded(input: Tensor, dims: number[] | null, keep: boolean, rule: (cells: Float64Array) => number): Tensor {
-  const rank = input.shape.length;
-  const axes = dims === null || dims.length === 0 ? input.shape.map((_, axis) => axis) : dims.map((dim) => axisOf(dim, rank));
-  const steps = strides(input.shape);
-  const rest = input.shape.map((_, axis) => axis).filter((axis) => !axes.includes(axis));
-  const starts = places(rest.map((axis) => input.shape[axis]), rest.map((axis) => steps[axis]));
-  const inside = places(axes.map((axis) => input.shape[axis]), axes.map((axis) => steps[axis]));
+  const [axes, starts, inside] = groups(input.shape, dims);
   const cells = new Float64Array(inside.length);
   const data = room(starts.length, input);
   for (let row = 0; row < starts.length; row++) {
     for (let place = 0; place < cells.length; place++) cells[place] = input.data[starts[row] + inside[place]];
     data[row] = rule(cells);
   }
-  const shape = keep ? input.shape.map((length, axis) => (axes.includes(axis) ? 1 : length)) : rest.map((axis) => input.shape[axis]);
-  return tensor(shape, data);
+  const shape = input.shape.map((length, axis) => (axes.includes(axis) ? 1 : length));
+  return tensor(keep ? shape : input.shape.filter((_, axis) => !axes.includes(axis)), data);
 }
 
 /** A row for each row along one axis. */

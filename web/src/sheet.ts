@@ -75,13 +75,29 @@ function exact(value: number, comma: boolean): string {
 }
 
 /** The name of a cell for a screen reader: table, row, column. */
-export function labelOf(cell: Element): string {
+function labelOf(cell: Element): string {
   const table = cell.closest("table");
   const row = cell.parentElement!;
   const column = [...row.children].indexOf(cell);
   const heads = table?.querySelectorAll("thead th");
   const parts = [table?.caption?.textContent, row.querySelector("th")?.textContent, heads?.[column]?.textContent];
   return parts.map((part) => part?.trim()).filter(Boolean).join(", ");
+}
+
+/** The input of a cell. */
+export function field(label: string): HTMLInputElement {
+  const input = document.createElement("input");
+  input.inputMode = "text";
+  input.autocomplete = "off";
+  input.spellcheck = false;
+  input.setAttribute("aria-label", label);
+  return input;
+}
+
+/** Say it in the page's bar. */
+export function say(bar: HTMLElement, text: string): void {
+  const status = bar.querySelector("[role=status]")!;
+  if (status.textContent !== text) status.textContent = text;
 }
 
 /** Up, down and Enter go to the neighbour above or below; Escape gives up. */
@@ -186,12 +202,8 @@ export class LiveSheet {
   private editable(cell: HTMLElement, place: Place): void {
     const { name, at } = place;
     const value = () => exact(this.inputs[name].data[at], this.sheet.comma);
-    const input = document.createElement("input");
-    input.inputMode = "text";
-    input.autocomplete = "off";
-    input.spellcheck = false;
+    const input = field(labelOf(cell));
     input.value = value();
-    input.setAttribute("aria-label", labelOf(cell));
     const fit = () => input.style.setProperty("width", `${Math.max(input.value.length, 2) + 1.5}ch`);
     const read = (final: boolean) => {
       const told = typed(input.value, INFINITE.includes(name));
@@ -275,19 +287,11 @@ export class LiveSheet {
       const also = [...box.querySelectorAll<HTMLElement>("td.also")];
       const told = box.querySelectorAll<HTMLElement>(".beside-told");
       told.forEach((each, place) => {
-        const kept = this.kept(each);
+        const kept = (each.dataset.kept ??= each.innerHTML); // what the page said first
         const result = this.results.find(({ cell }) => cell === also[place]);
         each.innerHTML = (this.edits && result && this.equation(result)) || kept;
       });
     }
-  }
-
-  private readonly texts0 = new Map<Element, string>();
-
-  /** What the page said first. */
-  private kept(told: Element): string {
-    if (!this.texts0.has(told)) this.texts0.set(told, told.innerHTML);
-    return this.texts0.get(told)!;
   }
 
   private equation({ place }: Result): string | null {
@@ -351,7 +355,6 @@ export class LiveSheet {
   }
 
   private say(text: string): void {
-    const status = this.bar.querySelector("[role=status]")!;
-    if (status.textContent !== text) status.textContent = text;
+    say(this.bar, text);
   }
 }

@@ -77,6 +77,15 @@ export function taken(from: Tensor, shape: readonly number[], at: ArrayLike<numb
   return { shape, data };
 }
 
+/** Groups of the cells that differ along these axes only (null: all): the axes, where each begins, its cells from there. */
+export function groups(shape: readonly number[], dims: number[] | null): [number[], Int32Array, Int32Array] {
+  const all = shape.map((_, axis) => axis);
+  const axes = dims?.length ? dims.map((dim) => axisOf(dim, shape.length)) : all;
+  const steps = strides(shape);
+  const along = (some: number[]) => places(some.map((axis) => shape[axis]), some.map((axis) => steps[axis]));
+  return [axes, along(all.filter((axis) => !axes.includes(axis))), along(axes)];
+}
+
 /** The place of a cell. */
 export const placeOf = (shape: readonly number[], index: readonly number[]): number =>
   index.reduce((place, each, axis) => place * shape[axis] + each, 0);

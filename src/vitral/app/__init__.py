@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         forecast,
         list_examples,
         list_presets,
-        list_runs,
         list_studies,
         list_texts,
         survey,
@@ -31,17 +30,14 @@ if TYPE_CHECKING:
     from vitral.app.facade.study import compare, demo, study
     from vitral.app.facade.train import continue_, resume, train
     from vitral.app.given import free_folder
-    from vitral.app.inspected import Inspection
-    from vitral.app.names import Names
-    from vitral.app.pages import Bundle, DemoPage
-    from vitral.app.run import Generation, Run
-    from vitral.app.samples import Samples
+    from vitral.app.results import Bundle, DemoPage, Inspection, Names, Samples
+    from vitral.app.run import Run
     from vitral.compare.comparison import RunComparison
     from vitral.core.parts import register
     from vitral.evaluation.measures import Measures, TextMeasures
     from vitral.report.graded_class import GradedClass
     from vitral.report.model import ModelCount
-    from vitral.report.runs import RunList
+    from vitral.report.runs import RunList, list_runs
     from vitral.report.study import StudyPage
     from vitral.report.survey import Survey
     from vitral.studies.plan import StudyPlan, plan_study
@@ -50,7 +46,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Bundle",
     "DemoPage",
-    "Generation",
     "GradedClass",
     "Inspection",
     "Measures",
@@ -104,27 +99,24 @@ _MODULES = {
     "app.facade.ask": "evaluate generate inspect load",
     "app.facade.carry": "bundle export import_ open_",
     "app.facade.explain": "check exercise explain grade",
-    "app.facade.look": ("count doctor forecast list_examples list_presets list_runs list_studies list_texts survey"),
+    "app.facade.look": ("count doctor forecast list_examples list_presets list_studies list_texts survey"),
     "app.facade.study": "compare demo study",
     "app.facade.train": "continue_ resume train",
     "app.given": "free_folder",
-    "app.inspected": "Inspection",
-    "app.names": "Names",
-    "app.pages": "Bundle DemoPage",
-    "app.run": "Generation Run",
-    "app.samples": "Samples",
+    "app.results": "Bundle DemoPage Inspection Names Samples",
+    "app.run": "Run",
     "studies.plan": "StudyPlan plan_study",
     "compare.comparison": "RunComparison",
     "core.parts": "register",
     "evaluation.measures": "Measures TextMeasures",
     "report.graded_class": "GradedClass",
     "report.model": "ModelCount",
-    "report.runs": "RunList",
+    "report.runs": "RunList list_runs",
     "report.study": "StudyPage",
     "report.survey": "Survey",
     "training.configuration": "Preset configure presets",
 }
-_BARE = {"configure", "register"}
+_BARE = {"configure", "list_runs", "register"}
 """Functions of lower rooms, whose arguments are validated here."""
 _ELSEWHERE = {name: f"vitral.{module}" for module, names in _MODULES.items() for name in names.split()}
 

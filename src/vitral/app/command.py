@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 import typer
 from annotated_types import Interval
 
-from vitral.app import completion
+from vitral.app.completion import completing
 from vitral.app.options import Argument, Option, Paths
 from vitral.core.errors import VitralError
 
@@ -153,7 +153,7 @@ def _parameters(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
         default = None if is_needed or one.default in (one.empty, ()) else one.default
         default = mark.default if isinstance(mark, Option) and mark.default is not None else default
         span = next((part for part in parts if isinstance(part, Interval)), Interval())
-        offers = mark.offers and getattr(completion, f"complete_{mark.offers}")
+        offers = mark.offers and completing(mark.offers)
         more: dict[str, Any] = {"help": said, "metavar": mark.metavar, "autocompletion": offers}
         more |= {} if span == Interval() else {"min": span.ge, "max": None if span.le == 2**63 - 1 else span.le}
         more["show_default"] = default not in (None, "") and default is not False  # 0 is shown

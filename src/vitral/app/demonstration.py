@@ -2,11 +2,11 @@
 
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vitral.app.run import SAMPLE_TEMPERATURE, Run
+from vitral.app.run import Run
 from vitral.core.config import assignment
 from vitral.core.errors import UsageError
 from vitral.core.files import is_left_behind, replace_durably
@@ -14,15 +14,13 @@ from vitral.core.language import language
 from vitral.core.manifest import MANIFEST
 from vitral.data import Dataset, load_corpus, prepare
 from vitral.evaluation import copied_spans, training_text
-from vitral.explanation import Choice, RunView
 from vitral.page import page_content, page_document
-from vitral.report.demonstration import FIGURES, PAGE, DemonstrationResult, WrittenText, write_demonstration
+from vitral.report.demonstration import FIGURES, PAGE, DemonstrationResult, WrittenText
 from vitral.report.model import ModelCount
 from vitral.report.survey import Survey, survey_dataset
 from vitral.runs import load_run, refuse_existing
 from vitral.runs.loading import warn_on_stderr
-from vitral.runs.lock import only_writer
-from vitral.studies import Study, StudyResult, against_counts, run_study, study_named
+from vitral.studies import Study, StudyResult, run_study, study_named
 from vitral.studies.results import run_path
 from vitral.training import Callback, RunConfig
 from vitral.training.configuration import configure
@@ -32,10 +30,7 @@ PRESET = "demo"
 STUDY = "study"
 MODEL = "model.html"
 """The page that carries the model."""
-LAYER, HEAD = 0, 0
-ORDER = 4
-"""Of the n-gram baseline that the model is compared with."""
-CHARACTERS, SAMPLE_SEED = 600, 1
+CHARACTERS, SAMPLE_SEED, TEMPERATURE = 600, 1, 0.8
 
 
 @dataclass(frozen=True)
@@ -88,53 +83,40 @@ class Demonstration:
         """Train all arms."""
         return run_study(self.study, self.config, self.out / STUDY, callback=callback, dataset=self.dataset)
 
-    def trained(self) -> Run:
-        """The full model of the first seed."""
-        return Run(run_path(self.out / STUDY, self.study.arms[0].name, self.study.seeds[0]))
-
     def finish(self, study: StudyResult) -> DemonstrationResult:
-        """The text and the attention of the trained model, and the findings of the study."""
-        run, sentence = self.trained(), self.subject.sentence
+        """The text and the attention of the full model of the first seed, and the findings of the study."""
+        run, sentence = (
+            Run(run_path(self.out / STUDY, self.study.arms[0].name, self.study.seeds[0])),
+            self.subject.sentence,
+        )
         name = f"blocks.{run.model.config.num_layers - 1}.attn.weights"
-        text = run.generate(max_tokens=CHARACTERS, temperature=SAMPLE_TEMPERATURE, seed=SAMPLE_SEED)
+        text = run.generate(max_tokens=CHARACTERS, temperature=TEMPERATURE, seed=SAMPLE_SEED)
         return DemonstrationResult(
             survey=self.survey,
             count=self.count,
             run=run.path,
-            sample=WrittenText(text, run.step, SAMPLE_TEMPERATURE, copied_spans(text, training_text(self.dataset))),
+            sample=WrittenText(text, run.step, TEMPERATURE, copied_spans(text, training_text(self.dataset))),
             sentence=sentence,
             labels=[run.tokenizer.label(int(token)) for token in run.encode(sentence)[0]],
             weights=run.trace(sentence, [name])[name][0].numpy(),
-            walkthrough=run.explain(sentence, RunView(layers=(LAYER,), choice=Choice(heads=(HEAD,)))),
+            walkthrough=run.explain(sentence, layer=0, head=0),
             study=study,
-            verdict=against_counts(study, ORDER),
         )
 
-    def carry(self, warn: Callable[[str], None] = warn_on_stderr) -> Path | None:
-        """Write the page that carries the trained model and return its path; None if no page can.
-
-        Args:
-            warn: takes the reason where there is none, such as an own part that has no graph.
+    def carry(self, run: Path) -> Path | None:
+        """Write the page that carries the trained model and return its path; None, with a note, if no page can.
 
         Raises:
             StorageError: writing to disk failed.
         """
         path = self.out / MODEL
         try:
-            content = page_content(load_run(self.trained().path), self.subject.folder, ablated=False)
+            content = page_content(load_run(run), self.subject.folder, ablated=False)
         except UsageError as error:
-            warn(str(error))
+            warn_on_stderr(str(error))
             return None
         replace_durably(path, page_document(content).encode("utf-8"))
         return path
-
-    def write(self, result: DemonstrationResult) -> Path:
-        """Write the page and return its path.
-
-        Raises:
-            StorageError: writing to disk failed.
-        """
-        return write_demonstration(result, self.out)
 
 
 def plan_demonstration(out: Path | None = None, settings: Sequence[str] = ()) -> Demonstration:
@@ -156,54 +138,33 @@ def plan_demonstration(out: Path | None = None, settings: Sequence[str] = ()) ->
     config = configure(PRESET, corpus=subject.text, overrides=[assignment(setting) for setting in settings])
     corpus = load_corpus(config.corpus)
     dataset = prepare(config.corpus, corpus=corpus)
-    _require_page(config, dataset, subject.sentence)
-    batch_size, vocab_size = config.training.batch_size, dataset.tokenizer.vocab_size
-    surveyed = survey_dataset(dataset, corpus.text, context_length=config.model.context_length, batch_size=batch_size)
-    count = ModelCount.of(PRESET, config, vocab_size)
+    model, training, tokens = config.model, config.training, len(dataset.tokenizer.encode(subject.sentence))
+    has_attention = model.attention != "none" and model.num_layers > 0
+    if training.objective != "next-token" or not has_attention or model.context_length < tokens:
+        raise UsageError(
+            "demo: the page needs a model of next tokens with a block of attention, and model.context_length of "
+            "{least} or more",
+            least=tokens,
+        )
+    sizes = {"context_length": model.context_length, "batch_size": training.batch_size}
+    surveyed = survey_dataset(dataset, corpus.text, **sizes)
+    count = ModelCount.of(PRESET, config, dataset.tokenizer.vocab_size)
     whole = study_named("no-attention")
     study = whole.model_copy(update={"arms": whole.arms[:2], "seeds": SEEDS, "tune": {}})
     return Demonstration(out, subject, config, dataset, surveyed, count, study)
 
 
-def _require_page(config: RunConfig, dataset: Dataset, sentence: str) -> None:
-    """Refuse, before anything is trained, a model that writes no text or has no attention over the sentence."""
-    model, num_tokens = config.model, len(dataset.tokenizer.encode(sentence))
-    if config.training.objective != "next-token":
-        raise UsageError("demo: training.objective must be next-token, since the page begins with a text it wrote")
-    if model.attention == "none" or model.num_layers == 0:
-        raise UsageError("demo: the model needs a block with attention, since the study takes it away")
-    if model.context_length < num_tokens:
-        raise UsageError(
-            "demo: model.context_length must be {least} or more, to read {sentence!r}",
-            least=num_tokens,
-            sentence=sentence,
-        )
-
-
 def _has_begun(out: Path) -> bool:
     """Whether a folder contains a demonstration, finished or not, and nothing else."""
     known = {STUDY, FIGURES, PAGE, MODEL, MANIFEST}
-    try:
-        names = {name for name in os.listdir(out) if not is_left_behind(name)}
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+    names = {name for name in os.listdir(out) if not is_left_behind(name)} if out.is_dir() else set()
     return STUDY in names and names <= known and (out / STUDY).is_dir()
 
 
 def _usual_folder(name: str, *, continued: bool) -> Path:
     """The first of `runs/NAME`, `runs/NAME-2` and so on that is new or, with `continued`, stopped before its end."""
-    for number in itertools.count(1):
-        out = Path("runs") / (name if number == 1 else f"{name}-{number}")
-        if not out.exists() or (continued and _was_stopped(out)):
+    for place in itertools.count(1):
+        out = Path("runs") / (name if place == 1 else f"{name}-{place}")
+        if not out.exists() or (continued and _has_begun(out) and not (out / MANIFEST).exists()):
             return out
     raise AssertionError
-
-
-def _was_stopped(out: Path) -> bool:
-    if not _has_begun(out) or (out / MANIFEST).exists():
-        return False
-    try:
-        with only_writer(out / STUDY):
-            return True
-    except UsageError:  # it is running
-        return False

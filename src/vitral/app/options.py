@@ -21,7 +21,7 @@ class Option:
         flag: instead of the name with dashes, as "--samples" or "--cache/--no-cache".
         metavar: stands for the value in the help.
         parsed: the type that is parsed, instead of the annotation.
-        offers: the completion, `complete_…` of `vitral.app.completion`.
+        offers: the kinds of names that completion offers (`vitral.app.completion`).
         read: makes the value of the option and its text.
         default: of the command, where it is not the function's.
     """
@@ -51,7 +51,7 @@ class Argument:
     each: bool = False
 
 
-def numbers(option: str, given: str) -> int | list[int] | Literal["all"]:
+def numbers(option: str, given: str) -> list[int] | Literal["all"]:
     """Numbers of the command line, as in 0 or 0,1 or all.
 
     Raises:
@@ -60,23 +60,7 @@ def numbers(option: str, given: str) -> int | list[int] | Literal["all"]:
     try:
         return "all" if given == "all" else [int(part) for part in given.split(",")]
     except ValueError:
-        raise UsageError(
-            "{option} {given}: expected numbers as in 0 or 0,1, or all", option=option, given=given
-        ) from None
-
-
-def seeds(option: str, given: str) -> list[int]:
-    """Seeds of the command line, as in 1,2,3.
-
-    Raises:
-        UsageError: the text has something else.
-    """
-    try:
-        return [int(part) for part in given.split(",")]
-    except ValueError:
-        raise UsageError(
-            "{option} {given}: expected whole numbers, as in 7 or 1,2,3", option=option, given=given
-        ) from None
+        raise UsageError("{option} {given}: expected numbers as in 0 or 1,2,3", option=option, given=given) from None
 
 
 def points(option: str, given: str) -> dict[str, float]:
@@ -108,9 +92,9 @@ WhereRun = Annotated[Device | None, Option(default="cpu")]
 RunIn = Annotated[Precision | None, Option(default="float32")]
 StepPlan = Literal["auto", "float32", "bfloat16", "compiled-float32", "compiled-bfloat16"]
 Numbers = Annotated[int | Sequence[int] | Literal["all"] | None, Option(parsed=str, read=numbers)]
-RunLike = Annotated[Union[str, Path, "Run"], Argument("RUN", Path, "run")]
-Text = Annotated[Paths, Option(parsed=str, offers="text")]
-TextOrTable = Annotated[Paths | dict[str, Any], Option("--corpus", parsed=str, offers="text")]
+RunLike = Annotated[Union[str, Path, "Run"], Argument("RUN", Path)]
+Text = Annotated[Paths, Option(parsed=str, offers="texts")]
+TextOrTable = Annotated[Paths | dict[str, Any], Option("--corpus", parsed=str, offers="texts")]
 Tokenizer = Annotated[str | None, Option(metavar="NAME")]
 Encoding = Annotated[str | None, Option(metavar="NAME")]
 Field = Annotated[str | None, Option(metavar="KEY")]

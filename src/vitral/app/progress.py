@@ -1,28 +1,205 @@
-"""The progress of training for callers of the library: one display that changes in a notebook, lines elsewhere.
+"""The progress of training: its state from its events, one display that changes in a notebook, lines elsewhere.
 
-Outside notebooks nothing is shown unless it is asked for. No failure of a display ends a training.
+No failure of a display ends a training.
 """
 
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from vitral.app.training_state import TrainingState, copied_note
-from vitral.core.language import _
+from vitral.core.language import N_, _, number
 from vitral.core.text import visible
-from vitral.report.progress import ProgressView, progress_html
+from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
+from vitral.evaluation.copying import COPIED_WORDS
+from vitral.report.notebook import ProgressView, progress_html
 from vitral.report.sections import Preformatted
 from vitral.training import Callback, Event, all_of
 
 REDRAWN_EVERY = 0.5
-"""Seconds between two pictures in a notebook."""
+"""Seconds between two pictures."""
 PRINTED_EVERY = 10.0
 """Seconds between two printed lines of progress."""
 MOST_NOTES = 12
+BRIEF = 70
+"""Characters of a sample that a study prints."""
 DRAWN = ("step", "evaluation", "early")
 """Events that are points of the curve."""
+WORK = ("before", "during", "in_all")
+"""Keys of a study's events: floating-point operations before and during this run, and in the whole study."""
+
+
+class TrainingState:
+    """The events so far of a training, or of a study of several.
+
+    Attributes:
+        last: the last event of each kind of this run; of a sample also of an earlier run of the study.
+        baselines: the n-gram baselines, once counted.
+        run: keys of a study: the run, the number of runs, the work.
+        arms: test losses of a study's finished runs by arm.
+        measuring: the measurement that a study makes now.
+    """
+
+    def __init__(self) -> None:
+        """Start before the first event."""
+        self.last: dict[str, dict[str, Any]] = {}
+        self.baselines: NgramBaselines | None = None
+        self.run: dict[str, Any] = {}
+        self.arms: dict[str, list[float]] = {}
+        self.measuring = ""
+        self.began, self.study_began = time.monotonic(), 0.0
+
+    def take(self, event: Event) -> None:
+        """Remember an event."""
+        kind = event["event"]
+        if kind in ("start", "run"):
+            self.last = {"sample": self.last["sample"]} if "sample" in self.last else {}
+            self.baselines, self.began = None, time.monotonic()
+        self.last[kind] = dict(event)
+        if kind == "lines":
+            self.baselines = NgramBaselines.from_plain(event["ngrams"])
+        elif kind == "decision" and event.get("steps"):
+            self.last["start"]["steps"] = event["steps"]
+        elif kind == "end" and event["finished"] and "arm" in event and "evaluation" in self.last:
+            self.arms.setdefault(event["arm"], []).append(self.last["evaluation"]["test_loss"])
+        named = {"name": event.get("name"), "subject": event.get("subject")}
+        self.measuring = _("measuring {name}: {subject}", **named) if kind == "probe" else ""
+        self.run = {key: event[key] for key in ("arm", "seed", "run", "runs", *WORK) if key in event}
+        if self.run.get("in_all"):
+            self.study_began = self.study_began or time.monotonic()
+
+    @property
+    def is_causal_lm(self) -> bool:
+        """Whether the losses can be compared with n-gram baselines."""
+        return self.last.get("start", {}).get("objective", "next-token") == "next-token"
+
+    @property
+    def steps(self) -> tuple[int, int, int]:
+        """The first step of this session, the steps that are done, and those of the whole training."""
+        start = self.last.get("start", {})
+        first = start.get("step", 0)
+        return first, self.last.get("step", {}).get("step", first), start.get("steps", 1)
+
+    def headline(self) -> str:
+        """The arm and seed, and the size of the model and of the text."""
+        start = self.last.get("start")
+        if not start:
+            return ""
+        size = _(
+            "{parameters:,} parameters · vocabulary of {vocabulary:,} · {tokens:,} training tokens · {device}, {dtype}",
+            parameters=start["parameters"],
+            vocabulary=start["vocab_size"],
+            tokens=start["tokens"]["train"],
+            device=start["device"],
+            dtype=start["dtype"],
+        )
+        run = {key: self.run[key] for key in ("arm", "seed", "run", "runs")} if self.run else {}
+        return f"{_('arm {arm}, seed {seed} (run {run} of {runs})', **run)} · {size}" if run else size
+
+    def progress(self) -> str:
+        """Step, loss, learning rate, speed and time left, of a study also of the whole, in one line."""
+        step, (first, done, total) = self.last.get("step"), self.steps
+        if not step:
+            return _("starting")
+        left = (time.monotonic() - self.began) / max(1, done - first) * (total - done)
+        parts = [
+            _("step {step:,}/{steps:,}", step=done, steps=total),
+            _("loss {loss:.3f}", loss=step["loss"]),
+            _("learning rate {rate:.2e}", rate=step["learning_rate"]),
+            _("{speed:,.0f} tokens/s", speed=step["tokens_per_second"]),
+            _("{time} left", time=_clock(left)),
+        ]
+        return " · ".join([*parts, *([_("study: {whole}", whole=self.whole())] if self.whole() else [])])
+
+    def whole(self) -> str:
+        """The progress and remaining time of a whole study; empty outside a study."""
+        if not self.run.get("in_all"):
+            return ""
+        first, at, total = self.steps
+        before, during, in_all = (self.run[key] for key in WORK)
+        done = (before + during * (at - first) / max(1, total - first)) / in_all
+        parts = [
+            _("run {run} of {runs}", run=self.run["run"], runs=self.run["runs"]),
+            _("{share:.0f}% of all training", share=100 * done),
+        ]
+        if done > 0:
+            left = (time.monotonic() - self.study_began) * (1 - done) / done
+            parts.append(_("{time} left", time=_clock(left)))
+        return " · ".join(parts)
+
+    def measured(self) -> str:
+        """The last evaluation, or the early one, compared with the n-gram baselines."""
+        unit = _("nats per token") if self.is_causal_lm else _("nats per masked token")
+        if found := self.last.get("evaluation"):
+            loss = found["test_loss"]
+            seen = {"step": found["step"], "validation": found["validation_loss"], "test": loss, "unit": unit}
+            told = _("step {step:,}: validation {validation:.3f} · test {test:.3f} {unit}", **seen)
+        elif found := self.last.get("early"):
+            loss = found["validation_loss"]
+            seen = {"step": found["step"], "tokens": found["tokens"], "loss": loss, "unit": unit}
+            told = _("step {step:,}: {loss:.3f} {unit} on {tokens:,} tokens of the validation split", **seen)
+        else:
+            return _("not evaluated yet")
+        if self.baselines is None or not self.is_causal_lm:
+            return told
+        return f"{told}, {rank_among_baselines(loss, self.baselines)}"
+
+    def compared(self) -> str:
+        """The n-gram baselines in one line; empty where they are not known or do not apply."""
+        if self.baselines is None or not self.is_causal_lm:
+            return ""
+        named = (f"{baseline_name(order)} {number(loss, '.3f')}" for order, loss in self.baselines.orders.items())
+        return _("n-gram baselines, nats per token: {losses}", losses=" · ".join(named))
+
+    def finished_arms(self) -> list[str]:
+        """The test losses of a study's finished runs, one line for each arm."""
+        return [f"{arm}: {' · '.join(number(loss, '.3f') for loss in losses)}" for arm, losses in self.arms.items()]
+
+
+def sample_heading(sample: Mapping[str, Any], *, marked: bool = True) -> str:
+    """When a sample was written, and how much of it is copied from the training text, where that was measured.
+
+    Args:
+        sample: the event.
+        marked: whether the copied passages are marked where it is shown.
+    """
+    after = _("sample after step {step:,}", step=sample["step"])
+    if "arm" in sample:
+        after = _("sample after step {step:,} of {arm}, seed {seed}", **sample)
+    if "copied" not in sample:
+        return after
+    copied = sum(end - begin for begin, end in sample["copied"])
+    found = {"share": copied / max(1, len(sample["text"])), "words": COPIED_WORDS}
+    said = _("nothing copied ({words} or more words in a row)", words=COPIED_WORDS)
+    if copied and marked:
+        said = _("{share:.0%} copied (underlined: {words} or more words in a row from the text)", **found)
+    elif copied:
+        said = _("{share:.0%} copied ({words} or more words in a row from the text)", **found)
+    return f"{after} · {said}"
+
+
+def _clock(seconds: float) -> str:
+    """A time as minutes and seconds.
+
+    >>> _clock(75.4)
+    '1:15'
+    """
+    return f"{round(seconds) // 60}:{round(seconds) % 60:02d}"
+
+
+def lasting(event: Event) -> str | None:
+    """The line of an event that stays; None if it has none."""
+    kind = event["event"]
+    if kind == "note":
+        return _("note: {text}", text=_(event["text"]))
+    if kind == "stopped":
+        return _("stopped: {reason}", reason=_(event["reason"]))
+    if kind == "end" and not event["finished"]:
+        return _("stopped after step {step:,}, saved", step=event["step"])
+    if kind == "end" and "arm" not in event:
+        return _("done: {steps:,} steps in {seconds:.0f} s", steps=event["step"], seconds=event["seconds"])
+    return None
 
 
 def session() -> Any:
@@ -47,16 +224,26 @@ def progress_shown(progress: bool | None, callback: Callback) -> Generator[Callb
     if progress is False or (progress is None and not in_notebook()):
         yield callback
         return
-    shown = SafeDisplay(NotebookDisplay() if in_notebook() else PrintedLines())
-    yield all_of(callback, shown)
+
+    def complain(line: str) -> None:
+        with suppress(Exception):
+            print(f"vitral: {line}", file=sys.stderr)
+
+    yield all_of(callback, Harmless(NotebookDisplay() if in_notebook() else Lines(), complain))
 
 
-class SafeDisplay:
+class Harmless:
     """A display that never ends a training: after its first error nothing is shown any more, and one line says so."""
 
-    def __init__(self, show: Callable[[Event], None]) -> None:
-        """Show events until the first error."""
+    def __init__(
+        self,
+        show: Callable[[Event], None],
+        complain: Callable[[str], None],
+        failure: str = N_("the display of the progress failed ({kind}: {error}); training goes on without it"),
+    ) -> None:
+        """Show events until the first error; `failure` is the sentence about it."""
         self._show: Callable[[Event], None] | None = show
+        self._complain, self._failure = complain, failure
 
     def __call__(self, event: Event) -> None:
         """Show an event."""
@@ -66,34 +253,36 @@ class SafeDisplay:
             self._show(event)
         except Exception as error:
             self._show = None
-            line = _(
-                "the display of the progress failed ({kind}: {error}); training goes on without it",
-                kind=type(error).__name__,
-                error=error,
-            )
-            with suppress(Exception):
-                print(f"vitral: {line}", file=sys.stderr)
+            self._complain(_(self._failure, kind=type(error).__name__, error=error))
 
 
-class PrintedLines:
-    """A training in printed lines: some of the progress, every evaluation, notes and the end."""
+class Lines:
+    """A training in printed lines: some of the progress, every evaluation and every sample; less of a study."""
 
     def __init__(self) -> None:
         """Print nothing yet."""
-        self._state, self._said = TrainingState(), -PRINTED_EVERY
+        self.state, self._said, self._compared = TrainingState(), -PRINTED_EVERY, ""
 
     def __call__(self, event: Event) -> None:
         """Print an event, if it is worth a line."""
-        state, kind = self._state, event["event"]
+        state, kind, in_study = self.state, event["event"], "arm" in event
         state.take(event)
         told = [] if (line := lasting(event)) is None else [line]
         if kind == "start":
             told = [state.headline()]
+        elif kind == "lines" and state.compared() != self._compared:
+            self._compared = state.compared()
+            told = [self._compared]
         elif kind == "step" and time.monotonic() - self._said >= PRINTED_EVERY:
             self._said = time.monotonic()
-            told = [" · ".join(filter(None, (state.progress(), state.whole())))]
-        elif kind in ("early", "evaluation"):
+            told = [state.progress()]
+        elif kind == "early" or (kind == "evaluation" and not (in_study and event["step"] < state.steps[2])):
             told = [state.measured()]
+        elif kind == "sample" and in_study:
+            words = " ".join(event["text"].split())
+            told = [f"{sample_heading(event)}: {words[:BRIEF]}{'…' * (len(words) > BRIEF)}"]
+        elif kind == "sample":
+            told = [f"--- {sample_heading(event, marked=False)}", event["text"], "---"]
         elif kind == "probe":
             told = [state.measuring]
         for line in told:
@@ -134,7 +323,7 @@ class NotebookDisplay:
 
         is_causal_lm = self._state.is_causal_lm
         unit = _("nats per token") if is_causal_lm else _("nats per masked token")
-        drawn = loss_curve(self._events, self._state.lines if is_causal_lm else None, unit)
+        drawn = loss_curve(self._events, self._state.baselines if is_causal_lm else None, unit)
         return "" if drawn is None else svg_bytes(drawn).decode()
 
     def _show(self) -> None:
@@ -149,35 +338,15 @@ class NotebookDisplay:
     def view(self) -> ProgressView:
         """The state as it is shown now."""
         state = self._state
-        steps, done = max(1, state.start.get("steps", 1)), state.step.get("step", state.first_step)
-        arms = [f"{arm}: {' · '.join(f'{loss:.3f}' for loss in losses)}" for arm, losses in state.arms.items()]
-        sample = state.sample
-        heading = ""
-        if sample:
-            after = _("sample after step {step:,}", step=sample["step"])
-            heading = " · ".join(filter(None, (after, copied_note(sample))))
-        marks = tuple((begin, end) for begin, end in sample.get("copied", ()))
+        sample, (_first, done, total) = state.last.get("sample", {}), state.steps
+        heading, marks = sample_heading(sample) if sample else "", tuple(map(tuple, sample.get("copied", ())))
         return ProgressView(
             headline=state.headline(),
             label=_("training"),
-            share=min(1.0, done / steps),
-            lines=tuple(filter(None, (state.progress(), state.whole(), state.measuring, *arms))),
+            share=min(1.0, done / max(1, total)),
+            lines=tuple(filter(None, (state.progress(), state.measuring, *state.finished_arms()))),
             measured=state.measured(),
             notes=tuple(self._notes[-MOST_NOTES:]),
             sample=Preformatted(sample.get("text", ""), heading, marks),
             curve=self._curve,
         )
-
-
-def lasting(event: Event) -> str | None:
-    """The line of an event that stays; None if it has none."""
-    kind = event["event"]
-    if kind == "note":
-        return _("note: {text}", text=_(event["text"]))
-    if kind == "stopped":
-        return _("stopped: {reason}", reason=_(event["reason"]))
-    if kind == "end" and not event["finished"]:
-        return _("stopped after step {step:,}, saved", step=event["step"])
-    if kind == "end" and "arm" not in event:
-        return _("done: {steps:,} steps in {seconds:.0f} s", steps=event["step"], seconds=event["seconds"])
-    return None

@@ -3,73 +3,44 @@
 What only some operations need, pages and plots above all, is imported by them: the first token waits for no plot.
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from numbers import Integral
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from vitral.core.devices import DtypeName, precision, resolve_device, weight_dtype
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import _, number
-from vitral.core.renamed import renamed
 from vitral.core.shown import Shown
 from vitral.core.tables import data_frame
-from vitral.decoding import GenerateOptions, Sample, Sampling, Way, beam_search, generate, stream, way_of
-from vitral.decoding.text import check_stop
-from vitral.inspection.edit_data import Given as Edits
-from vitral.inspection.edit_data import edits_of
-from vitral.model import ParameterRow, parameter_table
+from vitral.model import count_parameters
 from vitral.model.selfcheck import check_device
 from vitral.report.notebook import page_of
 from vitral.runs import enter, load_run
 from vitral.runs.loading import warn_on_stderr
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     import pandas
 
+    from vitral.app.results import Inspection
     from vitral.data import Dataset
-    from vitral.evaluation import Masking, NgramBaselines, SplitLoss
+    from vitral.evaluation import Masking, NgramBaselines
     from vitral.evaluation.measures import Measures, TextMeasures
-    from vitral.explanation import RunView, Walkthrough
+    from vitral.explanation import Walkthrough
+    from vitral.inspection.edit_data import Given as Edits
 
-SAMPLE_TOKENS = 1000
-SAMPLE_TEMPERATURE = 0.8
 Which = Literal["best", "last"]
 """A checkpoint: the one with the lowest validation loss, or the last."""
 
 
-def _stop_strings(stop: Any) -> Any:
-    return tuple(stop) if isinstance(stop, Collection) and not isinstance(stop, str) else stop
-
-
-def _whole(number: Any) -> Any:
-    """Integers of other kinds, such as those of NumPy, as Python's."""
-    return int(number) if isinstance(number, Integral) and not isinstance(number, bool) else number
-
-
-class Generation(Sampling, GenerateOptions):
-    """Every option of generation, those of `Sampling` and `GenerateOptions` included.
-
-    Attributes:
-        max_tokens: tokens to generate at most.
-        seed: of the random choices.
-        stop: strings; the text ends before the first of them.
-        num_beams: beam search with this many beams instead of sampling; its best `num_samples` texts are returned.
-        length_penalty: of beam search; above 0 favours longer texts.
-        replace: a character that replaces those of the prompt without a token; they are refused if None.
-    """
-
-    max_tokens: Annotated[int, BeforeValidator(_whole), Field(ge=0)] = 400
-    temperature: Annotated[float, Field(ge=0)] = SAMPLE_TEMPERATURE
-    seed: Annotated[int, BeforeValidator(_whole), Field(ge=0, lt=2**63)] = 0
-    stop: Annotated[tuple[str, ...], BeforeValidator(_stop_strings)] = ()
-    num_beams: Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(_whole)] = None
-    length_penalty: float = 0.0
-    replace: str | None = None
+def _of_vitral(name: str) -> Any:
+    """A function of the facade, found when it is called: the facade makes runs."""
+    return getattr(import_module("vitral"), name)
 
 
 class Run(Shown):
@@ -116,186 +87,33 @@ class Run(Shown):
         if where.type != "cpu":
             check_device(loaded.model, where)
         self.model = loaded.model.to(device=where, dtype=weight_dtype(dtype))
-        self._precision = (where, dtype)
         self.which: Which = which
         self.dtype: DtypeName = dtype
         self.device, self.corpus = device, corpus
 
     def generate(self, prompt: str = "", **options: Any) -> str:
-        """The prompt and its continuation.
+        """The prompt and its continuation; the options are those of `vitral.generate`."""
+        return _of_vitral("generate")(self, prompt, **options).text
 
-        Args:
-            prompt: text to continue; an empty one starts at the beginning of a line.
-            options: fields of `Generation`, for example `max_tokens=100, temperature=0.8, seed=3`.
+    def evaluate(self, **options: Any) -> "Measures | TextMeasures":
+        """Losses on whole splits, or on a text; the options are those of `vitral.evaluate`."""
+        return _of_vitral("evaluate")(self, **options)
 
-        Raises:
-            UsageError: an invalid option, a character the model has never seen, or a prompt that is too long.
-        """
-        sample = self.samples([prompt], **options)[0]
-        return sample.prompt + sample.text
+    def inspect(self, text: str, **options: Any) -> "Inspection":
+        """Attention maps, ablations, logit lens and norms; the options are those of `vitral.inspect`."""
+        return _of_vitral("inspect")(self, text, **options)
 
-    def samples(self, prompts: Sequence[str], **options: Any) -> list[Sample]:
-        """Continuations of several prompts, `num_samples` of each; with `num_beams`, the best of a beam search.
+    def explain(self, text: str | None = None, **options: Any) -> "Walkthrough":
+        """A forward pass in the model's own numbers; the options are those of `vitral.explain`."""
+        return _of_vitral("explain")(self, text, **options)
 
-        Args:
-            prompts: texts to continue; an empty one starts at the beginning of a line.
-            options: fields of `Generation`.
-
-        Raises:
-            UsageError: as for `generate`.
-        """
-        if "options" in options:
-            renamed("options", "by its fields, as in num_samples=2")
-            former = options.pop("options")
-            options = ({} if former is None else former.plain()) | options
-        how = self._generation(options)
-        prompts = [self.readable(prompt, how.replace) for prompt in prompts]
-        with precision(*self._precision):
-            if how.num_beams is not None:
-                return [sample for prompt in prompts for sample in self._best(prompt, how.num_beams, how)]
-            return generate(
-                self.model,
-                self.tokenizer,
-                prompts,
-                max_tokens=how.max_tokens,
-                sampling=how,
-                seed=how.seed,
-                stop=how.stop,
-                options=how,
-            )
-
-    def generation_way(self, *, use_cache: bool = True) -> Way:
-        """Whether generation runs in C, and why it does not."""
-        with precision(*self._precision):
-            return way_of(self.model, use_cache=use_cache)
-
-    def stream(self, prompt: str = "", **options: Any) -> Iterator[str]:
-        """One continuation piece by piece; joined, the text that `generate` adds to the prompt.
-
-        Args:
-            prompt: text to continue; an empty one starts at the beginning of a line.
-            options: fields of `Generation`, except those of several samples and of beam search.
-
-        Raises:
-            UsageError: as for `generate`, before the first piece; or more than one sample is asked for.
-        """
-        how = self._generation(options)
-        if how.num_beams is not None:
-            raise UsageError("num_beams: beam search cannot stream; use samples")
-        pieces = stream(
-            self.model,
-            self.tokenizer,
-            self.readable(prompt, how.replace),
-            max_tokens=how.max_tokens,
-            sampling=how,
-            seed=how.seed,
-            stop=how.stop,
-            options=how,
-        )
-        return self._in_precision(pieces)
-
-    def _in_precision(self, pieces: Iterator[str]) -> Iterator[str]:
-        # The precision is global state: it is set for each piece and never left on between them.
-        while True:
-            with precision(*self._precision):
-                piece = next(pieces, None)
-            if piece is None:
-                return
-            yield piece
-
-    def beam(self, prompt: str = "", *, max_tokens: int = 100, num_beams: int = 4, **options: Any) -> list[Sample]:
-        """The most probable continuations that beam search finds; see `vitral.decoding.beam_search`."""
-        self.sealed.require_causal_lm()
-        with precision(*self._precision):
-            return beam_search(
-                self.model, self.tokenizer, prompt, max_tokens=max_tokens, num_beams=num_beams, **options
-            )
-
-    def _best(self, prompt: str, num_beams: int, how: Generation) -> list[Sample]:
-        return beam_search(
-            self.model,
-            self.tokenizer,
-            prompt,
-            max_tokens=how.max_tokens,
-            num_beams=num_beams,
-            length_penalty=how.length_penalty,
-            n_best=how.num_samples,
-            stop=how.stop,
-        )
-
-    def _generation(self, options: dict[str, Any]) -> Generation:
-        self.sealed.require_causal_lm()
-        if isinstance(options.get("stop"), Collection):
-            check_stop(options["stop"])
-        return Generation.parse(options, "generate")
-
-    def evaluate(self, *parts: str) -> "dict[str, SplitLoss]":
-        """Loss, perplexity, bits per character and per byte on whole splits ("validation" and "test" if none named).
-
-        The loss of a masked language model is that on masked positions (`vitral.evaluation.evaluate_split`).
-
-        Raises:
-            UsageError: an unknown split, or the text is not the one the model was trained on.
-        """
-        from vitral.evaluation import evaluate_split
-
-        dataset = self.dataset()
-        chosen = parts or ("validation", "test")
-        for part in chosen:
-            if part not in dataset.splits:
-                raise UsageError("split {part!r} is not one of {splits}", part=part, splits=", ".join(dataset.splits))
-        with precision(*self._precision):
-            return {
-                part: evaluate_split(self.model, dataset.splits[part], self.tokenizer, masking=self._masking)
-                for part in chosen
-            }
-
-    def measure_text(self, text: str | Path, *, replace: str | None = None) -> "TextMeasures":
-        """The loss on the whole of any text, in nats per token, bits per character and bits per byte.
-
-        Args:
-            text: a file, a folder or a name, as of a corpus.
-            replace: a character in place of those that the model has no token for, which are refused if None.
-
-        Raises:
-            UsageError: the text cannot be read, or a character has no token.
-        """
-        from vitral.evaluation.measures import TextMeasures, loss_on_text
-
-        with precision(*self._precision):
-            name, loss, is_changed = loss_on_text(self.model, self.tokenizer, text, self._masking, replace)
-        return TextMeasures(str(self.path), self.step, name, loss, is_changed)
-
-    def measure(self, *, copying: bool = True) -> "Measures":
-        """Losses on the whole validation and test splits, and how much one sample copies from the training text.
-
-        Raises:
-            UsageError: as for `evaluate`.
-        """
-        from vitral.evaluation import training_text
-        from vitral.evaluation.measures import Copying, Measures
-
-        splits = self.evaluate("validation", "test")
-        copied = None
-        if copying and not self.is_masked_lm:
-            sample = self.samples([""], max_tokens=SAMPLE_TOKENS, temperature=SAMPLE_TEMPERATURE)[0].text
-            copied = Copying.of(sample, training_text(self.dataset()))
-        problems = tuple(self.sealed.document("corpus").get("problems", ()))
-        return Measures(str(self.path), self.step, splits, self.ngram_baselines(), copied, self.is_masked_lm, problems)
+    def in_precision(self) -> "AbstractContextManager[object]":
+        """A block in which the model computes in the run's precision."""
+        return precision(resolve_device(self.device), self.dtype)
 
     @property
-    def is_masked_lm(self) -> bool:
-        """Whether the run was trained to predict masked tokens instead of the next one."""
-        return self._masking is not None
-
-    @property
-    def fills_blanks(self) -> bool:
-        """The former name of `is_masked_lm`."""
-        renamed("fills_blanks", "is_masked_lm")
-        return self.is_masked_lm
-
-    @property
-    def _masking(self) -> "Masking | None":
+    def masking(self) -> "Masking | None":
+        """How tokens are masked, of a run that was trained to predict masked tokens instead of the next one."""
         from vitral.training.objectives import masking_of
 
         return masking_of(self.sealed.config.training.objective, self.tokenizer)
@@ -322,11 +140,6 @@ class Run(Shown):
         parts = self.dataset().splits
         return ngram_baselines(parts["train"], parts["test"], self.tokenizer.vocab_size)
 
-    def ngram_lines(self) -> "NgramBaselines":
-        """The former name of `ngram_baselines`."""
-        renamed("ngram_lines", "ngram_baselines")
-        return self.ngram_baselines()
-
     def readable(self, text: str, replace: str | None = None) -> str:
         """The text with `replace` for each character that the model has no token for; unchanged if None.
 
@@ -341,7 +154,7 @@ class Run(Shown):
         return ids[None, :].to(self.model.token_embedding.weight.device)
 
     def trace(
-        self, text: str, names: Sequence[str] | None = None, *, edits: Edits = (), replace: str | None = None
+        self, text: str, names: Sequence[str] | None = None, *, edits: "Edits" = (), replace: str | None = None
     ) -> dict[str, Tensor]:
         """Every named activation of one forward pass over `text` (or only `names`), each with a leading batch of 1.
 
@@ -357,6 +170,7 @@ class Run(Shown):
                 does not fit.
         """
         from vitral.inspection import edited_trace
+        from vitral.inspection.edit_data import edits_of
 
         tokens = self.encode(text, replace=replace)
         if not 1 <= tokens.shape[1] <= self.model.config.context_length:
@@ -368,59 +182,14 @@ class Run(Shown):
         names = None if names is None else list(names)
         return edited_trace(self.model, tokens, names, edits_of(edits), self.encode)
 
-    def explain(self, text: str, view: "RunView | None" = None, *, replace: str | None = None) -> "Walkthrough":
-        """A forward pass over `text` in the model's own numbers; see `vitral.explanation.walk_run`.
-
-        For `replace` see `readable`.
-        """
-        from vitral.explanation import walk_run
-
-        with precision(*self._precision):
-            return walk_run(self.model, self.tokenizer, self.readable(text, replace), view, self.path.name)
-
-    def inspect(
-        self,
-        text: str,
-        *,
-        windows: int | None = None,
-        top: int = 5,
-        edits: Edits = (),
-        replace: str | None = None,
-    ) -> dict[str, Any]:
-        """Attention maps, ablations, logit lens and norms as plain data; see `vitral.inspection.inspect_text`.
-
-        For `edits` see `trace`, for `replace` see `readable`.
-        """
-        from vitral.inspection import inspect_text
-
-        text = self.readable(text, replace)
-        made = edits_of(edits)
-        part = None if windows is None else self.dataset().splits["test"]
-        how = {"part": part, "windows": windows, "top": top, "edits": made, "masking": self._masking}
-        with precision(*self._precision):
-            return {"run": str(self.path), "step": self.step} | inspect_text(self.model, self.tokenizer, text, **how)
-
-    def parameters(self) -> list[ParameterRow]:
-        """Every learned tensor with its formula and count."""
-        return parameter_table(self.model.config, self.model.vocab_size)
-
     def metrics(self, event: str | None = None) -> list[dict[str, Any]]:
         """The events recorded in training, all or those of one kind."""
         return self.folder.metrics(event)
 
-    def _facts(self) -> list[tuple[str, str]]:
-        measured, config = self._measured(), self.model.config
-        shape = {"layers": config.num_layers, "heads": config.num_heads, "d_model": config.d_model}
-        read = {"tokens": config.context_length, "vocab_size": self.model.vocab_size, "tokenizer": self.tokenizer.name}
-        facts = [
-            (_("parameters"), number(sum(row.count for row in self.parameters()), ",")),
-            (_("shape"), _("{layers} layers, {heads} heads, d_model {d_model}", **shape)),
-            (_("context"), _("{tokens} tokens of {vocab_size} ({tokenizer})", **read)),
-            (_("step"), number(self.step, ",")),
-        ]
-        if measured is not None:
-            facts.append((_("test loss"), _("{loss:.3f} nats per token", loss=measured["test_loss"])))
-        return facts
+    @property
+    def parameters(self) -> int:
+        """The number of learned parameters."""
+        return count_parameters(self.model.config, self.model.vocab_size)
 
     def _measured(self) -> dict[str, Any] | None:
         """The last evaluation up to the loaded checkpoint; None also where the folder is gone."""
@@ -432,17 +201,27 @@ class Run(Shown):
 
     def __str__(self) -> str:
         """One line."""
-        return f"Run({str(self.path)!r}: " + "; ".join(f"{name} {value}" for name, value in self._facts()) + ")"
+        measured, config = self._measured(), self.model.config
+        shape = {"layers": config.num_layers, "heads": config.num_heads, "d_model": config.d_model}
+        read = {"tokens": config.context_length, "vocab_size": self.model.vocab_size, "tokenizer": self.tokenizer.name}
+        facts = {
+            _("parameters"): number(self.parameters, ","),
+            _("shape"): _("{layers} layers, {heads} heads, d_model {d_model}", **shape),
+            _("context"): _("{tokens} tokens of {vocab_size} ({tokenizer})", **read),
+            _("step"): number(self.step, ","),
+        }
+        if measured is not None:
+            facts[_("test loss")] = _("{loss:.3f} nats per token", loss=measured["test_loss"])
+        return f"Run({str(self.path)!r}: " + "; ".join(f"{name} {value}" for name, value in facts.items()) + ")"
 
     def plain(self) -> dict[str, Any]:
         """The run as plain data: folder, step, configuration, parameters and the last evaluation."""
-        measured = self._measured()
         return {
             "run": str(self.path),
             "step": self.step,
             "id": self.sealed.identity.run,
-            "parameters": sum(row.count for row in self.parameters()),
-            "evaluation": None if measured is None else dict(measured),
+            "parameters": self.parameters,
+            "evaluation": self._measured(),
             "config": self.config,
         }
 
@@ -457,16 +236,6 @@ class Run(Shown):
             UsageError: pandas is not installed.
         """
         return data_frame(self.records(event))
-
-    def write_report(self) -> Path:
-        """Write the page of the run, as `vitral train` does at its end, and return its path.
-
-        Raises:
-            StorageError: writing to disk failed.
-        """
-        from vitral.report.run import write_run_report
-
-        return write_run_report(self.path)
 
 
 @page_of.register

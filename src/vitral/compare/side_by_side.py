@@ -21,23 +21,20 @@ from vitral.compare.comparison import (
 )
 from vitral.core.errors import UsageError, VitralError, reason
 from vitral.core.language import N_, in_language
-from vitral.data import Dataset
 from vitral.decoding import Sampling, generate
 from vitral.evaluation import TargetLosses, block_differences, evaluate_split, target_losses
 from vitral.runs import RunSummary, SealedRun, is_run, load_run, summarize_run
 from vitral.runs.config import comparable
 from vitral.runs.loading import LoadedRun
-from vitral.runs.search import readable_path
-from vitral.runs.summary import runs_below
+from vitral.runs.summary import readable_path, runs_below
 from vitral.studies.claims import LEVEL
-from vitral.studies.intervals import mean_interval
-from vitral.studies.measures import final_split
+from vitral.studies.estimator import mean_interval
+from vitral.studies.texts import final_split
 from vitral.training.objectives import masking_of
 
 TEMPERATURE = 0.8
 """Of the samples."""
-MOST_RUNS = 100
-"""Runs that are compared at once."""
+LEFT_OUT = N_("{run}: left out: {reason}")
 
 
 @dataclass(frozen=True)
@@ -57,17 +54,11 @@ class _Found:
 
 @dataclass(frozen=True)
 class _Measured:
-    """A run that was measured.
-
-    Attributes:
-        shown: what the result says of it.
-        sealed: its files.
-        targets: its losses, target by target; None where they were not measured.
-    """
+    """A run that was measured: what the result says of it, its files, and its losses target by target, if measured."""
 
     shown: ComparedRun
     sealed: SealedRun
-    targets: TargetLosses | None
+    targets: TargetLosses | None = None
 
 
 def compare(
@@ -98,20 +89,25 @@ def compare(
         UsageError: fewer than two runs, or one of them cannot be read.
     """
     notes: list[str] = []
-    found = _with_short_names(_found(named, notes))
-    if len(found) < 2:
-        raise UsageError("compare needs two runs or more; name runs, or a folder that contains them")
-    if len(found) > MOST_RUNS:
-        raise UsageError("compare: {count:,} runs are more than {most:,}; name fewer", count=len(found), most=MOST_RUNS)
-    loaded = _loaded(found, notes)
     measured: list[_Measured] = []
-    for each, run in loaded:
-        sample, why_no_sample = _sample(run, prompt, max_tokens, seed)
-        shown = _shown(run, each.summary, sample, why_no_sample)
-        measured.append(_measured(run, shown, each.corpus, corpus) if losses else _Measured(shown, run.sealed, None))
-    return RunComparison(
-        tuple(each.shown for each in measured), tuple(_relations(measured)), prompt, seed, tuple(notes)
-    )
+    for each in _with_short_names(_found(named, notes)):
+        try:
+            run = load_run(each.summary.path)
+        except VitralError as error:
+            if each.is_named:
+                raise
+            notes.append(LEFT_OUT.format(run=readable_path(each.summary.path), reason=error))
+            continue
+        run.model.float()
+        one = _unmeasured(run, each.summary, _sample(run, prompt, max_tokens, seed))
+        measured.append(_measured(run, one, each.corpus, corpus) if losses else one)
+    if len(measured) < 2:
+        raise UsageError(
+            "compare needs two runs or more; name runs, or a folder that contains them{notes}",
+            notes="".join(f"; {note}" for note in notes),
+        )
+    relations = tuple(_relations(measured))
+    return RunComparison(tuple(each.shown for each in measured), relations, prompt, seed, tuple(notes))
 
 
 def _found(named: Iterable[tuple[Path, str | Path | None]], notes: list[str]) -> list[_Found]:
@@ -119,23 +115,19 @@ def _found(named: Iterable[tuple[Path, str | Path | None]], notes: list[str]) ->
     found: dict[str, _Found] = {}
     for path, corpus in named:
         if is_run(path):
-            inside = [_Found(summarize_run(path), corpus)]
-        else:
-            below = runs_below(path)
-            inside = [
-                _Found(run, is_named=False)
-                for run in below.runs
-                if run.state != "damaged" and run.best_step is not None
-            ]
-            kept = {one.summary.path for one in inside}
-            left_out = N_("{run}: left out, since it is damaged or has no evaluation")
-            notes += below.notes
-            notes += [left_out.format(run=readable_path(run.path)) for run in below.runs if run.path not in kept]
-        for one in inside:
-            place = os.path.realpath(one.summary.path)
+            one = _Found(summarize_run(path), corpus)
+            place = os.path.realpath(path)
             before = found.get(place, one)
-            is_named, text = before.is_named or one.is_named, one.corpus if before.corpus is None else before.corpus
-            found[place] = replace(before, is_named=is_named, corpus=text)
+            found[place] = replace(one, corpus=corpus if before.corpus is None else before.corpus)
+            continue
+        below = runs_below(path)
+        notes += below.notes
+        for run in below.runs:
+            if run.state == "damaged" or run.best_step is None:
+                why = N_("it is damaged or has no evaluation")
+                notes.append(LEFT_OUT.format(run=readable_path(run.path), reason=why))
+            else:
+                found.setdefault(os.path.realpath(run.path), _Found(run, is_named=False))
     return list(found.values())
 
 
@@ -149,28 +141,6 @@ def _with_short_names(found: Sequence[_Found]) -> list[_Found]:
     return [replace(each, summary=replace(each.summary, name=name)) for each, name in zip(found, names, strict=True)]
 
 
-def _loaded(found: Sequence[_Found], notes: list[str]) -> list[tuple[_Found, LoadedRun]]:
-    """The runs with their weights; what was found below a folder and cannot be loaded is left out with a note.
-
-    Raises:
-        VitralError: a run that was named cannot be loaded, or fewer than two can.
-    """
-    loaded: list[tuple[_Found, LoadedRun]] = []
-    for each in found:
-        try:
-            run = load_run(each.summary.path)
-            run.model.float()
-            loaded.append((each, run))
-        except VitralError as error:
-            if each.is_named:
-                raise
-            sentence = N_("{run}: left out, since it cannot be loaded ({reason})")
-            notes.append(sentence.format(run=readable_path(each.summary.path), reason=error))
-    if len(loaded) < 2:
-        raise UsageError("compare needs two runs or more; {reason}", reason=notes[-1])
-    return loaded
-
-
 def _sample(run: LoadedRun, prompt: str, max_tokens: int, seed: int) -> tuple[str | None, str]:
     """The prompt with the run's continuation, or why there is none."""
     how = Sampling(temperature=TEMPERATURE)
@@ -182,11 +152,14 @@ def _sample(run: LoadedRun, prompt: str, max_tokens: int, seed: int) -> tuple[st
     return sample.prompt + sample.text, ""
 
 
-def _shown(run: LoadedRun, summary: RunSummary, sample: str | None, why_no_sample: str) -> ComparedRun:
+def _unmeasured(run: LoadedRun, summary: RunSummary, written: tuple[str | None, str]) -> _Measured:
     """The run without losses."""
     config, events = run.sealed.config, run.folder.metrics()
     speeds = [event["tokens_per_second"] for event in events if event["event"] == "step"]
-    return ComparedRun(
+    processor = None
+    with suppress(UsageError):
+        processor = run.sealed.document("environment").get("processor")
+    shown = ComparedRun(
         summary=summary,
         config=comparable(config),
         checkpoint=run.checkpoint.step,
@@ -194,41 +167,28 @@ def _shown(run: LoadedRun, summary: RunSummary, sample: str | None, why_no_sampl
         curve=_curve(events, config.tokens_per_step, config.training.schedule.begin or 0),
         tokens_per_second=median(speeds) if speeds else None,
         threads=run.sealed.identity.current_threads,
-        processor=_processor(run),
-        sample=sample,
-        why_no_sample=why_no_sample,
+        processor=processor,
+        sample=written[0],
+        why_no_sample=written[1],
     )
+    return _Measured(shown, run.sealed)
 
 
-def _measured(run: LoadedRun, shown: ComparedRun, own: str | Path | None, corpus: str | Path | None) -> _Measured:
+def _measured(run: LoadedRun, one: _Measured, own: str | Path | None, corpus: str | Path | None) -> _Measured:
     """The run with its losses on the test split, target by target; of a masked language model only their mean."""
-    targets = None
     try:
-        dataset = _dataset(run, own, corpus)
+        dataset = None
+        if corpus is not None:
+            with suppress(UsageError):  # it may be the text of another run
+                dataset = run.sealed.dataset(corpus)
+        dataset = dataset or run.sealed.dataset(own)
         split = final_split(dataset)
         masking = masking_of(run.sealed.config.training.objective, run.tokenizer)
-        if masking is None:
-            targets = target_losses(run.model, split, run.tokenizer)
+        targets = target_losses(run.model, split, run.tokenizer) if masking is None else None
         loss = targets.whole if targets else evaluate_split(run.model, split, run.tokenizer, masking=masking)
-        shown = replace(shown, loss=loss, is_whole=split is dataset.splits["test"])
     except UsageError as error:
-        shown = replace(shown, why=reason(error))
-    return _Measured(shown, run.sealed, targets)
-
-
-def _dataset(run: LoadedRun, own: str | Path | None, corpus: str | Path | None) -> Dataset:
-    """The run's text: the given one if it is this run's, else where the run knows it."""
-    if corpus is not None:
-        with suppress(UsageError):  # it may be the text of another run
-            return run.sealed.dataset(corpus)
-    return run.sealed.dataset(own)
-
-
-def _processor(run: LoadedRun) -> str | None:
-    try:
-        return run.sealed.document("environment").get("processor")
-    except UsageError:
-        return None
+        return replace(one, shown=replace(one.shown, why=reason(error)))
+    return replace(one, shown=replace(one.shown, loss=loss, is_whole=split is dataset.splits["test"]), targets=targets)
 
 
 def _curve(events: Sequence[Mapping[str, Any]], tokens_per_step: int, begin: int) -> tuple[CurvePoint, ...]:
@@ -266,11 +226,6 @@ def _comparable(run: _Measured, other: _Measured) -> Comparable:
     return BITS if run.shown.is_whole and other.shown.is_whole else "nothing"
 
 
-def _record(run: _Measured) -> dict[str, Any]:
-    """What is known of the run's text."""
-    return run.sealed.document("corpus")
-
-
 def _same(one: str | None, two: str | None) -> bool:
     """Whether two marks are equal; an unknown one is equal to none."""
     return one is not None and one == two
@@ -278,36 +233,37 @@ def _same(one: str | None, two: str | None) -> bool:
 
 def _relation(run: _Measured, other: _Measured, confidence: float) -> Relation:
     one, two = run.shown.summary, other.shown.summary
+    texts = [each.sealed.document("corpus").get("sha256") for each in (run, other)]
     batches, differ = _batches(run, other)
-    unit = _comparable(run, other)
-    relation = Relation(
+    unit, why, difference = _comparable(run, other), "", None
+    if unit != "nothing" and one.objective != "next-token":
+        why = N_("paired losses are those of next tokens, not of masked ones")
+    elif unit != "nothing" and (run.targets is None or other.targets is None):
+        why = run.shown.why or other.shown.why or N_("the losses were not measured")
+    elif unit != "nothing":
+        try:
+            difference = _difference(run, other, unit, confidence)
+        except UsageError as error:
+            why = reason(error)
+    return Relation(
         run=one.name,
         against=two.name,
-        same_text=_same(_record(run).get("sha256"), _record(other).get("sha256")),
+        same_text=_same(*texts),
         same_test=_same(one.test_text, two.test_text),
         same_tokens=_same(one.test_tokens, two.test_tokens),
         same_task=one.objective == two.objective,
         batches=batches,
         batches_differ=differ,
         comparable=unit,
+        difference=difference,
+        why=why,
     )
-    if unit == "nothing":
-        return relation
-    if run.targets is None or other.targets is None:
-        return replace(relation, why=_why_unmeasured(run, other))
-    try:
-        return replace(relation, difference=_difference(run.targets, other.targets, unit, confidence))
-    except UsageError as error:
-        return replace(relation, why=reason(error))
 
 
-def _why_unmeasured(run: _Measured, other: _Measured) -> str:
-    if run.shown.summary.objective != "next-token":
-        return N_("paired losses are those of next tokens, not of masked ones")
-    return run.shown.why or other.shown.why or N_("the losses were not measured")
-
-
-def _difference(one: TargetLosses, two: TargetLosses, unit: str, confidence: float) -> PairedDifference:
+def _difference(run: _Measured, other: _Measured, unit: str, confidence: float) -> PairedDifference:
+    one, two = run.targets, other.targets
+    assert one is not None
+    assert two is not None
     same_tokens = unit == NATS
     with in_language("en"):
         blocks = [float(value) for value in block_differences(one, two, same_tokens=same_tokens)]
@@ -332,9 +288,9 @@ def _drawing(run: _Measured) -> dict[str, Any]:
     """Everything that decides which windows a run is trained on."""
     config = run.shown.config
     training, model = config["training"], config["model"]
+    fingerprint = run.sealed.document("corpus").get("fingerprint") or run.shown.name  # unknown: like no other
     return {
-        N_("text, tokens or training split"): _record(run).get("fingerprint")
-        or run.shown.name,  # unknown: like no other
+        N_("text, tokens or training split"): fingerprint,
         N_("seed"): config["seed"],
         "batch_size": training["batch_size"],
         "accumulation": training["accumulation"],

@@ -1,10 +1,13 @@
 """Packages whose public names are imported when they are first asked for: what needs no PyTorch imports none."""
 
+import ast
 import gc
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 
@@ -32,22 +35,24 @@ def uncollected() -> Generator[None]:
             gc.enable()
 
 
-def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package (PEP 562).
+def lazily(package: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a package (PEP 562), whose names are those that it imports `if TYPE_CHECKING`.
 
-    Args:
-        package: its `__name__`.
-        homes: public name -> the module of the package that has it.
-
-    >>> lazily("vitral.core", {"minus": "lazy"})("plus")
+    >>> lazily("vitral.core")("plus")
     Traceback (most recent call last):
     AttributeError: module 'vitral.core' has no attribute 'plus'
     """
 
+    @cache
+    def homes() -> dict[str, str]:
+        tree = ast.parse(Path(str(sys.modules[package].__file__)).read_bytes())
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        return {name.name: str(node.module) for node in imports for name in node.names}
+
     def get(name: str) -> Any:
-        if name not in homes:
+        if name.startswith("__") or name not in homes():
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(import_module(f"{package}.{homes[name]}"), name)
+        found = getattr(import_module(homes()[name]), name)
         setattr(sys.modules[package], name, found)
         return found
 

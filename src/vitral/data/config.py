@@ -48,7 +48,6 @@ _OF_A_TASK = frozenset({"task", "tokenizer", "share"})
 """The keys that a generated task can have."""
 
 Pattern = Annotated[str, Field(min_length=1, max_length=1000)]
-Passage = Annotated[tuple[str, str], Field(strict=False)]
 
 
 class CorpusConfig(Config):
@@ -70,8 +69,6 @@ class CorpusConfig(Config):
         newlines: `"lf"` turns `\r\n` and a lone `\r` into `\n`; `"keep"` leaves them unchanged.
         separator: text inserted between the files of a folder, and between the texts of JSON lines.
         share: fraction of the training blocks to train on; a smaller share is a subset of a larger one. Default: all.
-        passages: pairs `[from, to]` of lines: train only on the text from the first line up to the second. Default:
-            everything.
         works: lines that begin the works of a text, where `*` stands for any characters: `["CHAPTER *"]`. Default: the
             files of a folder, or the titles in the text's own table of contents.
         num_works: train on so many works, drawn from those that are long enough; with `share`, on that share of the
@@ -87,7 +84,7 @@ class CorpusConfig(Config):
         replacement: fine-tuning only: the character that replaces those without a token, which otherwise get new
             tokens (characters) or their bytes. Default: none.
 
-    `share`, `passages`, `num_works`, `train_on` and `also` do not change the validation and test splits; `draw` does
+    `share`, `num_works`, `train_on` and `also` do not change the validation and test splits; `draw` does
     for `"one-work"` only.
 
     >>> CorpusConfig.parse({"source": "my.txt", "tokenizer": "bpe"}).tokenizer
@@ -103,7 +100,6 @@ class CorpusConfig(Config):
     newlines: Literal["lf", "keep"] = "lf"
     separator: str = "\n\n"
     share: float | None = Field(default=None, gt=0, le=1)
-    passages: Annotated[tuple[Passage, ...], Field(strict=False)] | None = None
     works: Annotated[tuple[Pattern, ...], Field(strict=False, max_length=1000)] | None = None
     num_works: int | None = Field(default=None, ge=1)
     train_on: Literal["others"] | None = None
@@ -138,7 +134,7 @@ class CorpusConfig(Config):
             )
         return self
 
-    @field_validator("share", "passages", "works", "glob", "also", "specials", mode="before")
+    @field_validator("share", "works", "glob", "also", "specials", mode="before")
     @classmethod
     def _unset_default_values(cls, value: Any) -> Any:
         """Values that mean the default become None, so that equal meanings have equal configurations."""
@@ -175,13 +171,6 @@ class CorpusConfig(Config):
     def _works_begin_at_a_line(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if any(not line.strip("* ") or "\n" in line for line in value or ()):
             raise ValueError(_("expected one line, such as 'CHAPTER *', not every line and no empty one"))
-        return value
-
-    @field_validator("passages", mode="after")
-    @classmethod
-    def _passages_have_a_first_line(cls, value: tuple[Passage, ...] | None) -> tuple[Passage, ...] | None:
-        if any(not first for first, _ in value or ()):
-            raise ValueError(_("the first line of a passage must not be empty"))
         return value
 
     @model_validator(mode="after")

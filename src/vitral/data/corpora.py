@@ -16,7 +16,7 @@ from vitral.core.language import N_, _
 from vitral.data.config import TASK, CorpusConfig
 from vitral.data.folders import Listing, is_surely_text, own_named, refuse_own, user_files
 from vitral.data.long_texts import Text, joined_text, pieces
-from vitral.data.opening import opened, shown, stamp_of
+from vitral.data.opening import opened, shown
 from vitral.data.shards import Shards, are_shards
 from vitral.data.sources import SOURCES, Source, cache_folder, fetch
 from vitral.data.tasks import TASKS, Task, task_text
@@ -49,7 +49,6 @@ class Corpus:
             order, as printed by `sha256sum`.
         notes: changes made while reading, one sentence each: newlines changed, licence stripped, files skipped.
         path: absolute path of the file or folder it was read from; None for a bundled text and for several texts.
-        folder: of a folder, the number of its files, those skipped included, and their size in bytes.
         files: of several texts, the name of each and where it begins.
         shards: the tokens that another program made of the text.
     """
@@ -60,14 +59,12 @@ class Corpus:
     sha256: str
     notes: tuple[str, ...] = ()
     path: str | None = None
-    folder: tuple[int, int] | None = None
     files: tuple[tuple[str, int], ...] = ()
     shards: Shards | None = None
 
     def origin(self) -> dict[str, Any]:
-        """Path and folder as plain data: hints for finding the text again, which are no part of its identity."""
-        folder = {} if self.folder is None else {"folder": dict(zip(("files", "bytes"), self.folder, strict=True))}
-        return {**({} if self.path is None else {"path": self.path}), **folder}
+        """Its path as plain data: a hint for finding the text again, which is no part of its identity."""
+        return {} if self.path is None else {"path": self.path}
 
 
 def corpus_names() -> dict[str, str]:
@@ -90,7 +87,6 @@ def load_corpus(
     sources: Mapping[str, Source] = SOURCES,
     cache: Path | None = None,
     may_download: bool = True,
-    size: int | None = None,
 ) -> Corpus:
     """Read the text of a configuration, or generate its task.
 
@@ -104,42 +100,38 @@ def load_corpus(
         sources: the downloadable texts.
         cache: folder for downloads, see `cache_folder`.
         may_download: whether a text that is not on this machine is downloaded.
-        size: bytes of the file, or of the files of the folder, if it was read before; others are not read.
 
     Raises:
-        UsageError: the name, file or folder does not exist, cannot be read, is not a text, is a run, is empty, or has
-            another size.
+        UsageError: the name, file or folder does not exist, cannot be read, is not a text, is a run, or is empty.
         StorageError: a download cannot be stored.
     """
-    corpus = _find(config, sources, cache, may_download, size)
+    corpus = _find(config, sources, cache, may_download)
     if not len(corpus.text):
         raise UsageError("{name}: empty, there is no text in it", name=corpus.name)
     return corpus
 
 
-def _find(
-    config: CorpusConfig, sources: Mapping[str, Source], cache: Path | None, may_download: bool, size: int | None
-) -> Corpus:
+def _find(config: CorpusConfig, sources: Mapping[str, Source], cache: Path | None, may_download: bool) -> Corpus:
     if config.task is not None:
         return generated(config.task)
     name = config.source
     if own := next((path for path in own_files(name, sources) if path.is_file()), None):
-        return _from_file(name, own, config, size, noted=True)
+        return _from_file(name, own, config, noted=True)
     if name in BUNDLED:
-        return replace(_from_file(name, Path(__file__).parent / "texts" / BUNDLED[name], config, size), path=None)
+        return replace(_from_file(name, Path(__file__).parent / "texts" / BUNDLED[name], config), path=None)
     if name == "python":
         return python(config)
     if name in sources:
         file = fetch(name, sources[name], downloads(cache), may_download=may_download)
-        return _from_file(name, file, config, size, noted=True)
+        return _from_file(name, file, config, noted=True)
     if name in COLLECTIONS:
         parts = (config.model_copy(update={"source": part}) for part in COLLECTIONS[name])
-        return _joined(name, [_find(part, sources, cache, may_download, None) for part in parts], config)
+        return _joined(name, [_find(part, sources, cache, may_download) for part in parts], config)
     path = as_path(name)
     if os.path.isdir(path):
-        return from_shards(path) if are_shards(path) else from_folder(path, config, size)
+        return from_shards(path) if are_shards(path) else from_folder(path, config)
     if os.path.lexists(path):
-        return _from_file(path.name, path, config, size)
+        return _from_file(path.name, path, config)
     refuse_task_name(name)
     known = {*corpus_names(), *sources, *COLLECTIONS}
     raise UsageError(
@@ -203,15 +195,13 @@ def downloads(cache: Path | None = None) -> Path:
     return cache_folder(cache) / "corpora"
 
 
-def _from_file(name: str, path: Path, config: CorpusConfig, size: int | None = None, *, noted: bool = False) -> Corpus:
+def _from_file(name: str, path: Path, config: CorpusConfig, *, noted: bool = False) -> Corpus:
     """One file as a corpus; `noted` records the path, for a source given by name."""
     if config.glob is not None:
         raise UsageError(
             "{name}: is one text, and --glob chooses among the files of a folder; leave it out", name=shown(name)
         )
     with opened(path) as file:
-        if size not in (None, stamp_of(file.fileno())[0]):
-            raise UsageError("{path}: has another size", path=shown(path))
         document = read_file(file, path, config)
     notes = [*([N_("Read from {path}.").format(path=shown(path))] if noted else []), *reading_notes([document])]
     return Corpus(shown(name), document.text, document.num_bytes, document.sha256, tuple(notes), os.path.abspath(path))
@@ -233,28 +223,20 @@ def python(config: CorpusConfig) -> Corpus:
     return _of_files("python", root, config, Listing(sources, listing.own))
 
 
-def from_folder(path: Path, config: CorpusConfig, size: int | None = None) -> Corpus:
+def from_folder(path: Path, config: CorpusConfig) -> Corpus:
     """The files of a folder that are text and match `config.glob`, joined in the order of their paths.
 
     Args:
         path: the folder.
         config: how it is read.
-        size: bytes of its files, if it was read before.
 
     Raises:
-        UsageError: the folder or a file cannot be read, none is text, the folder is Vitral's own, such as a run, or its
-            files have another size.
+        UsageError: the folder or a file cannot be read, none is text, or the folder is Vitral's own, such as a run.
     """
     listing = user_files(path, config.glob)
-    if size not in (None, _size(listing)):
-        raise UsageError("{path}: has files of another size", path=shown(path))
     refuse_own(path, listing)
     name = path.resolve().name or shown(path)
     return replace(_of_files(name, path, config, listing), path=os.path.abspath(path))
-
-
-def _size(listing: Listing) -> int:
-    return sum(path.stat().st_size for path in listing.files if path.is_file())
 
 
 def from_shards(path: Path) -> Corpus:
@@ -289,7 +271,8 @@ def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing) -> 
             root=shown(root),
             patterns=_(" or ").join(map(repr, config.glob)),
         )
-    encoding, total = config.encoding or "UTF-8", _size(listing)
+    encoding = config.encoding or "UTF-8"
+    total = sum(path.stat().st_size for path in listing.files if path.is_file())
     found = {path.relative_to(root).as_posix(): _document(path, config, on_disk=total > LONG) for path in listing.files}
     documents = {relative: one for relative, one in found.items() if isinstance(one, Document)}
     skipped = {relative: why for relative, why in found.items() if isinstance(why, str)}
@@ -315,7 +298,7 @@ def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing) -> 
     notes += reading_notes([*documents.values()])
     each = [Corpus(relative, one.text, one.num_bytes, one.sha256) for relative, one in documents.items()]
     joint = _joined(shown(name), each, config)
-    return replace(joint, notes=tuple(notes), folder=(len(listing.files), total))
+    return replace(joint, notes=tuple(notes))
 
 
 def _document(path: Path, config: CorpusConfig, *, on_disk: bool) -> Document | str:

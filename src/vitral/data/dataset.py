@@ -14,13 +14,10 @@ import numpy as np
 from vitral.core.errors import UsageError
 from vitral.core.files import replace_durably, sha256, storage, sweep
 from vitral.core.language import N_, storable
-from vitral.core.renamed import renamed
 from vitral.data.alphabet import label_text
 from vitral.data.batches import Split
 from vitral.data.config import BPEConfig, CorpusConfig, FileConfig
 from vitral.data.corpora import Corpus, downloads, load_corpus
-from vitral.data.encoded import encoded
-from vitral.data.growth import grown, growth_notes
 from vitral.data.long_texts import Text, hash_text, joined_text
 from vitral.data.opening import shown
 from vitral.data.recorded import RecordedText, found_again, recorded_others
@@ -28,8 +25,8 @@ from vitral.data.shards import Shards
 from vitral.data.sources import cache_folder
 from vitral.data.special_tokens import alphabet_counts
 from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks
-from vitral.data.tokenizers import Tokenizer, build_tokenizer
-from vitral.data.tokens import Store, stored
+from vitral.data.tokenizers import Tokenizer, build_tokenizer, grown, growth_notes
+from vitral.data.tokens import Store, encoded, stored
 from vitral.data.training_text import Addition, TrainingText, additions, in_parts, restricted, train_key
 from vitral.data.works import (
     Work,
@@ -89,12 +86,6 @@ class Dataset:
     problems: tuple[str, ...] = ()
     made_elsewhere: bool = False
 
-    @property
-    def parts(self) -> dict[str, Split]:
-        """The former name of `splits`."""
-        renamed("parts", "splits")
-        return self.splits
-
     def describe(self) -> dict[str, Any]:
         """The description saved with a run (`corpus.json`), JSON-ready."""
         described = {
@@ -144,7 +135,7 @@ def prepare(
         config: text, tokenizer and split.
         tokenizer: an existing tokenizer, for example of a run, to use instead of building the one in `config`.
         grow: whether characters without a token, unless `config.replacement` replaces them, and special tokens of
-            `config` are added to the existing tokenizer (`vitral.data.growth`).
+            `config` are added to the existing tokenizer (`vitral.data.tokenizers`).
         cache: folder for downloads and tokens, see `cache_folder`.
         corpus: the text, if it is already loaded.
 
@@ -190,8 +181,7 @@ def prepare_recorded(
 
     `resume`, `Run.dataset` and `doctor` call this, `prepare` is for new runs. The text is looked for at `corpus`, if it
     is given, else at `config.source` (a name, or a path relative to the current folder) and at the absolute path that
-    the run recorded. Only a regular file of the recorded size is read (a folder whose files are as many and as large as
-    recorded), and it is used only if its SHA-256 agrees. The texts of `config.also` may lie beside `corpus`, too.
+    the run recorded, and it is used only if its SHA-256 agrees.
 
         config = CorpusConfig.parse(run_config["corpus"])
         dataset = prepare_recorded(config, corpus_json, tokenizer=tokenizer, run_folder=path, corpus=option)
@@ -218,7 +208,7 @@ def prepare_recorded(
     if main.shards is not None:
         return _of_shards(config, main, main.shards, tokenizer, folder)
     also = zip(others, config.also or (), strict=True)
-    found = [found_again(one, source, config, folder, where=where, given=corpus) for one, source in also]
+    found = [found_again(one, source, config, folder, where=where) for one, source in also]
     expected = text.fingerprint, f"{where}{text.identity(config.source)}"
     return _tokenized(config, main, additions(config, main, found), tokenizer, folder, expected=expected)
 
@@ -281,7 +271,7 @@ def _tokenized(
     """Split, tokenize and store a text with its additions; refused before that if another dataset is expected."""
     works = corpus_works(corpus, config)
     whole = split_corpus(len(corpus.text), config, works)
-    training = restricted(corpus.text, whole["train"], config, works)
+    training = restricted(whole["train"], config, works)
     blocks = {**whole, "train": training.blocks}
     if works and added:
         named = dict(zip(config.also or (), (addition.corpus.text for addition in added), strict=True))

@@ -1,11 +1,9 @@
 """Finding the text of a run again: on this machine only, and only if it is the very text that the run recorded.
 
-A run's folder may come from a stranger, so nothing in it starts a download, and nothing but regular files is opened. A
-file is read only if its size is the recorded one, a folder only if its files are together as large as recorded; and
-what was read is used only if its SHA-256 agrees.
+A run's folder may come from a stranger, so nothing in it starts a download, and nothing but regular files is opened.
+What was read is used only if its SHA-256 agrees.
 """
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,10 +13,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from vitral.core.config import Config
-from vitral.core.errors import UsageError, reason
+from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.data.config import CorpusConfig
-from vitral.data.corpora import COLLECTIONS, Corpus, as_path, load_corpus
+from vitral.data.corpora import COLLECTIONS, Corpus, load_corpus
 from vitral.data.opening import shown
 from vitral.data.sources import SOURCES
 
@@ -38,11 +36,6 @@ def without_folders(record: Any, key: str = "") -> Any:
     return _READ_FROM.sub(r"\1", record) if key == "notes" else record
 
 
-class _Folder(Config):
-    files: _Count
-    bytes: _Count
-
-
 class RecordedText(Config):
     """A text as a run recorded it (`Dataset.describe`): its identity, and hints where it was.
 
@@ -52,7 +45,6 @@ class RecordedText(Config):
         characters: its length.
         sha256: see `Corpus.sha256`.
         path: a hint: the absolute path it was read from.
-        folder: see `Corpus.folder`.
         fingerprint: the fingerprint of the dataset; None for a further training text.
     """
 
@@ -61,7 +53,6 @@ class RecordedText(Config):
     characters: _Count
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     path: str | None = None
-    folder: _Folder | None = None
     fingerprint: Annotated[str, Field(pattern="^[0-9a-f]{32}$")] | None = None
 
     @classmethod
@@ -112,35 +103,24 @@ def found_again(
         config: the corpus configuration of the run.
         cache: the cache folder.
         where: the beginning of an error message.
-        given: the text as the user gives it now (a file, a folder or a name); for a further training text, a file
-            beside which it may be.
+        given: the text as the user gives it now (a file, a folder or a name).
 
     Raises:
         UsageError: no place has it, or what is given now is another text.
     """
-    is_given = given is not None and text.fingerprint is not None
-    size = None if is_given else text.folder.bytes if text.folder else text.bytes
-    places = [str(given)] if is_given else [source, text.path or source]
-    if given is not None and not is_given:
-        beside = as_path(str(given))
-        beside = beside if beside.is_dir() else beside.parent
-        places = [*(str(beside / _PARTS.split(place)[-1]) for place in places), *places]
     reasons = list[str]()
-    for place in dict.fromkeys(places):
-        if os.name == "nt" and place.replace("/", "\\").startswith("\\\\"):  # to look would log in to another machine
-            continue
+    for place in [str(given)] if given is not None else dict.fromkeys([source, text.path or source]):
         try:
             placed = config.model_copy(update={"source": place})
-            found = load_corpus(placed, cache=cache, may_download=False, size=size)
-        except (OSError, ValueError) as error:
-            told = f"{shown(place)}: {_(reason(error))}" if isinstance(error, OSError) else str(error)
-            reasons.append(told[:400])
+            found = load_corpus(placed, cache=cache, may_download=False)
+        except UsageError as error:
+            reasons.append(str(error)[:400])
         else:
             if found.sha256 == text.sha256:
                 return replace(found, name=shown(text.name))
             reasons.append(_("{path} has another SHA-256", path=shown(place)))
     identity, why = text.identity(source), "; ".join(reasons)
-    if is_given:
+    if given is not None:
         raise UsageError("--corpus {wrong}; {where}{identity} is needed", wrong=why, where=where, identity=identity)
     can_be_fetched = source in {*SOURCES, *COLLECTIONS}
     raise UsageError(

@@ -1,16 +1,15 @@
 """JSON lines: one JSON object on each line, one text of it a document."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
-from vitral.core.config import closest, shown
+from vitral.core.config import nearest, shown
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.data.encodings import is_utf8
 
 SUFFIXES = {".jsonl", ".ndjson"}
-_MOST_NAMED = 3
 
 
 def field_of_lines(lines: Iterable[str], field: str, where: str) -> Iterator[str]:
@@ -34,11 +33,8 @@ def field_of_lines(lines: Iterable[str], field: str, where: str) -> Iterator[str
             record = _parsed(line, place)
             for text in _at(record, field):
                 if not isinstance(text, str):
-                    names = _named(record)
-                    known = (
-                        _("its texts: {names}", names=", ".join(map(shown, names))) if names else _("it has no texts")
-                    )
-                    hint = closest(field, names) or known
+                    others = [key for key in record if key != field]
+                    hint = nearest(field, others) if others else _("it has no texts")
                     raise UsageError("{place}: no text in {field}; {hint}", place=place, field=shown(field), hint=hint)
                 if not is_utf8(text):
                     raise UsageError(
@@ -63,29 +59,15 @@ def _at(value: Any, field: str) -> Iterator[Any]:
 
 
 def text_fields(line: str) -> list[str]:
-    """The keys of a JSON object under which there is a string, longest string first; empty if it is no object.
+    """The keys of a JSON object under which there is a string; empty if it is no object.
 
-    >>> text_fields('{"id": "7", "text": "one more", "meta": {"by": "me"}}')
-    ['text', 'meta.by', 'id']
+    >>> text_fields('{"id": "7", "text": "one more"}')
+    ['id', 'text']
     """
     try:
-        return _named(_parsed(line, ""))
+        return [key for key, value in _parsed(line, "").items() if isinstance(value, str)]
     except UsageError:
         return []
-
-
-def _named(record: Mapping[str, Any]) -> list[str]:
-    strings = dict(_strings(record))
-    return sorted(strings, key=lambda key: -len(strings[key]))[:_MOST_NAMED]
-
-
-def _strings(record: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
-    for key, held in record.items():
-        value = held[0] if isinstance(held, list) and held else held
-        if isinstance(value, str):
-            yield path + key, value
-        elif isinstance(value, dict) and not path:
-            yield from _strings(cast("dict[str, Any]", value), f"{key}.")
 
 
 def _parsed(line: str, place: str) -> dict[str, Any]:

@@ -126,12 +126,12 @@ def split_text(
         return dealt(blocks, "split", (len(blocks) + 5) // 10, (len(blocks) + 10) // 20)
     if method == "nanogpt":
         border = int(num_characters * 0.9)
-        held_out = _cut(border, num_characters)
-        return {"train": _cut(0, border), "validation": held_out, "test": held_out}
+        held_out = whole(num_characters, border)
+        return {"train": whole(border), "validation": held_out, "test": held_out}
     test = num_characters - num_characters // 10
     validation = test - num_characters // 20
     borders = {"train": (0, validation), "validation": (validation, test), "test": (test, num_characters)}
-    return {split: _cut(begin, end) for split, (begin, end) in borders.items()}
+    return {split: whole(end, begin) for split, (begin, end) in borders.items()}
 
 
 def dealt(blocks: Blocks, purpose: str, num_test: int, num_validation: int) -> dict[str, Blocks]:
@@ -151,16 +151,11 @@ def in_blocks(spans: Iterable[tuple[int, int]], size: int = BLOCK) -> Blocks:
     return Blocks(np.concatenate(cut))
 
 
-def whole(num_characters: int) -> Blocks:
-    """A whole text as blocks; the last may be shorter.
+def whole(end: int, begin: int = 0) -> Blocks:
+    """A text, or a span of it, as blocks; the last may be shorter.
 
     >>> list(whole(12_000))
     [(0, 5000), (5000, 10000), (10000, 12000)]
     """
-    return _cut(0, num_characters)
-
-
-def _cut(begin: int, end: int) -> Blocks:
-    """A span of text as blocks; the last may be shorter."""
     begins = np.arange(begin, end, BLOCK)
     return Blocks(np.stack([begins, np.minimum(begins + BLOCK, end)], axis=1))

@@ -8,7 +8,7 @@ a shorter context reads parts.
 """
 
 from abc import ABC, abstractmethod
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from jaxtyping import Int
@@ -67,7 +67,21 @@ class Task(Config, ABC):
         return self
 
 
-class RepeatedStrings(Task):
+class _OfSymbols:
+    """Sequences of letters and digits alone."""
+
+    @property
+    def alphabet(self: Any) -> str:
+        """The first `symbols` letters and digits."""
+        return SYMBOLS[: self.symbols]
+
+    @property
+    def span(self: Any) -> int:
+        """See `length`."""
+        return self.length
+
+
+class RepeatedStrings(_OfSymbols, Task):
     """Repeated strings: a random string, then the same again, until the sequence is full.
 
         k q m a f k q m a f k q m ...        a period of 5
@@ -96,16 +110,6 @@ class RepeatedStrings(Task):
             raise ValueError(_("shortest must be at most longest, and longest below length"))
         return self
 
-    @property
-    def alphabet(self) -> str:
-        """The first `symbols` letters and digits."""
-        return SYMBOLS[: self.symbols]
-
-    @property
-    def span(self) -> int:
-        """See `length`."""
-        return self.length
-
     def draw(self, stream: np.random.Generator, count: int) -> Int[np.ndarray, "count span"]:
         """Random sequences, as indices into the alphabet."""
         periods = stream.integers(self.shortest, self.longest + 1, size=count)
@@ -113,7 +117,7 @@ class RepeatedStrings(Task):
         return np.take_along_axis(strings, np.arange(self.length) % periods[:, None], axis=1)
 
 
-class MarkovChains(Task):
+class MarkovChains(_OfSymbols, Task):
     """Markov chains: every sequence is of a chain of its own, which can only be learned from the sequence itself.
 
     The first symbol is uniform. Each row of the transition matrix is drawn from a symmetric Dirichlet distribution, for
@@ -131,16 +135,6 @@ class MarkovChains(Task):
     symbols: Annotated[int, Field(ge=2, le=len(SYMBOLS))] = 3
     length: Length = 65
     concentration: Annotated[float, Field(gt=0, le=1000)] = 1.0
-
-    @property
-    def alphabet(self) -> str:
-        """The first `symbols` letters and digits."""
-        return SYMBOLS[: self.symbols]
-
-    @property
-    def span(self) -> int:
-        """See `length`."""
-        return self.length
 
     def draw(self, stream: np.random.Generator, count: int) -> Int[np.ndarray, "count span"]:
         """Random sequences, as indices into the alphabet."""

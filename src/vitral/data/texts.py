@@ -11,6 +11,7 @@ again whenever they are needed.
 """
 
 import hashlib
+import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -25,7 +26,6 @@ from vitral.core.language import N_, _
 from vitral.data.config import CorpusConfig
 from vitral.data.encodings import SAMPLE, guess, unmarked_utf
 from vitral.data.formats import foreign_format
-from vitral.data.licence import strip_licence
 from vitral.data.long_texts import PIECE, LongText, Part, Text, in_lines, pieces
 from vitral.data.opening import changed, opened, shown, stamp_of
 from vitral.data.records import SUFFIXES, field_of_lines, text_fields
@@ -187,7 +187,7 @@ def _refuse_other_formats(head: bytes, where: str, encoding: str | None) -> None
             chosen=_named(chosen),
             advice=leave if marked == "utf-8" else give,
         )
-    if found := foreign_format(head, where):
+    if found := foreign_format(head, Path(where).suffix):
         raise UsageError(f"{where}: {found}")
     likely = unmarked_utf(head)
     if not marked and head and (chosen in ("utf-16", "utf-32") or (encoding is None and likely)):
@@ -248,3 +248,29 @@ def reading_notes(documents: Sequence[Document]) -> Iterator[str]:
         )
     if changes["licence"]:
         yield N_("Project Gutenberg's licence was stripped ({number:,} characters).").format(number=changes["licence"])
+
+
+_BEFORE = re.compile(r"^\*\*\* START OF TH[^\r\n]*(?:\r\n|\r|\n)", re.MULTILINE)
+_AFTER = re.compile(r"^\*\*\* END OF TH", re.MULTILINE)
+
+
+def strip_licence(text: str) -> str:
+    r"""The text between Project Gutenberg's markers; a text without both of them is returned unchanged.
+
+    A book begins after the line that starts with `*** START OF TH` and ends before the line that starts with
+    `*** END OF TH`. Of a file of several books, all are kept; so is the rest of one that the beginning or the end of
+    the file cuts off.
+
+    >>> strip_licence("licence\n*** START OF THE EBOOK ***\nthe work\n*** END OF THE EBOOK ***\nmore")
+    'the work\n'
+    """
+    before = _BEFORE.search(text)
+    if before is None or _AFTER.search(text, before.end()) is None:
+        return text
+    cut = _AFTER.search(text, 0, before.start())
+    books = [text[: cut.start()]] if cut else []
+    while before:
+        after = _AFTER.search(text, before.end())
+        books.append(text[before.end() : after.start() if after else None])
+        before = _BEFORE.search(text, after.end()) if after else None
+    return "".join(books)

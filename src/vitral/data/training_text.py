@@ -1,24 +1,22 @@
 """The training text: parts of a text's training split, drawn or chosen, and further texts.
 
-`passages`, `num_works`, `share` and `also` of the configuration change the training split only, so losses of runs with
+`num_works`, `share` and `also` of the configuration change the training split only, so losses of runs with
 different training text can be compared.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from vitral.core.config import shown
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data.config import CorpusConfig
 from vitral.data.corpora import Corpus
-from vitral.data.long_texts import Text, hash_text
+from vitral.data.long_texts import hash_text
 from vitral.data.split import SPLIT_SEED, Blocks, whole
-from vitral.data.works import Work, found_lines
+from vitral.data.works import Work
 
 
 @dataclass(frozen=True)
@@ -60,20 +58,15 @@ class TrainingText:
     works: tuple[str, ...] = ()
 
 
-def restricted(text: Text, blocks: Blocks, config: CorpusConfig, works: Sequence[Work] = ()) -> TrainingText:
-    """The training blocks selected by `passages`, `num_works` and `share`.
+def restricted(blocks: Blocks, config: CorpusConfig, works: Sequence[Work] = ()) -> TrainingText:
+    """The training blocks selected by `num_works` and `share`.
 
-    `passages` first cuts each block to the characters inside a passage; `num_works` and `share` choose from the rest.
     Without `num_works`, a share takes the first blocks of a random order, so that a smaller share is always a subset of
     a larger one of the same draw.
 
     Raises:
-        UsageError: a passage is not in the text, none of it is in the training split, or too few works are long enough.
+        UsageError: too few works are long enough.
     """
-    if config.passages:
-        blocks = _inside(blocks, passage_spans(text, config.passages))
-        if not len(blocks):
-            raise UsageError("corpus.passages: the training split contains nothing of them; give longer passages")
     if config.num_works is not None:
         return _of_works(works, blocks, config, config.num_works)
     return TrainingText(blocks if config.share is None else shared(blocks, config.share, config.draw))
@@ -81,7 +74,7 @@ def restricted(text: Text, blocks: Blocks, config: CorpusConfig, works: Sequence
 
 def _of_works(works: Sequence[Work], blocks: Blocks, config: CorpusConfig, num_works: int) -> TrainingText:
     """Equal parts of works drawn from those that are long enough; together the share of all of the training split."""
-    parts = [(work, _inside(blocks, [(work.begin, work.end)])) for work in works]
+    parts = [(work, Blocks(blocks.inside(work.begin, work.end))) for work in works]
     each = 1 if config.share is None else max(1, round(config.share * blocks.num_characters) // num_works)
     parts = [(work, part) for work, part in parts if part.num_characters >= each]
     if len(parts) < num_works:
@@ -185,7 +178,6 @@ def in_parts(added: Sequence[Addition], config: CorpusConfig, training: Blocks) 
 def train_key(config: CorpusConfig, added: Sequence[Addition]) -> list[Any]:
     """The part of a dataset's fingerprint that depends on the training text; empty for the default."""
     chosen: Mapping[str, Any] = {
-        "passages": None if config.passages is None else [list(passage) for passage in config.passages],
         "share": config.share,
         "also": [addition.text_hash for addition in added] or None,
         "num_works": config.num_works,
@@ -194,51 +186,3 @@ def train_key(config: CorpusConfig, added: Sequence[Addition]) -> list[Any]:
     }
     asked = {key: value for key, value in chosen.items() if value is not None}
     return [asked] if asked else []
-
-
-def passage_spans(text: Text, passages: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
-    r"""The (begin, end) offsets of passages in the text, in characters.
-
-    A passage starts at the line equal to its first string and ends before the line equal to its second; an empty second
-    string is the end of the text. Leading spaces of a line count, trailing spaces do not.
-
-    >>> passage_spans("a\nb\nc\n", [("b", "c"), ("c", "")])
-    [(2, 4), (4, 6)]
-
-    Raises:
-        UsageError: no line or several lines match, or the second line comes before the first.
-    """
-    found = found_lines(text, {line: re.escape(line) for passage in passages for line in passage if line}, "passages")
-    for line, places in found.items():
-        if len(places) > 1:
-            raise UsageError(
-                "corpus.passages: {number} lines of the text read {line!r}; choose a line that occurs once",
-                number=len(places),
-                line=line,
-            )
-    spans = []
-    for first, last in passages:
-        begin, end = found[first][0][0], found[last][0][0] if last else len(text)
-        if end <= begin:
-            raise UsageError(
-                "corpus.passages: the line {last} comes before {first}; swap them", last=shown(last), first=shown(first)
-            )
-        spans.append((begin, end))
-    return spans
-
-
-def _inside(blocks: Blocks, spans: Sequence[tuple[int, int]]) -> Blocks:
-    """The intersections of blocks and spans."""
-    cut = [blocks.inside(begin, end) for begin, end in _merged(spans)]
-    return Blocks(np.concatenate([np.zeros((0, 2), dtype=np.int64), *cut]))
-
-
-def _merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The union of spans, as sorted spans that do not touch."""
-    merged: list[tuple[int, int]] = []
-    for begin, end in sorted(spans):
-        if merged and begin <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((begin, end))
-    return merged

@@ -117,37 +117,16 @@ def works_from(text: Text, lines: Sequence[str]) -> list[Work]:
     Raises:
         UsageError: no line of the text is like one of them.
     """
-    patterns = {line: ".*".join(map(re.escape, line.split("*"))) for line in lines}
-    begins = sorted({place for found in found_lines(text, patterns, "works").values() for place in found})
-    ends = [*(begin for begin, _ in begins[1:]), len(text)]
-    return [Work(title.strip(), begin, end) for (begin, title), end in zip(begins, ends, strict=True)]
-
-
-def found_lines(text: Text, patterns: Mapping[str, str], key: str) -> dict[str, list[tuple[int, str]]]:
-    """The lines of a text that are as the user says, each with its offset.
-
-    Args:
-        text: the text.
-        patterns: the lines as the user wrote them -> regular expressions.
-        key: the key of `corpus` that names them.
-
-    Raises:
-        UsageError: no line of the text is like one of them.
-    """
-    compiled = {wanted: re.compile(pattern) for wanted, pattern in patterns.items()}
-    found: dict[str, list[tuple[int, str]]] = {wanted: [] for wanted in patterns}
-    for begin, line in lines_of(text):
-        for wanted, pattern in compiled.items():
-            if pattern.fullmatch(line):
-                found[wanted].append((begin, line))
-    for wanted, places in found.items():
-        if not places:
+    patterns = {line: re.compile(".*".join(map(re.escape, line.split("*")))) for line in lines}
+    begins = [(begin, line) for begin, line in lines_of(text) if any(one.fullmatch(line) for one in patterns.values())]
+    for wanted, pattern in patterns.items():
+        if not any(pattern.fullmatch(line) for _, line in begins):
             raise UsageError(
-                "corpus.{key}: no line of the text reads {line!r}; copy a line exactly, including leading spaces",
-                key=key,
+                "corpus.works: no line of the text reads {line!r}; copy a line exactly, including leading spaces",
                 line=wanted,
             )
-    return found
+    ends = [*(begin for begin, _ in begins[1:]), len(text)]
+    return [Work(title.strip(), begin, end) for (begin, title), end in zip(begins, ends, strict=True)]
 
 
 def lines_of(text: Text) -> Iterator[tuple[int, str]]:

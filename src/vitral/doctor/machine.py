@@ -1,124 +1,122 @@
-"""The health of this machine. Nothing is written."""
+"""The health of this machine, and what makes training faster on it. Nothing is written."""
 
+import math
 import os
 import shutil
-from collections.abc import Iterator
-from importlib.util import find_spec
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from vitral.core.errors import UsageError, reason
 from vitral.core.language import N_
-from vitral.core.machine import memory_limit
+from vitral.core.machine import cores, memory_limit
+from vitral.core.process import MOST_THREADS, using_threads
 from vitral.core.streams import torch_stream
 from vitral.core.versions import versions
 from vitral.doctor.health import Diagnosis, HealthCheck
-from vitral.doctor.speed import examine_speed
-from vitral.interop.targets.onnx_model import LOWEST_TORCH, PACKAGES
 from vitral.model import ModelConfig, Transformer
-from vitral.model.initialisation import MOST_EXCESS
 from vitral.model.native import native, native_step
-from vitral.model.selfcheck import check_device, fresh_excess
-from vitral.runs import RunConfig
-from vitral.training.configuration import presets
+from vitral.model.selfcheck import check_device
+from vitral.training.configuration import DEFAULT_PRESET, configure, presets
+from vitral.training.run import build_model
+from vitral.training.trials import SLOW, ExecutionPlan, StepTime, TooSlow, time_steps
 
 PROBE = {"context_length": 16, "d_model": 64, "num_layers": 2, "num_heads": 2}
 MOST_DIFFERENCE = 1e-4
 """Between logits of a small model, computed in two ways."""
+ROUNDS, ROUND_SECONDS = 3, 0.25
+"""Each choice is timed this often, in turn with the other, for these seconds; the fastest time counts, since other
+programs are busy now and then."""
+DIFFERENCE = 0.05
+"""A choice that changes the time of a training step by less than this share makes no difference."""
+
+Timer = Callable[[float], StepTime]
+"""Times some steps; raises TooSlow if the first takes longer than a limit in seconds."""
 
 
 def examine_machine() -> Diagnosis:
     """Processor, memory, disk and compiler of this machine, what makes training faster, and whether it is correct."""
-    checks = (_parts, examine_speed, _compiler, _native, _precision, _initial_loss, _onnx, _accelerators)
-    return Diagnosis(tuple(found for examine in checks for found in examine()))
+    return Diagnosis(tuple(_checks()))
 
 
-def _parts() -> Iterator[HealthCheck]:
-    memory, free = memory_limit(), shutil.disk_usage(Path.cwd()).free
-    processor = N_("{cores:d} cores, {instructions}").format(
-        cores=os.cpu_count() or 1, instructions=torch.backends.cpu.get_cpu_capability()
-    )
+def _checks() -> Iterator[HealthCheck]:
+    memory, free, most = memory_limit(), shutil.disk_usage(Path.cwd()).free, min(cores(), MOST_THREADS)
+    processor = {"cores": os.cpu_count() or 1, "instructions": torch.backends.cpu.get_cpu_capability()}
     yield HealthCheck("ok", N_("versions"), versions())
-    yield HealthCheck("ok", N_("processor"), processor)
-    size = N_("unknown") if memory is None else N_("{size:,.1f} GB").format(size=memory / 1e9)
-    yield HealthCheck("ok", N_("memory"), size)
+    yield HealthCheck("ok", N_("processor"), N_("{cores:d} cores, {instructions}").format(**processor))
+    if memory:
+        yield HealthCheck("ok", N_("memory"), N_("{size:,.1f} GB").format(size=memory / 1e9))
     there = N_("{size:,.1f} GB free").format(size=free / 1e9)
     yield HealthCheck("ok" if free > 1e9 else "wrong", N_("disk here"), there)
-
-
-def _compiler() -> Iterator[HealthCheck]:
-    compiler = next((found for name in ("c++", "g++", "clang++", "cl") if (found := shutil.which(name))), None)
-    measured = N_("whether training.compile helps is measured by --plan auto where training takes 30 minutes or more")
-    found = N_("{compiler}; {what}").format(compiler=compiler, what=measured)
-    without = N_("none; training.compile has no effect")
-    yield HealthCheck("unknown", N_("compiler"), found if compiler else without)
-
-
-def _probe() -> tuple[Transformer, torch.Tensor]:
-    model = Transformer(ModelConfig.parse(PROBE), 61, seed=1).eval()
-    return model, torch.randint(61, (2, 16), generator=torch_stream(0, "doctor"))
+    times = times_as_long(step_timer(most, "float32"), step_timer(1, "float32"))
+    yield judge_speed(N_("{n} threads").format(n=most), times, N_("1 thread"))
+    threads = most if times < 1 else 1
+    times = times_as_long(step_timer(threads, "bfloat16"), step_timer(threads, "float32"))
+    yield judge_speed("bfloat16", times, "float32")
+    compiler = next(filter(None, map(shutil.which, ("c++", "g++", "clang++", "cl"))), None)
+    yield HealthCheck("unknown", N_("compiler"), compiler or N_("none; training.compile has no effect"))
+    yield from _correctness()
 
 
 @torch.inference_mode()
-def _native() -> Iterator[HealthCheck]:
-    """Whether generation runs in C; the first tokens of a small model are compared with the modules' logits."""
-    model, tokens = _probe()
-    step = native_step(model)
+def _correctness() -> Iterator[HealthCheck]:
+    """Whether a small model has the same logits in C, in float64 and on accelerators."""
+    model = Transformer(ModelConfig.parse(PROBE), 61, seed=1).eval()
+    tokens = torch.randint(61, (2, 16), generator=torch_stream(0, "doctor"))
+    logits, step = model(tokens), native_step(model)
     if isinstance(step, str):
         yield HealthCheck("slower" if native().is_stale else "unknown", N_("generation in C"), step)
-        return
-    difference = float((step(tokens, model.new_cache(2)) - model(tokens)[:, -1]).abs().max())
-    found = N_("{instructions}; logits of a small model differ from PyTorch by {difference:.1e}")
-    found = found.format(instructions=native().found, difference=difference)
-    yield HealthCheck("ok" if difference < MOST_DIFFERENCE else "wrong", N_("generation in C"), found)
-
-
-@torch.inference_mode()
-def _precision() -> Iterator[HealthCheck]:
-    model, tokens = _probe()
-    single = model(tokens).double()
-    difference = float((single - model.double()(tokens)).abs().max())
+    else:
+        difference = float((step(tokens, model.new_cache(2)) - logits[:, -1]).abs().max())
+        found = N_("{instructions}; logits of a small model differ from PyTorch by {difference:.1e}")
+        found = found.format(instructions=native().found, difference=difference)
+        yield HealthCheck("ok" if difference < MOST_DIFFERENCE else "wrong", N_("generation in C"), found)
+    difference = float((logits.double() - model.double()(tokens)).abs().max())
     found = N_("logits of a small model differ from float64 by {difference:.1e}").format(difference=difference)
     yield HealthCheck("ok" if difference < MOST_DIFFERENCE else "wrong", "float32", found)
-
-
-def _initial_loss() -> Iterator[HealthCheck]:
-    excess, is_small = dict[str, float](), True
-    for name, preset in presets().items():
-        config = RunConfig.parse(dict(preset.run), name).model
-        excess[name] = fresh_excess(Transformer(config, preset.vocabulary, seed=1))
-        is_small = is_small and excess[name] <= MOST_EXCESS[config.initialisation]
-    largest = max(excess, key=lambda name: excess[name])
-    found = N_(
-        "the loss of fresh models on random tokens exceeds ln V, of V tokens, by at most {excess:.3f} "
-        "({preset}, of {n} presets)"
-    ).format(n=len(excess), preset=largest, excess=excess[largest])
-    yield HealthCheck("ok" if is_small else "wrong", N_("initial loss"), found)
-
-
-def _onnx() -> Iterator[HealthCheck]:
-    missing = [name for name in PACKAGES if find_spec(name) is None]
-    # Three parts: two are a decimal number, which Portuguese writes with a comma.
-    places = {"version": torch.__version__, "lowest": ".".join(map(str, (*LOWEST_TORCH, 0)))}
-    is_new = tuple(int(number) for number in torch.__version__.split(".")[:2]) >= LOWEST_TORCH
-    if missing:
-        found = N_("not installed: {packages}; pip install 'vitral[interop]'").format(packages=", ".join(missing))
-    elif is_new:
-        found = N_("PyTorch {version}, at least {lowest}").format(**places)
-    else:
-        found = N_("tested from PyTorch {lowest} on, here is {version}").format(**places)
-    yield HealthCheck("ok" if is_new and not missing else "unknown", N_("export to ONNX"), found)
-
-
-def _accelerators() -> Iterator[HealthCheck]:
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     for name in (name for name, is_there in there.items() if is_there):
         try:
-            difference = check_device(_probe()[0], torch.device(name))
+            difference = check_device(model.float(), torch.device(name))
             found = N_("logits differ from the CPU by {difference:.1e}").format(difference=difference)
             yield HealthCheck("ok", name, found)
         except UsageError as error:
             yield HealthCheck("wrong", name, reason(error))
     if not any(there.values()):
         yield HealthCheck("ok", N_("accelerator"), N_("none; everything runs on the CPU"))
+
+
+def step_timer(threads: int, dtype: str) -> Timer:
+    """The timer of steps of the preset `fast` with these threads in this precision, on the CPU."""
+    config = configure(DEFAULT_PRESET, overrides=[{"training": {"device": "cpu"}}])
+    build = partial(build_model, vocab_size=presets()[DEFAULT_PRESET].vocabulary)
+    given = {"least": ROUND_SECONDS, "most": ROUND_SECONDS, "trials": 2}
+
+    def timed(limit: float) -> StepTime:
+        with using_threads(threads):
+            return time_steps(config, build, ExecutionPlan(dtype, compile=False), limit=limit, **given)
+
+    return timed
+
+
+def times_as_long(chosen: Timer, other: Timer) -> float:
+    """The fastest step of a choice as a multiple of the other's; infinite if its first step was slow in every round."""
+    best = least = math.inf
+    for _ in range(ROUNDS):
+        beside = other(math.inf)
+        least = min(least, beside.steady)
+        with suppress(TooSlow):
+            best = min(best, chosen(SLOW * beside.first).steady)
+    return best / least
+
+
+def judge_speed(choice: str, times: float, plain: str) -> HealthCheck:
+    """Whether a choice makes training faster than the plain one."""
+    mark = "slower" if times >= 1 + DIFFERENCE else "same" if times > 1 - DIFFERENCE else "ok"
+    found = N_("a training step takes {times:.2f} times as long as with {plain}")
+    if times == math.inf:
+        found = N_("a training step takes more than {times:.2f} times as long as with {plain}")
+    return HealthCheck(mark, choice, found.format(times=SLOW if times == math.inf else times, plain=plain))

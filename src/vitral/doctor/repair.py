@@ -8,8 +8,7 @@ from vitral.core.errors import StorageError, UsageError
 from vitral.core.files import insist, read, replace_durably, storage
 from vitral.core.language import N_
 from vitral.runs import RunConfig, RunFolder, verify
-from vitral.runs.checkpoint import list_checkpoints, load_state
-from vitral.runs.checkpoint_files import FORMAT, MOST_BYTES
+from vitral.runs.checkpoint import FORMAT, MOST_BYTES, list_checkpoints, load_state
 from vitral.runs.folder import CONFIG, RUN
 from vitral.runs.lock import only_writer
 from vitral.runs.metrics_log import NAME as LOG
@@ -61,38 +60,26 @@ def _set_aside(folder: RunFolder, name: str) -> str:
     """Keep a damaged file under another name."""
     if not os.path.lexists(folder.path / name):
         return N_("{file} was missing and has been restored").format(file=name)
-    kept = _free_name(folder, name)
+    number = 1
+    while os.path.lexists(folder.path / (kept := f"{Path(name).stem}.damaged-{number}{Path(name).suffix}")):
+        number += 1
     with storage(folder.path / name):
         insist(os.rename, folder.path / name, folder.path / kept)
     return N_("{file} has been restored; the damaged one is {kept}").format(file=name, kept=kept)
 
 
-def _free_name(folder: RunFolder, name: str) -> str:
-    number = 1
-    while os.path.lexists(folder.path / (kept := f"{Path(name).stem}.damaged-{number}{Path(name).suffix}")):
-        number += 1
-    return kept
-
-
 def _repair_log(folder: RunFolder) -> str:
     """Cut the log after the last line that some checkpoint still seals, say so in the log, and seal it again."""
-    intact = 0
+    log, intact, raw = folder.log.path, 0, b""
     for one in reversed(list_checkpoints(folder.steps)):
         with suppress(UsageError, StorageError, KeyError):
             folder.log.require(seal := load_state(one).history["metrics"])
             intact = int(seal["bytes"])
             break
-    kept = ""
-    if folder.log.path.is_file() and not folder.log.path.is_symlink():
-        kept = _free_name(folder, LOG)
-        replace_durably(folder.path / kept, read(folder.log.path, MOST_BYTES))
-        folder.log.cut({"bytes": intact})
-    else:
-        _set_aside(folder, LOG)
-    text = N_("the log was damaged and has been cut here")
-    folder.append_metric({"event": "repaired", "text": text, "kept": kept})
+    if log.is_file() and not log.is_symlink():
+        raw = read(log, MOST_BYTES)
+    done = _set_aside(folder, LOG)
+    replace_durably(log, raw[:intact])
+    folder.append_metric({"event": "repaired", "text": N_("the log was damaged and has been cut here")})
     folder.reseal("metrics")
-    found = {"file": LOG, "bytes": intact}
-    if not kept:
-        return N_("{file} has been cut after {bytes:,} bytes; the damaged one is lost").format(**found)
-    return N_("{file} has been cut after {bytes:,} bytes; the damaged one is {kept}").format(**found, kept=kept)
+    return done

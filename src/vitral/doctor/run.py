@@ -1,6 +1,6 @@
 """The health of a run. Nothing is written."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +11,20 @@ from vitral.core.files import names
 from vitral.core.language import N_
 from vitral.core.parts import own_parts
 from vitral.core.process import using_threads
-from vitral.decoding import way_of
 from vitral.doctor.health import Diagnosis, HealthCheck, Mark, examine_report
 from vitral.doctor.repair import POINTERS
 from vitral.model import Transformer
-from vitral.model.native import native
-from vitral.runs import Checkpoint, Finding, RunFolder, SealedRun, verify
+from vitral.runs import Checkpoint, SealedRun, verify
 from vitral.runs.checkpoint import DAMAGED, list_checkpoints, load_checkpoint
 from vitral.runs.environment import UNRECORDED, describe_environment
-from vitral.runs.folder import pointers
 from vitral.runs.loading import load_weights, require_model_memory
 from vitral.runs.metrics_log import NAME as LOG
 from vitral.runs.sealed import opened
+from vitral.runs.verification import Verified
 from vitral.training import silent
 from vitral.training.loop import loss_of
-from vitral.training.parts import require_same_parts
 from vitral.training.resumption import restored
+from vitral.training.run import require_same_parts
 from vitral.training.summing import StepSum
 from vitral.training.trainer import chain_from_anchor
 
@@ -41,73 +39,42 @@ def examine_run(path: Path, *, replay: bool = True) -> Diagnosis:
     Raises:
         UsageError: not a run.
     """
-    return Diagnosis(tuple(_checks(path, replay=replay)))
-
-
-def _checks(path: Path, *, replay: bool) -> Iterator[HealthCheck]:
     found = verify(path, deep=True)
-    damaged = {one.file for one in found.findings}
-    yield from (_as_check(path, one) for one in found.findings)
-    if any(one.is_refused for one in found.findings):
-        yield from _left_behind(found.folder)
-        return
-    try:
-        sealed = opened(found)
-        missing = [own.missing for own in own_parts(sealed.config) if own.registered is None]
-        model = None if missing else _model(sealed)
-    except VitralError as error:
-        yield HealthCheck("wrong", N_("files"), reason(error))
-        yield from _left_behind(found.folder)
-        return
-    events = [] if LOG in damaged else found.folder.metrics()
-    if not any("/" not in file and file not in POINTERS for file in damaged):
+    checks = [_damage(path, one.file, one.line) for one in found.findings]
+    if not any(one.is_refused for one in found.findings):
+        try:
+            checks += _whole(found, replay=replay)
+        except VitralError as error:
+            checks.append(HealthCheck("wrong", N_("files"), reason(error)))
+    there = names(found.folder.steps)
+    damaged, swept = ([name for name in there if name.startswith(start)] for start in (DAMAGED, "."))
+    if damaged:
+        deletable = N_("{names}: can be deleted").format(names=", ".join(damaged))
+        checks.append(HealthCheck("unknown", N_("set aside"), deletable))
+    if swept:
+        left = N_("{n} from an interrupted save; resume removes them").format(n=len(swept))
+        checks.append(HealthCheck("unknown", N_("leftovers"), left))
+    return Diagnosis(tuple(checks))
+
+
+def _damage(path: Path, file: str, line: str) -> HealthCheck:
+    top, _, last = file.rpartition("/")
+    said = line.removeprefix(f"{path}/{file}: ").removeprefix(f"{path}: ")
+    return HealthCheck("wrong", top if top == "samples" else last, said)
+
+
+def _whole(found: Verified, *, replay: bool) -> Iterator[HealthCheck]:
+    """The checks of a run whose seal can be read."""
+    sealed, damaged = opened(found), {one.file for one in found.findings}
+    missing = [own.missing for own in own_parts(sealed.config) if own.registered is None]
+    model = None
+    if not missing:
+        require_model_memory(sealed.config.model, sealed.tokenizer.vocab_size, str(sealed.folder.path))
+        model = Transformer(sealed.config.model, sealed.tokenizer.vocab_size).eval()
+    if all("/" in file for file in damaged - POINTERS):
         yield HealthCheck("ok", N_("files"), N_("configuration, tokenizer, text record and log: as sealed"))
     yield from (HealthCheck("unknown", N_("own parts"), line) for line in missing)
-    if LOG not in damaged:
-        yield HealthCheck("ok", LOG, N_("{n:,} events").format(n=len(events)))
     whole = list[Checkpoint]()
-    yield from _checkpoints(sealed, model, damaged, whole)
-    yield from _left_behind(found.folder)
-    yield from _for_people(sealed, events, damaged)
-    yield from examine_report(path / "report")
-    if not whole:
-        yield HealthCheck("wrong", N_("checkpoints"), N_("none is complete"))
-        return
-    if replay:
-        yield HealthCheck(*_replayed(sealed, whole, events))
-    if model is not None:
-        way = way_of(model)
-        yield HealthCheck(
-            "ok" if way.is_in_c else "slower" if native().is_stale else "unknown", N_("generation in C"), way.found
-        )
-    yield HealthCheck("ok", N_("progress"), _remaining(path, sealed, whole[-1]))
-
-
-def _model(sealed: SealedRun) -> Transformer:
-    require_model_memory(sealed.config.model, sealed.tokenizer.vocab_size, str(sealed.folder.path))
-    return Transformer(sealed.config.model, sealed.tokenizer.vocab_size).eval()
-
-
-def _as_check(path: Path, found: Finding) -> HealthCheck:
-    top, _, last = found.file.rpartition("/")
-    line = found.line.removeprefix(f"{path}/{found.file}: ").removeprefix(f"{path}: ")
-    return HealthCheck("wrong", top if top == "samples" else last, line)
-
-
-def _for_people(sealed: SealedRun, events: list[dict[str, Any]], damaged: Collection[str]) -> Iterator[HealthCheck]:
-    """The pointers and samples that agree with the seal."""
-    for pointer, name in pointers(sealed.newest).items() if sealed.newest else ():
-        if pointer not in damaged and (sealed.folder.path / pointer).exists():
-            yield HealthCheck("ok", pointer, N_("is step-{step:08d}").format(step=int(name[5:])))
-    written = [event for event in events if event["event"] == "sample"]
-    if written and not any(file.startswith("samples/") for file in damaged):
-        yield HealthCheck("ok", N_("samples"), N_("{n} as in the log").format(n=len(written)))
-
-
-def _checkpoints(
-    sealed: SealedRun, model: Transformer | None, damaged: Collection[str], whole: list[Checkpoint]
-) -> Iterator[HealthCheck]:
-    """Each checkpoint that is not known to be damaged; those without fault are added to `whole`."""
     for one in list_checkpoints(sealed.folder.steps):
         if f"steps/{one.name}" in damaged:
             continue
@@ -121,23 +88,19 @@ def _checkpoints(
             yield HealthCheck("ok", one.name, N_("files, hashes, shapes and numbers are correct"))
         except (UsageError, StorageError) as error:
             yield HealthCheck("wrong", one.name, reason(error).removeprefix(f"{one}: "))
+    yield from examine_report(sealed.folder.path / "report")
+    if not whole:
+        yield HealthCheck("wrong", N_("checkpoints"), N_("none is complete"))
+        return
+    if replay:
+        events = [] if LOG in damaged else sealed.folder.metrics("step")
+        yield HealthCheck(*_replayed(sealed, whole, {event["step"]: event["loss"] for event in events}))
+    yield HealthCheck("ok", N_("progress"), _remaining(sealed, whole[-1]))
 
 
-def _left_behind(folder: RunFolder) -> Iterator[HealthCheck]:
-    there = names(folder.steps)
-    damaged, swept = ([name for name in there if name.startswith(start)] for start in (DAMAGED, "."))
-    if damaged:
-        deletable = N_("{names}: can be deleted").format(names=", ".join(damaged))
-        yield HealthCheck("unknown", N_("set aside"), deletable)
-    if swept:
-        left = N_("{n} from an interrupted save; resume removes them").format(n=len(swept))
-        yield HealthCheck("unknown", N_("leftovers"), left)
-
-
-def _replayed(sealed: SealedRun, whole: list[Checkpoint], events: list[dict[str, Any]]) -> tuple[Mark, str, str]:
+def _replayed(sealed: SealedRun, whole: list[Checkpoint], losses: dict[int, Any]) -> tuple[Mark, str, str]:
     """A logged step, computed again from the checkpoint before it."""
     what = N_("recomputed step")
-    losses = {event["step"]: event["loss"] for event in events if event["event"] == "step"}
     start = next((one for one in reversed(whole) if one.step + 1 in losses), None)
     if start is None:
         return "unknown", what, N_("no step after a checkpoint was logged")
@@ -158,16 +121,15 @@ def _replayed(sealed: SealedRun, whole: list[Checkpoint], events: list[dict[str,
             summed = StepSum([], trainer.config.training)
             for micro in range(trainer.config.training.accumulation):
                 summed.add(loss_of(trainer, start.step, micro)[0].cpu())
-            loss, logged = float(summed.total()), losses[start.step + 1]
     except (VitralError, KeyError, ValueError, TypeError) as error:
         return "unknown", what, N_("not compared: {reason}").format(reason=error)
-    compared = {"step": start.step + 1, "loss": loss, "logged": logged}
-    if loss == logged:
+    compared = {"step": start.step + 1, "loss": float(summed.total()), "logged": losses[start.step + 1]}
+    if compared["loss"] == compared["logged"]:
         return "ok", what, N_("step {step}: loss {loss:.6f}, bit-equal to the logged loss").format(**compared)
     return "wrong", what, N_("step {step}: loss {loss!r}, but {logged!r} was logged").format(**compared)
 
 
-def _remaining(path: Path, sealed: SealedRun, last: Checkpoint) -> str:
+def _remaining(sealed: SealedRun, last: Checkpoint) -> str:
     left = sealed.config.training.steps - last.step
     if sealed.imported is not None:
         found = N_("imported from {source}; there is no training to finish")
@@ -175,4 +137,4 @@ def _remaining(path: Path, sealed: SealedRun, last: Checkpoint) -> str:
     if left <= 0:
         return N_("finished at step {step:,}").format(step=last.step)
     found = N_("step {step:,}, {left:,} steps left; continue with: vitral resume {run}")
-    return found.format(step=last.step, left=left, run=path)
+    return found.format(step=last.step, left=left, run=sealed.folder.path)

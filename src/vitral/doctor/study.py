@@ -8,15 +8,17 @@ from pathlib import Path
 
 from vitral.core.errors import VitralError, reason
 from vitral.core.files import is_left_behind, names
-from vitral.core.language import N_, Message
+from vitral.core.language import N_
 from vitral.doctor.health import Diagnosis, HealthCheck, examine_report
 from vitral.doctor.run import examine_run
-from vitral.runs import RunConfig, SealedRun, enter
+from vitral.runs import RunConfig, enter
 from vitral.studies.design import Study
 from vitral.studies.measures import check_measures
-from vitral.studies.record import ARMS, LONGER, MEASURES, RECORD, REPORT, TUNING, Found, read_record
+from vitral.studies.record import ARMS, MEASURES, RECORD, REPORT, TUNING, Found, read_record
 from vitral.studies.resolution import resolve
 from vitral.studies.results import require_config, require_parent, run_name
+
+AGAIN = N_("{complaint}; the same vitral study command makes it again")
 
 
 def is_study(path: Path) -> bool:
@@ -37,7 +39,7 @@ def examine_study(path: Path) -> Diagnosis:
         findings.append(HealthCheck("ok", RECORD, study))
     except VitralError as error:
         findings.append(HealthCheck("wrong", RECORD, reason(error)))
-    for examine in (_runs, _agreement, _measures, _report, _leftovers):
+    for examine in (_runs, _agreement, _files):
         try:
             findings += examine(path, record)
         except (VitralError, OSError) as error:
@@ -46,36 +48,23 @@ def examine_study(path: Path) -> Diagnosis:
 
 
 def _runs(folder: Path, record: Found) -> Iterator[HealthCheck]:
-    there = [
-        f"{kind}/{arm}/{run}"
-        for kind in (ARMS, TUNING, LONGER)
-        for arm in names(folder / kind)
-        for run in names(folder / kind / arm)
-        if not run.startswith(".")
-    ]
+    kinds = [(kind, arm) for kind in (ARMS, TUNING) for arm in names(folder / kind)]
+    there = [f"{kind}/{arm}/{run}" for kind, arm in kinds for run in names(folder / kind / arm) if run[0] != "."]
     for number, name in enumerate(there):
         names(folder / name)  # refuses a link
         try:
             found = examine_run(folder / name, replay=number == 0).findings
         except VitralError as error:
             found = (HealthCheck("wrong", N_("run"), reason(error)),)
-        bad = [one for one in found if one.mark == "wrong"]
+        bad = [one for one in found if one.mark == "wrong" or one.what == "recomputed step"]
         for one in bad:
-            yield HealthCheck("wrong", name, _beside(one))
-        if not bad:
-            said = N_("{n} checks, nothing wrong").format(n=len(found))
-            for one in found:
-                if one.what == "recomputed step":
-                    said = N_("{first}; {second}").format(first=said, second=_beside(one))
-            yield HealthCheck("ok", name, said)
+            yield HealthCheck(one.mark, name, N_("{what}: {found}").format(what=one.what, found=one.found))
+        if not any(one.mark == "wrong" for one in bad):
+            yield HealthCheck("ok", name, N_("{n} checks, nothing wrong").format(n=len(found)))
     missing = sorted(_designed(record) - set(there))
     if missing:
         found = N_("{n} not begun, the first {run}; the same vitral study command trains them")
         yield HealthCheck("unknown", N_("runs"), found.format(n=len(missing), run=missing[0]))
-
-
-def _beside(check: HealthCheck) -> Message:
-    return N_("{what}: {found}").format(what=check.what, found=check.found)
 
 
 def _designed(record: Found) -> set[str]:
@@ -87,47 +76,34 @@ def _designed(record: Found) -> set[str]:
 
 def _agreement(folder: Path, record: Found) -> Iterator[HealthCheck]:
     """Whether every run is one of the record: the record of another study has a hash of its own too."""
-    if not record:
-        return
-    study, runs = Study.parse(record["study"]), dict[str, SealedRun]()
-    for name in sorted(_designed(record)):
+    study, runs = Study.parse(record["study"]) if record else None, {}
+    for name in _designed(record):
         with suppress(VitralError):  # told already
-            if (folder / name).is_dir():
-                runs[name] = enter(folder / name, lambda line: None)
+            runs[name] = enter(folder / name, lambda line: None)
     sizes = {run.tokenizer.vocab_size for run in runs.values()}
-    gone = any(arm.run is not None and not Path(arm.run).is_dir() for arm in study.arms)
-    if len(sizes) != 1 or gone:
+    if study is None or len(sizes) != 1 or any(arm.run and not Path(arm.run).is_dir() for arm in study.arms):
         return  # no run, texts with different tokenizers, which only the command prepares, or no run to begin from
-    for arm in resolve(study, RunConfig.parse(record["base"], RECORD), sizes.pop()):
+    for resolved in resolve(study, RunConfig.parse(record["base"], RECORD), sizes.pop()):
+        arm = resolved.arm
         for seed in record["seeds"]:
-            name = run_name(arm.arm.name, seed)
-            if name in runs:
-                parent = arm.arm.init_from
-                require_config(runs[name], arm.seeded(seed), study.tuned(arm.arm))
-                outside = None if arm.arm.run is None else Path(arm.arm.run)
-                require_parent(runs[name], outside if parent is None else folder / run_name(parent, seed))
+            if (run := runs.get(run_name(arm.name, seed))) is not None:
+                require_config(run, resolved.seeded(seed), study.tuned(arm))
+                inside = None if arm.init_from is None else folder / run_name(arm.init_from, seed)
+                require_parent(run, inside or (arm.run and Path(arm.run)) or None)
     yield HealthCheck("ok", ARMS, N_("{n} runs are those of {file}").format(n=len(runs), file=RECORD))
 
 
-def _measures(folder: Path, record: Found) -> Iterator[HealthCheck]:
+def _files(folder: Path, record: Found) -> Iterator[HealthCheck]:
+    """The measurements, the report, and what an ended process has left."""
     intact, complaints = check_measures(folder)
-    for complaint in complaints:
-        said = N_("{complaint}; the same vitral study command measures it again")
-        yield HealthCheck("wrong", MEASURES, said.format(complaint=complaint))
+    yield from (HealthCheck("wrong", MEASURES, AGAIN.format(complaint=complaint)) for complaint in complaints)
     if intact:
         yield HealthCheck("ok", MEASURES, N_("{n} agree with their hashes").format(n=intact))
-
-
-def _report(folder: Path, record: Found) -> Iterator[HealthCheck]:
     for check in examine_report(folder / REPORT):
-        again = N_("{complaint}; the same vitral study command writes it again").format(complaint=check.found)
-        yield check if check.mark == "ok" else replace(check, found=again)
+        yield check if check.mark == "ok" else replace(check, found=AGAIN.format(complaint=check.found))
     if not names(folder / REPORT):
         yield HealthCheck("unknown", REPORT, N_("not written yet"))
-
-
-def _leftovers(folder: Path, record: Found) -> Iterator[HealthCheck]:
-    left = [name for name in sorted(os.listdir(folder)) if is_left_behind(name)]
+    left = [name for name in os.listdir(folder) if is_left_behind(name)]
     if left:
         found = N_("{n} of an ended process; the same vitral study command removes them").format(n=len(left))
         yield HealthCheck("unknown", N_("leftovers"), found)

@@ -36,29 +36,4 @@ __all__ = [
     "training_text",
 ]
 
-__getattr__ = lazily(
-    __name__,
-    {
-        "Copy": "copying",
-        "Masking": "masking",
-        "NgramBaselines": "baselines",
-        "SplitLoss": "losses",
-        "TargetLosses": "paired",
-        "WittenBell": "ngrams",
-        "baseline_name": "baselines",
-        "bigram_entropy": "ngrams",
-        "block_differences": "paired",
-        "copied_spans": "copying",
-        "entropy_by_place": "ngrams",
-        "evaluate_split": "losses",
-        "longest_copy": "copying",
-        "neighbours": "baselines",
-        "ngram_baselines": "ngrams",
-        "ngram_differences": "paired",
-        "novel_share": "copying",
-        "rank_among_baselines": "baselines",
-        "target_losses": "paired",
-        "token_losses": "losses",
-        "training_text": "copying",
-    },
-)
+__getattr__ = lazily(__name__)

@@ -1,8 +1,5 @@
 """Explanations: a computation narrated step by step, and checks of computations done by hand."""
 
-from typing import Any
-
-from vitral.core.renamed import renamed
 from vitral.explanation.checks.checker import check
 from vitral.explanation.checks.correction import corrected
 from vitral.explanation.checks.report import CheckReport, Verdict
@@ -44,11 +41,3 @@ __all__ = [
     "walk_example",
     "walk_run",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """The former name `View`, an argument of `vitral.Run.explain`."""
-    if name != "View":
-        raise AttributeError(f"module 'vitral.explanation' has no attribute {name!r}")
-    renamed("View", "RunView")
-    return RunView

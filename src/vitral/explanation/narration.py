@@ -1,7 +1,7 @@
 """Narration: the quantities of a sheet as steps with title, formula, shapes, numbers and a sentence."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from vitral.explanation.examples.schema import AXES
+from vitral.explanation.expressions import Call, compute, expanded
 from vitral.explanation.formulas import number
 from vitral.explanation.formulas.notation import Words
-from vitral.explanation.operations import Activate, Add, ApplyMask, Index, Normalise, Output, Project, Rotate, Scale
-from vitral.explanation.operations.decoding import Beam, Filtered
-from vitral.explanation.operations.expression import Compute, Differentiate
 from vitral.explanation.phrasebook import Phrases
-from vitral.explanation.sheet import Sheet, SheetQuantity
+from vitral.explanation.rows.choices import Beam, Filtered
+from vitral.explanation.rows.positions import Rotary
+from vitral.explanation.sheet import Index, Sheet, SheetQuantity
 from vitral.explanation.steps import Arithmetic, Cell, Panel, Step, Working
 
 DIGITS = 3
@@ -24,10 +24,15 @@ SHARES = ("weights", "probabilities")
 SQUARE = ("scores", "scaled", "masked", "weights")
 STREAM = ("x", "embed", "resid_pre", "resid_mid", "resid_post")
 RESIDUAL = ("attn_sum", "resid_mid", "mlp_sum", "resid_post")
-SHAPE_SIGNS: Mapping[type, str] = {Add: " + ", Activate: " ⊙ "}
-"""Signs between the shapes of an operation's inputs: a sum, for numbers one by one; others are products of matrices."""
+SHAPE_SIGNS = {"add": " + ", "multiply": " ⊙ "}
+"""Signs between the shapes of inputs: a sum, for numbers one by one; others are products of matrices."""
+OF_STEPS = {"matmul": " · ", "add": " + ", "subtract": " − ", "multiply": " ⊙ ", "divide": " / "}
+"""The same of the author's own steps, by their last function; commas for any other."""
 LABELLED_ONCE = ("one", "choice", "total")
 """Axes without labels, of which only the first entry is worked through."""
+NORMS = {"layernorm": "norm", "rmsnorm": "rmsnorm"}
+Told = tuple[str, dict[str, object]]
+"""The key of a sentence, and the values of its places that not all sentences have."""
 GIVEN_AXES = {1: ("columns",), 2: ("rows", "columns"), 3: ("heads", "rows", "columns")}
 
 
@@ -50,30 +55,19 @@ class Choice:
     with_given: bool = False
 
 
-@dataclass(frozen=True)
-class _CellWorking:
-    """The arithmetic of a panel's cells, by row and column; an object and no function, so that it can be copied."""
-
-    arithmetic: Callable[[Index], Arithmetic]
-    head: Index = ()
-    is_vector: bool = False
-
-    def __call__(self, row: int, column: int) -> Arithmetic:
-        return self.arithmetic((*self.head, column) if self.is_vector else (*self.head, row, column))
+def _cell_working(
+    arithmetic: Callable[[Index], Arithmetic], head: Index, is_vector: bool, row: int, column: int
+) -> Arithmetic:
+    """The arithmetic of a panel's cell by row and column; as a partial function a panel can be copied."""
+    return arithmetic((column,) if is_vector else (*head, row, column))
 
 
 def _given_cell(sheet: Sheet, name: str, index: Index) -> Arithmetic:
     return Arithmetic(sheet.cell(name, index), (), float(sheet.values[name][index]))
 
 
-@dataclass(frozen=True)
-class _TurnedWorking:
-    """The arithmetic of the cells of a transposed panel."""
-
-    working: Working
-
-    def __call__(self, row: int, column: int) -> Arithmetic:
-        return self.working(column, row)
+def _swapped(working: Working, row: int, column: int) -> Arithmetic:
+    return working(column, row)
 
 
 def _turned(panel: Panel) -> Panel:
@@ -85,7 +79,7 @@ def _turned(panel: Panel) -> Panel:
         column_labels=panel.row_labels,
         columns_are_positions=True,
         cell=panel.cell[::-1],
-        working=_TurnedWorking(panel.working),
+        working=partial(_swapped, panel.working),
         also=tuple(cell[::-1] for cell in panel.also),
         asked=panel.asked[::-1],
         words=tuple(zip(*panel.words, strict=True)),
@@ -176,18 +170,18 @@ class Narrator:
             shapes=self._shapes(quantity),
             sentence=self._sentence(quantity),
             panels=self.panels(value, quantity.axes, name, partial(self.sheet.arithmetic, name)),
-            is_share=name in SHARES or isinstance(quantity.operation, Filtered),
+            is_share=name in SHARES or isinstance(quantity.row, Filtered),
         )
 
     def _title(self, quantity: SheetQuantity) -> str:
-        name, operation = quantity.name, quantity.operation
-        if isinstance(operation, Compute | Differentiate):
+        name, row = quantity.name, quantity.row
+        if quantity.is_free:
             return self.say("titles.step", name=name)
-        if isinstance(operation, Filtered):
-            return self.say(f"titles.{operation.rule}", value=self.say.number(f"{operation.value:g}"))
+        if isinstance(row, Filtered):
+            return self.say(f"titles.{row.rule}", value=self.say.number(f"{row.value:g}"))
         if name in ("resid_mid", "resid_post") and self.post_norm:
             return self.say(f"titles.{name}_post")
-        if isinstance(operation, Output) and not operation.projects and operation.num_heads == 1:
+        if name == "out" and "w_o" not in quantity.inputs and self.sheet.num_heads == 1:
             return self.say("titles.out_alone")
         return self.say(f"titles.{name}")
 
@@ -195,9 +189,16 @@ class Narrator:
         """Inputs and output, with the names of the axes."""
         made = {each.name: each.axes for each in self.sheet.quantities}
         inputs = [name for name in quantity.inputs if name in made or name in STREAM]
-        if isinstance(quantity.operation, Differentiate):
-            inputs = [quantity.operation.of]
-        sign = SHAPE_SIGNS.get(type(quantity.operation), " · ")
+        if quantity.derivative:
+            inputs = [quantity.derivative[0]]
+        tree = quantity.tree
+        while isinstance(tree, Call) and tree.function in ("lifted", "transpose"):
+            tree = tree.arguments[0]
+        function = tree.function if isinstance(tree, Call) else ""
+        if quantity.is_free and not quantity.derivative:
+            sign = OF_STEPS.get(function, ", ")
+        else:
+            sign = SHAPE_SIGNS.get(function, " · ") if not quantity.derivative else " · "
         before = sign.join(self._shape(name, made.get(name, ("time", "d_model"))) for name in inputs)
         after = self._shape(quantity.name, quantity.axes)
         return f"{before} → {after}" if before else after
@@ -225,7 +226,7 @@ class Narrator:
     ) -> tuple[Panel, ...]:
         if axes[0] != "heads":
             table = value if value.dim() == 2 else value[None]
-            return (self._panel("", table, axes, name, _CellWorking(arithmetic, is_vector=value.dim() == 1)),)
+            return (self._panel("", table, axes, name, partial(_cell_working, arithmetic, (), value.dim() == 1)),)
         made: list[Panel] = []
         for place, head in self._places(value):
             label = (
@@ -233,7 +234,9 @@ class Narrator:
                 if len(value) > 1 or self.sheet.num_heads > 1
                 else ""
             )
-            panel = self._panel(label, value[place], axes[1:], name, _CellWorking(arithmetic, (place,)))
+            panel = self._panel(
+                label, value[place], axes[1:], name, partial(_cell_working, arithmetic, (place,), False)
+            )
             hidden = self._hidden(head) if name in ("masked", "weights") and not made else None
             made.append(replace(panel, head=head, also=() if hidden in (None, panel.cell) else (hidden,)))
         return tuple(made)
@@ -267,7 +270,8 @@ class Narrator:
 
     def _chosen_words(self, name: str, table: Tensor) -> tuple[tuple[str, ...], ...]:
         """The words that the numbers stand for, if they are choices."""
-        if name not in self.sheet or not getattr(self.sheet[name].operation, "chooses", False):
+        row = self.sheet[name].row if name in self.sheet else None
+        if row is None or not row.chooses:
             return ()
         return tuple(tuple(self.sheet.vocabulary[int(place)] for place in row) for row in table.tolist())
 
@@ -280,7 +284,7 @@ class Narrator:
             return tuple(f"{place + first} {name}".rstrip() for place, name in enumerate(names))
         if axis in ("vocab", "row") and len(self.sheet.vocabulary) == count and axis != "one":
             return tuple(self.sheet.vocabulary)
-        return ("",) if axis in LABELLED_ONCE else tuple(str(place + first) for place in range(count))
+        return ("",) * count if axis in LABELLED_ONCE else tuple(str(place + first) for place in range(count))
 
     def _cell(self, name: str, axes: tuple[str, ...], table: Tensor) -> Cell:
         """The cell whose arithmetic is written out."""
@@ -292,21 +296,22 @@ class Narrator:
         return min(row, rows - 1), min(column, columns - 1)
 
     def _sentence(self, quantity: SheetQuantity) -> str:
-        words = self._words(quantity)
+        values, first = self.sheet.values[quantity.name], self.sheet.namer.first
+        shared = {"row": self._position(self.query), "column": self._source(self.key), "width": values.shape[-1]}
+        words = " ".join(
+            self.say(self._laid_out(f"sentences.{key}"), **{**shared, **places})
+            for key, places in self._about(quantity)
+        )
         if quantity.axes[0] == "heads" and len(self.heads) > 1 and quantity.name not in ("q", "k", "v"):
-            return self.say(
-                "sentences.head", head=self.heads[0] + self.sheet.namer.first, sentence=words[:1].lower() + words[1:]
-            )
+            return self.say("sentences.head", head=self.heads[0] + first, sentence=words[:1].lower() + words[1:])
         return words[:1].upper() + words[1:]
 
-    def _words(self, quantity: SheetQuantity) -> str:
-        name, say = quantity.name, self.say
-        if isinstance(quantity.operation, Differentiate):
-            return say("sentences.derivative", of=quantity.operation.of, by=quantity.operation.by)
-        if isinstance(quantity.operation, Compute):
-            return say("sentences.step")
-        row, column = self._position(self.query), self._source(self.key)
+    def _about(self, quantity: SheetQuantity) -> Iterator[Told]:
+        """The sentences of a quantity."""
+        name, row = quantity.name, quantity.row
+        value = self.sheet.values[name]
         narrators = {
+            **dict.fromkeys("qkv", self._projecting),
             "scores": self._scoring,
             "scaled": self._scaling,
             "masked": self._masking,
@@ -316,39 +321,100 @@ class Narrator:
             "mlp.hidden": self._activating,
             "probabilities": self._predicting,
         }
-        if name in narrators:
-            return narrators[name](quantity)
-        if name in ("q_pre", "k_pre"):
-            return say("sentences.before_rotation", what={"q": "queries", "k": "keys"}[name[0]])
-        if isinstance(quantity.operation, Project | Rotate):
-            return self._projecting(quantity)
-        if isinstance(quantity.operation, Normalise):
-            return say("sentences.rmsnorm" if quantity.operation.kind == "rmsnorm" else "sentences.norm", row=row)
-        if name in RESIDUAL:
-            return say("sentences.residual" if len(quantity.inputs) > 1 else "sentences.replaced", row=row)
-        if isinstance(quantity.operation, Filtered):
-            return self._filtering(quantity.operation, self.sheet.values[name])
-        if isinstance(quantity.operation, Beam) and name == "beam":
-            found = " ".join(self.sheet.vocabulary[int(place)] for place in self.sheet.values[name].tolist())
-            return say(
-                "sentences.beam", beams=quantity.operation.num_beams, length=quantity.operation.length, words=found
-            )
-        width = self.sheet.values[name].shape[-1]
-        word = self.sheet.vocabulary[int(self.sheet.values[name][0])] if name == "greedy" else ""
-        return say(f"sentences.{name}", row=row, column=column, width=width, word=word)
+        if quantity.derivative:
+            yield "derivative", {"of": quantity.derivative[0], "by": quantity.derivative[1]}
+        elif quantity.is_free:
+            first = next(each for each in self.sheet.quantities if each.is_free and not each.derivative)
+            yield from [("step", {})] if name == first.name else []
+        elif name in narrators:
+            yield from narrators[name](quantity, value)
+        elif name in ("q_pre", "k_pre"):
+            yield "before_rotation", {"what": {"q": "queries", "k": "keys"}[name[0]]}
+        elif isinstance(quantity.tree, Call) and quantity.tree.function in NORMS:
+            yield NORMS[quantity.tree.function], {}
+        elif name in RESIDUAL:
+            yield "residual" if len(quantity.inputs) > 1 else "replaced", {}
+        elif isinstance(row, Filtered):
+            yield _filtering(row, value)
+        else:
+            words = [self.sheet.vocabulary[int(place)] for place in value] if name in ("greedy", "beam") else []
+            beam = {"beams": row.num_beams, "length": row.length} if isinstance(row, Beam) else {}
+            yield name, {"word": " ".join(words), "words": " ".join(words), **beam}
 
-    def _position(self, place: int) -> str:
-        number_, tokens = place + self.sheet.namer.first, self.sheet.tokens
-        if place < len(tokens):
-            return self.say("explain.position", number=number_, label=tokens[place])
+    def _projecting(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Told]:
+        is_query, first = quantity.name == "q", self.sheet.namer.first
+        place = self.query if is_query else self.key
+        row = self._position(place) if is_query else self._source(place)
+        yield quantity.name, {"number": place + first, "row": row}
+        groups = self.sheet.num_heads // len(value)
+        if groups > 1:
+            begin = self.heads[0] // groups * groups + first
+            yield "shared", {"heads": f"{begin}–{begin + groups - 1}"}
+        if isinstance(quantity.row, Rotary):
+            yield "rotated", {}
+
+    def _scoring(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Told]:
+        score = self._at(value)
+        kind = "agree" if score > 0 else "oppose" if score < 0 else "apart"
+        yield f"scores_{kind}", {"value": self._short(score)}
+
+    def _scaling(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Told]:
+        scores, scale = self.sheet.values["scores"], self.sheet.architecture.scale
+        tree = quantity.tree
+        if scale == "adaptive" and isinstance(tree, Call) and isinstance(divided := expanded(tree), Call):
+            factor = 1 / compute(divided.arguments[1], self.sheet.values)
+        else:
+            factor = compute(tree, {"scores": torch.ones_like(scores)})
+        factor = factor.expand(len(scores), scores.shape[1], -1)[self.heads[0], self.query, 0]
+        width = next((self.sheet.values[name].shape[-1] for name in "qk" if name in self.sheet.values), None)
+        kind = scale if isinstance(scale, str) else "number"
+        d_head = width or self.sheet.architecture.d_k
+        yield f"scaled_{kind}", {"factor": self._short(float(factor)), "d_head": d_head}
+
+    def _masking(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Told]:
+        seen, everything = int((value[self.heads[0], self.query] > -math.inf).sum()), value.shape[-1]
+        yield "masked_all" if seen == everything else "masked_some", {"seen": seen, "all": everything}
+        bias = self.sheet.architecture.bias
+        if bias is not None:
+            yield "masked_bias", {"bias": self._short(self._at(bias.expand(value.shape)))}
+
+    def _weighing(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Told]:
+        share, is_empty = self._at(value), not bool(value[self.heads[0], self.query].any())
+        kind = "empty" if is_empty else "none" if share == 0 else "some"
+        kind += "_itself" if self.key == self.query and not is_empty else ""
+        yield f"weights_{kind}", {"share": self.say.number(f"{share:.1%}")}
+
+    def _gathering(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Told]:
+        weights = self.sheet.values.get("weights")
+        seen = 2 if weights is None else int((weights[self.heads[0], self.query] > 0).sum())
+        yield f"z_{('none', 'one', 'many')[min(seen, 2)]}", {"seen": seen}
+
+    def _joining(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Told]:
+        heads = len(self.sheet.values["z"])
+        one, many = ("one", "many") if "w_o" in quantity.inputs else ("same", "joined")
+        yield f"out_{many if heads > 1 else one}", {"heads": heads}
+
+    def _activating(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Told]:
+        zeros = int((value[min(self.query, len(value) - 1)] == 0).sum())
+        rectifies = self.sheet.architecture.activation in ("relu", "squared_relu")
+        yield "hidden_zero" if rectifies and zeros else "hidden", {"zeros": zeros}
+
+    def _predicting(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Told]:
+        shares = value[min(self.query, len(value) - 1)]
+        best = int(shares.argmax())
+        word = self.sheet.vocabulary[best] if self.sheet.vocabulary else str(best + self.sheet.namer.first)
+        yield "probabilities", {"word": word, "share": self.say.number(f"{float(shares[best]):.1%}")}
+
+    def _position(self, place: int, labels: Sequence[str] | None = None) -> str:
+        """A position in words, with its label."""
+        number_, labels = place + self.sheet.namer.first, self.sheet.tokens if labels is None else labels
+        if place < len(labels):
+            return self.say("explain.position", number=number_, label=labels[place])
         return self.say("explain.position_plain", number=number_)
 
     def _source(self, place: int) -> str:
-        """A key's position, with its label."""
-        sources = self.sheet.sources
-        if not sources:
-            return self._position(place)
-        return self.say("explain.position", number=place + self.sheet.namer.first, label=sources[place])
+        """A key's position."""
+        return self._position(place, self.sheet.sources or None)
 
     def _laid_out(self, key: str) -> str:
         """The key of a sentence about rows, or of the same about columns."""
@@ -358,112 +424,16 @@ class Narrator:
     def _short(self, value: float) -> str:
         return self.say.number(short(value))
 
-    def _at(self, name: str) -> float:
+    def _at(self, value: Tensor) -> float:
         """The cell of the chosen query and key, in the first chosen head."""
-        return float(self.sheet.values[name][self.heads[0], self.query, self.key])
+        return float(value[self.heads[0], self.query, self.key])
 
-    def _projecting(self, quantity: SheetQuantity) -> str:
-        name = quantity.name
-        place = self.query if name == "q" else self.key
-        position = self._position(place) if name == "q" else self._source(place)
-        words = [self.say(self._laid_out(f"sentences.{name}"), number=place + self.sheet.namer.first, row=position)]
-        groups = self.sheet.num_heads // len(self.sheet.values[name])
-        if groups > 1:
-            begin = self.heads[0] // groups * groups + self.sheet.namer.first
-            words.append(self.say("sentences.shared", heads=f"{begin}–{begin + groups - 1}"))
-        if isinstance(quantity.operation, Rotate):
-            words.append(self.say("sentences.rotated"))
-        return " ".join(words)
 
-    def _scoring(self, quantity: SheetQuantity) -> str:
-        value = self._at("scores")
-        kind = "agree" if value > 0 else "oppose" if value < 0 else "apart"
-        return self.say(
-            f"sentences.scores_{kind}",
-            row=self._position(self.query),
-            column=self._source(self.key),
-            value=self._short(value),
-        )
-
-    def _scaling(self, quantity: SheetQuantity) -> str:
-        operation = quantity.operation
-        assert isinstance(operation, Scale)
-        scores = self.sheet.values["scores"]
-        factor = operation.factors(scores).expand(len(scores), scores.shape[1], 1)[self.heads[0], self.query, 0]
-        return self.say(
-            f"sentences.scaled_{operation.kind}",
-            row=self._position(self.query),
-            factor=self._short(float(factor)),
-            d_head=operation.d_head,
-        )
-
-    def _masking(self, quantity: SheetQuantity) -> str:
-        operation = quantity.operation
-        assert isinstance(operation, ApplyMask)
-        row = self.sheet.values["masked"][self.heads[0], self.query]
-        seen, everything = int((row > -math.inf).sum()), len(row)
-        kind = "all" if seen == everything else "some"
-        words = [self.say(f"sentences.masked_{kind}", row=self._position(self.query), seen=seen, all=everything)]
-        if operation.bias is not None:
-            bias = float(operation.bias.expand(self.sheet.values["masked"].shape)[self.heads[0], self.query, self.key])
-            words.append(self.say("sentences.masked_bias", bias=self._short(bias)))
-        return " ".join(words)
-
-    def _weighing(self, quantity: SheetQuantity) -> str:
-        share = self._at("weights")
-        is_empty = not bool(self.sheet.values["weights"][self.heads[0], self.query].any())
-        kind = "empty" if is_empty else "none" if share == 0 else "some"
-        if self.key == self.query and not is_empty:
-            kind = f"{kind}_itself"
-        return self.say(
-            self._laid_out(f"sentences.weights_{kind}"),
-            row=self._position(self.query),
-            column=self._source(self.key),
-            share=self.say.number(f"{share:.1%}"),
-        )
-
-    def _gathering(self, quantity: SheetQuantity) -> str:
-        seen = (
-            int((self.sheet.values["weights"][self.heads[0], self.query] > 0).sum())
-            if "weights" in self.sheet.values
-            else 2
-        )
-        return self.say(
-            f"sentences.z_{('none', 'one', 'many')[min(seen, 2)]}", row=self._position(self.query), seen=seen
-        )
-
-    def _joining(self, quantity: SheetQuantity) -> str:
-        operation = quantity.operation
-        assert isinstance(operation, Output)
-        several = operation.num_heads > 1
-        kind = ("many" if several else "one") if operation.projects else ("joined" if several else "same")
-        return self.say(f"sentences.out_{kind}", heads=operation.num_heads, row=self._position(self.query))
-
-    def _activating(self, quantity: SheetQuantity) -> str:
-        row = self.sheet.values["mlp.hidden"][min(self.query, len(self.sheet.values["mlp.hidden"]) - 1)]
-        zeros = int((row == 0).sum())
-        rectifies = isinstance(quantity.operation, Activate) and quantity.operation.kind in ("relu", "squared_relu")
-        kind = "hidden_zero" if rectifies and zeros else "hidden"
-        return self.say(f"sentences.{kind}", zeros=zeros, width=len(row), row=self._position(self.query))
-
-    def _predicting(self, quantity: SheetQuantity) -> str:
-        table = self.sheet.values["probabilities"]
-        row = table[min(self.query, len(table) - 1)]
-        best = int(row.argmax())
-        word = self.sheet.vocabulary[best] if self.sheet.vocabulary else str(best + self.sheet.namer.first)
-        return self.say(
-            "sentences.probabilities",
-            row=self._position(self.query),
-            word=word,
-            share=self.say.number(f"{float(row[best]):.1%}"),
-        )
-
-    def _filtering(self, operation: Filtered, shares: Tensor) -> str:
-        if operation.rule == "temperature":
-            value = operation.value
-            kind = "zero" if value == 0 else "cold" if value < 1 else "hot" if value > 1 else "one"
-            return self.say(f"sentences.temperature_{kind}")
-        return self.say("sentences.filtered", kept=int((shares > 0).sum()), all=len(shares))
+def _filtering(row: Filtered, value: Tensor) -> Told:
+    if row.rule != "temperature":
+        return "filtered", {"kept": int((value > 0).sum()), "all": len(value)}
+    kind = "zero" if row.value == 0 else "cold" if row.value < 1 else "hot" if row.value > 1 else "one"
+    return f"temperature_{kind}", {}
 
 
 def _shape(value: Tensor, axes: Sequence[str]) -> str:

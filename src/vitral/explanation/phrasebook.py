@@ -34,13 +34,11 @@ class Phrases:
     Attributes:
         language: its code.
         in_data: whether numbers in formulas keep the decimal point in every language, as JSON does.
-        sort_terms: whether the terms of a sum are written in the order of their size.
         whole: whether everything is written: all rows and columns of a table, all terms of a sum.
     """
 
     language: str
     in_data: bool = False
-    sort_terms: bool = False
     whole: bool = False
 
     def __call__(self, key: str, **places: object) -> str:

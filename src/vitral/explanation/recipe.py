@@ -1,8 +1,7 @@
-"""The recipe of a computation: embedding, attention, the block around it, the head after it.
+"""The recipe of a computation as text: embedding, attention, the block around it, the head after it.
 
-A recipe is a sequence of lines; each line names a quantity and the quantities it is computed from. `follow` goes
-through the lines and adds every quantity whose inputs are known. In worked examples the values are computed; a traced
-pass has recorded them.
+Each line names a quantity and the expression that computes it. `follow` goes through the lines and adds every quantity
+whose inputs are known. In worked examples the values are computed; a traced pass has recorded them.
 """
 
 import math
@@ -12,92 +11,64 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vitral.attention.masks import Mask
 from vitral.core.errors import UsageError
 from vitral.core.language import _
-from vitral.explanation.operations import (
-    Activate,
-    Add,
-    ApplyMask,
-    Linear,
-    Lookup,
-    Normalise,
-    Operation,
-    Output,
-    Project,
-    Replace,
-    Rotate,
-    Scale,
-    Score,
-    Sinusoid,
-    Softmax,
-    Weigh,
-)
+from vitral.explanation.architecture import Architecture
+from vitral.explanation.expressions import Call, Constant, Reference, Tree, mapped, read, references
+from vitral.explanation.rows.base import Row
+from vitral.explanation.rows.choices import Beam, Filtered, Greedy
+from vitral.explanation.rows.positions import Rotary, Sinusoids
 from vitral.explanation.sheet import SheetQuantity, Values
-from vitral.model.settings import ROTARY, RotaryConfig
 
-HEADS = ("heads", "time", "d_head")
-SQUARE = ("heads", "time", "source")
-STREAM = ("time", "d_model")
-HIDDEN = ("time", "d_ff")
-LOGITS = ("time", "vocab")
+RECIPE = """
+T token_embedding = lookup(embedding)                         # rows
+T position_embedding = sinusoids(token_embedding)             # sinusoidal
+T stream = token_embedding + position_embedding               # positions
+T attn_norm = norm(stream, attn_norm_gain, attn_norm_bias)    # attn pre
+Q q_pre = source @ w_q + rows(b_q)                            # attn rotary
+Q q = rotate(q_pre)                                           # attn rotary
+Q q = source @ w_q + rows(b_q)                                # attn plain
+K k_pre = memory @ w_k + rows(b_k)                            # attn rotary
+K k = rotate(k_pre)                                           # attn rotary
+K k = memory @ w_k + rows(b_k)                                # attn plain
+K v = memory @ w_v + rows(b_v)                                # attn
+S scores = q @ share(k).T                                     # attn
+S scaled = scale(scores)                                      # attn
+S masked = scaled + bias + mask                               # attn
+S weights = softmax(masked, base)                             # attn
+Q z = weights @ share(v)                                      # attn
+T out = merge(z) @ w_o + b_o                                  # attn
+T attn_sum = stream + out                                     # attn post
+T resid_mid = norm(attn_sum, attn_norm_gain, attn_norm_bias)  # attn post
+T resid_mid = stream + out                                    # attn unnormed
+T mlp_norm = norm(read, mlp_norm_gain, mlp_norm_bias)         # mlp pre
+F mlp.gate = mlp_source @ w_gate + b_gate                     # mlp gated
+F mlp.pre = mlp_source @ w_up + b_up                          # mlp
+F mlp.hidden = activation(mlp.pre)                            # mlp
+T mlp.out = mlp.hidden @ w_down + b_down                      # mlp
+T mlp_sum = resid_mid + mlp.out                               # mlp post
+T resid_post = norm(mlp_sum, mlp_norm_gain, mlp_norm_bias)    # mlp post
+T resid_post = resid_mid + mlp.out                            # mlp unnormed
+T final_norm = norm(resid_post, final_norm_gain, final_norm_bias)  # final
+L logits = last @ embedding.T                                 # tied
+L logits = last @ w_u + b_u                                   # untied
+L probabilities = softmax(logits, base)
+"""
+"""After #: the parts that a line belongs to; all of them must be there."""
+_AXES = {
+    "T": ("time", "d_model"),
+    "Q": ("heads", "time", "d_head"),
+    "K": ("heads", "time", "d_head"),
+    "S": ("heads", "time", "source"),
+    "F": ("time", "d_ff"),
+    "L": ("time", "vocab"),
+}
+OPTIONAL = ("b_q", "b_k", "b_v", "w_o", "b_o", "b_u", "b_gate", "b_up", "b_down")
+"""What a line does without; so do norms without gain and bias."""
 
 
-@dataclass(frozen=True)
-class Architecture:
-    """The parts of a computation, without its numbers.
-
-    Attributes:
-        stream: name of the first quantity of the stream: "x" (attention alone), "resid_pre" (a block) or "embed".
-        norm: "pre", "post" or "none"; None for attention alone.
-        sublayers: of the block; "attn" and "mlp".
-        residual: whether the block has residual connections.
-        parallel: whether the feed-forward reads the stream before attention.
-        mask: None if unknown.
-        scale: its name, or a number; None if unknown.
-        num_heads: query heads.
-        d_k: width of a head, for computations that begin after q and k.
-        bias: position bias of the scores, [heads, time, source].
-        frequencies: of rotary positions, radians per position, one for each pair.
-        rotation: of rotary positions.
-        activation: of the feed-forward.
-        norm_type: "layernorm" or "rmsnorm".
-        epsilon: of the norms.
-        final_norm: whether a norm follows the last block.
-        tied: whether the head's matrix is the embedding.
-        rows: the row of the embedding for each position.
-        sinusoidal: whether the position embedding is sinusoidal.
-        position_base: of the rates of its angles.
-        position_halves: whether its sines stand before its cosines.
-        first_position: number of its first position.
-        softmax_base: of the exponentials in the weights of attention and in the probabilities.
-        memory: whether keys and values are projected from `memory`, the states of an encoder.
-    """
-
-    stream: str = "x"
-    norm: str | None = None
-    sublayers: tuple[str, ...] = ("attn", "mlp")
-    residual: bool = True
-    parallel: bool = False
-    mask: Mask | None = None
-    scale: str | float | None = None
-    num_heads: int = 1
-    d_k: int | None = None
-    bias: Tensor | None = None
-    frequencies: Tensor | None = None
-    rotation: RotaryConfig = ROTARY
-    activation: str = "relu"
-    norm_type: str = "layernorm"
-    epsilon: float = 1e-5
-    final_norm: bool = False
-    tied: bool = False
-    rows: tuple[int, ...] = ()
-    sinusoidal: bool = False
-    position_base: float = 10_000.0
-    position_halves: bool = False
-    first_position: int = 0
-    softmax_base: float = math.e
-    memory: bool = False
+def _as_it_is(tree: Tree, values: Values) -> tuple[Tree, Row | None]:
+    return tree, None
 
 
 @dataclass(frozen=True)
@@ -107,18 +78,29 @@ class RecipeLine:
     Attributes:
         name: the quantity.
         axes: names of its axes.
-        needs: names of the operation's inputs.
-        build: the operation, given the values known so far.
-        takes: further inputs, used if they are known (biases).
-        after: quantities that must be known but are not inputs.
+        tree: the expression, with names of parts as functions.
+        fill: puts the parts in their places, once everything is known; and the words of steps with their own.
     """
 
     name: str
     axes: tuple[str, ...]
-    needs: tuple[str, ...]
-    build: Callable[[Values], Operation]
-    takes: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
+    tree: Tree
+    fill: Callable[[Tree, Values], tuple[Tree, Row | None]] = _as_it_is
+
+    @property
+    def needs(self) -> list[str]:
+        """The quantities without which it cannot be computed."""
+        return [each for each in references(self.tree) if not _is_optional(each)]
+
+
+def chosen(name: str, row: Filtered | Greedy | Beam) -> RecipeLine:
+    """The line of a choice of the next token."""
+    axes = ("vocab",) if isinstance(row, Filtered) else ("choice",)
+    return RecipeLine(name, axes, row.tree(), lambda tree, _: (tree, row))
+
+
+def _is_optional(name: str) -> bool:
+    return name in OPTIONAL or name.endswith(("norm_gain", "norm_bias"))
 
 
 def follow(
@@ -136,10 +118,10 @@ def follow(
     """
     quantities: list[SheetQuantity] = []
     for line in lines:
-        if line.name in values or not all(name in values for name in (*line.needs, *line.after)):
+        if line.name in values or not all(name in values for name in line.needs):
             continue
-        inputs = (*line.needs, *(name for name in line.takes if name in values))
-        quantity = SheetQuantity(line.name, line.axes, line.build(values), inputs)
+        tree, row = line.fill(_without(line.tree, values), values)
+        quantity = SheetQuantity(line.name, line.axes, tree, row)
         known = recorded is not None and line.name in recorded
         values[line.name] = recorded[line.name] if recorded and known else _computed(quantity, values)
         quantities.append(quantity)
@@ -159,11 +141,30 @@ def _computed(quantity: SheetQuantity, values: Values) -> Tensor:
         ) from None
     if bool(value.isnan().any()):
         raise UsageError("{name}: a cell is not a number, as a norm of equal numbers with epsilon = 0", name=name)
-    return value
+    return value.clone() if isinstance(quantity.tree, Reference) else value  # two names of a tensor are an alias
 
 
 def _shape(value: Tensor) -> str:
     return "[" + ", ".join(map(str, value.shape)) + "]"
+
+
+def _without(tree: Tree, values: Values) -> Tree:
+    """A tree without the terms and factors that may be missing and are."""
+
+    def is_gone(part: Tree) -> bool:
+        inside = part.arguments[0] if isinstance(part, Call) and part.function == "rows" else part
+        return isinstance(inside, Reference) and _is_optional(inside.name) and inside.name not in values
+
+    def change(part: Tree) -> Tree | None:
+        if isinstance(part, Call) and part.function == "norm":
+            usual = (Constant(0.0), Constant(1.0), Constant(0.0))
+            made = (usual[at] if is_gone(each) else each for at, each in enumerate(part.arguments))
+            return Call("norm", tuple(made))
+        if isinstance(part, Call) and part.function in ("add", "matmul") and is_gone(part.arguments[1]):
+            return mapped(part.arguments[0], change)
+        return None
+
+    return mapped(tree, change)
 
 
 def missing_for(name: str, lines: Mapping[str, RecipeLine], values: Values) -> str:
@@ -172,142 +173,161 @@ def missing_for(name: str, lines: Mapping[str, RecipeLine], values: Values) -> s
         return ""
     if name not in lines:
         return name
-    needs = (*lines[name].needs, *lines[name].after)
-    return next((missing for each in needs if (missing := missing_for(each, lines, values))), "")
+    return next((missing for each in lines[name].needs if (missing := missing_for(each, lines, values))), "")
 
 
 def recipe(architecture: Architecture, values: dict[str, Tensor]) -> Iterator[RecipeLine]:
     """The lines of a computation.
 
-    Some lines depend on which quantities are known, so `values` is read again before each line. Missing gains of norms
-    are added to it as ones, and a token embedding without position embedding as the stream.
+    Some lines depend on which quantities are known, so `values` is read again before each line. A quantity that is
+    another one unchanged is added to it: a token embedding without position embedding as the stream.
     """
-    parts, stream = architecture, architecture.stream
-    yield from _embedding(parts, values)
-    if parts.norm is None:
-        yield from _attention(parts, values, stream)
-        last = "out"
-    else:
-        yield from _block(parts, values)
-        last = "final_norm" if "final_norm" in values else "resid_post"
-    last = last if last in values else stream
-    if parts.tied:
-        yield RecipeLine("logits", LOGITS, (last, "embedding"), lambda _: Linear("E", last, tied=True))
-    else:
-        yield RecipeLine("logits", LOGITS, (last, "w_u"), lambda _: Linear("U", last), ("b_u",))
-    yield RecipeLine("probabilities", LOGITS, ("logits",), lambda _: Softmax("logits", parts.softmax_base))
+    return _Recipe(architecture, values).lines()
 
 
-def _embedding(parts: Architecture, values: dict[str, Tensor]) -> Iterator[RecipeLine]:
-    token, position = "token_embedding", "position_embedding"
-    if parts.rows:
-        yield RecipeLine(token, STREAM, ("embedding",), lambda _: Lookup(parts.rows))
-    if parts.sinusoidal:
-        yield RecipeLine(position, STREAM, (), lambda known: _sinusoid(parts, known[token]), after=(token,))
-    if position in values:
-        yield RecipeLine(parts.stream, STREAM, (token, position), lambda _: Add(token, position))
-    elif token in values:
-        values.setdefault(parts.stream, values[token])
+class _Recipe:
+    def __init__(self, parts: Architecture, values: dict[str, Tensor]) -> None:
+        self.parts, self.values = parts, values
 
+    def lines(self) -> Iterator[RecipeLine]:
+        for line in RECIPE.strip().splitlines():
+            text, _hash, marks = line.partition("#")
+            self.continued()
+            if not self.kinds >= set(marks.split()):
+                continue
+            axes, name, expression = text[0], *text[2:].split(" = ")
+            of = ("heads", "source", "d_head") if axes == "K" and self.parts.memory else _AXES[axes]
+            tree = mapped(read(expression), self.named)
+            yield RecipeLine(self.parts.stream if name == "stream" else name, of, tree, self.filled)
+            if name == "z" and "b_o" in self.values and "w_o" not in self.values:
+                raise UsageError('b_o: is added after w_o; give w_o too (w_o = "identity" changes nothing)')
 
-def _sinusoid(parts: Architecture, token: Tensor) -> Sinusoid:
-    time, width = token.shape
-    return Sinusoid(time, width, parts.position_base, parts.position_halves, parts.first_position)
+    def continued(self) -> None:
+        """Name the stream again where a part of the recipe is left out."""
+        values, parts = self.values, self.parts
+        if "token_embedding" in values and "position_embedding" not in values and not parts.sinusoidal:
+            values.setdefault(parts.stream, values["token_embedding"])
+        if parts.norm and "attn" not in parts.sublayers and parts.stream in values:
+            values.setdefault("resid_mid", values[parts.stream])
 
+    @property
+    def kinds(self) -> set[str]:
+        """The parts that this computation has."""
+        parts = self.parts
+        there = {
+            "rows": bool(parts.rows),
+            "sinusoidal": parts.sinusoidal,
+            "positions": "position_embedding" in self.values,
+            "attn": parts.norm is None or "attn" in parts.sublayers,
+            "mlp": parts.norm is not None and "mlp" in parts.sublayers,
+            "pre": parts.norm == "pre",
+            "post": parts.norm == "post",
+            "unnormed": parts.norm in ("pre", "none"),
+            "rotary": parts.frequencies is not None,
+            "plain": parts.frequencies is None,
+            "gated": parts.activation == "swiglu",
+            "final": parts.norm is not None and parts.final_norm,
+            "tied": parts.tied,
+            "untied": not parts.tied,
+        }
+        return {kind for kind, is_there in there.items() if is_there}
 
-def _block(parts: Architecture, values: dict[str, Tensor]) -> Iterator[RecipeLine]:
-    """One block: pre-norm, post-norm or without norms."""
-    stream = parts.stream
-    if "attn" in parts.sublayers:
-        source = "attn_norm" if parts.norm == "pre" else stream
-        yield from _norm(parts, values, "attn_norm", stream) if parts.norm == "pre" else ()
-        yield from _attention(parts, values, source)
-        yield from _after(parts, values, "attn", (stream, "out", "resid_mid"))
-    elif stream in values:
-        values.setdefault("resid_mid", values[stream])
-    if "mlp" in parts.sublayers:
-        read = stream if parts.parallel else "resid_mid"
-        source = "mlp_norm" if parts.norm == "pre" else read
-        yield from _norm(parts, values, "mlp_norm", read) if parts.norm == "pre" else ()
-        yield from _feed_forward(parts, source)
-        yield from _after(parts, values, "mlp", ("resid_mid", "mlp.out", "resid_post"))
-    if parts.final_norm:
-        yield from _norm(parts, values, "final_norm", "resid_post")
+    def named(self, tree: Tree) -> Tree | None:
+        """The quantities that a part of a line stands for."""
+        parts, is_pre = self.parts, self.parts.norm == "pre"
+        source = "attn_norm" if is_pre else parts.stream
+        read_ = parts.stream if parts.parallel else "resid_mid"
+        last = "out" if parts.norm is None else "final_norm" if "final_norm" in self.values else "resid_post"
+        names = {
+            **{"stream": parts.stream, "source": source, "memory": "memory" if parts.memory else source},
+            **{"read": read_, "mlp_source": "mlp_norm" if is_pre else read_},
+            "last": last if last in self.values else parts.stream,
+        }
+        match tree:
+            case Reference(name) if name in names:
+                return Reference(names[name])
+            case Reference("mask") if parts.mask is not None:
+                return Call("mask", ())
+            case Reference("base"):
+                return Constant(parts.softmax_base)
+            case Call("add", (scaled, Reference("bias"))):
+                return scaled if parts.bias is None else Call("add", (scaled, Constant.of(parts.bias, "bias")))
+            case Call("scale", (scores,)) if parts.scale is None:
+                return Call("multiply", (scores, Reference("scale")))
+            case Call("activation", (pre,)):
+                gated = parts.activation == "swiglu"
+                return read("silu(mlp.gate) * mlp.pre") if gated else Call(parts.activation, (pre,))
+            case Call("add", (sum_, Reference("out" | "mlp.out") as output)) if not parts.residual:
+                return output if isinstance(sum_, Reference) else None
+        return None
 
+    def filled(self, tree: Tree, values: Values) -> tuple[Tree, Row | None]:
+        """The line with its parts, of the sizes of the values."""
+        parts, rows = self.parts, []
 
-def _after(
-    parts: Architecture, values: dict[str, Tensor], name: str, stream: tuple[str, str, str]
-) -> Iterator[RecipeLine]:
-    """The residual sum after a sublayer, and in post-norm the norm of the sum."""
-    before, output, after = stream
-    total = f"{name}_sum" if parts.norm == "post" else after
-    if parts.residual:
-        yield RecipeLine(total, STREAM, (before, output), lambda _: Add(before, output))
-    else:
-        yield RecipeLine(total, STREAM, (output,), lambda _: Replace(output))
-    if parts.norm == "post":
-        yield from _norm(parts, values, after, total, f"{name}_norm")
+        def change(node: Tree) -> Tree | None:
+            match node:
+                case Call("lookup", arguments, ()):
+                    return Call("lookup", arguments, parts.rows)
+                case Call("sinusoids"):
+                    time, width = values["token_embedding"].shape
+                    rows.append(
+                        Sinusoids(time, width, parts.position_base, parts.position_halves, parts.first_position)
+                    )
+                    return rows[0].tree()
+                case Call("rotate", (Reference(name) as x,)):
+                    assert parts.frequencies is not None
+                    rows.append(Rotary(name[0], parts.frequencies, parts.rotation))
+                    return rows[0].tree(x, *values[name].shape[-2:])
+                case Call("share", (Reference(few) as x,), ()):
+                    groups = len(values["q" if few == "k" else "weights"]) // len(values[few])
+                    return x if groups == 1 else Call("share", (x,), (groups,))
+                case Call("mask"):
+                    return Constant.of(self.mask(values["scaled"]), "M")
+                case Call("scale", (scores,)):
+                    return self.scaled(scores, values)
+                case Call("softmax", (x, Constant(math.e))):
+                    return Call("softmax", (x,))
+                case Call("norm", (x, gain, shift)):
+                    epsilon = Constant(parts.epsilon)
+                    is_rms = parts.norm_type == "rmsnorm"
+                    return Call(parts.norm_type, (x, gain, epsilon) if is_rms else (x, gain, shift, epsilon))
+            return None
 
+        return mapped(tree, change), next(iter(rows), None)
 
-def _norm(
-    parts: Architecture, values: dict[str, Tensor], name: str, source: str, norm: str = ""
-) -> Iterator[RecipeLine]:
-    gain, shift = f"{norm or name}_gain", f"{norm or name}_bias"
-    if source in values:
-        values.setdefault(gain, torch.ones_like(values[source][0]))
-    takes = () if parts.norm_type == "rmsnorm" else (shift,)  # RMSNorm has no bias
-    yield RecipeLine(name, STREAM, (source, gain), lambda _: Normalise(parts.norm_type, parts.epsilon, source), takes)
+    def scaled(self, scores: Tree, values: Values) -> Tree:
+        """The scaled scores.
 
+        Raises:
+            UsageError: the width of a head or a learned factor is unknown.
+        """
+        kind, heads = self.parts.scale, len(values["scores"])
+        if kind in ("learned", "learned-per-head"):
+            return Call("multiply", (scores, Constant.of(_factor(values, str(kind), heads), "s")))
+        if kind == "none":
+            return scores
+        if not isinstance(kind, str):
+            assert kind is not None
+            return Call("multiply", (scores, Constant(float(kind), "s")))
+        widths = [values[name].shape[-1] for name in ("q", "k") if name in values]
+        d_k = widths[0] if widths else self.parts.d_k
+        if d_k is None:
+            raise UsageError(
+                "d_k: the scale {kind!r} needs the width of a head; give q and k, or d_k under [given]", kind=kind
+            )
+        width = Constant(float(d_k), "d_k")
+        if kind == "adaptive":
+            return Call("adaptive", (scores, Constant.of(self.mask(values["scores"]), "M"), width))
+        return Call("divide", (scores, width if kind == "linear" else Call("sqrt", (width,))))
 
-def _attention(parts: Architecture, values: dict[str, Tensor], source: str) -> Iterator[RecipeLine]:
-    for name in "qkv":
-        rotates = parts.frequencies is not None and name != "v"
-        projected = f"{name}_pre" if rotates else name
-        origin = "memory" if parts.memory and name != "q" else source
-        axes = ("heads", "source", "d_head") if parts.memory and name != "q" else HEADS
-        project = Project(name.upper(), origin)
-        yield RecipeLine(projected, axes, (origin, f"w_{name}"), lambda _, made=project: made, (f"b_{name}",))
-        if parts.frequencies is not None and rotates:
-            rotate = Rotate(name, parts.frequencies, parts.rotation)
-            yield RecipeLine(name, HEADS, (projected,), lambda _, made=rotate: made)
-    yield RecipeLine("scores", SQUARE, ("q", "k"), lambda _: Score())
-    # Without a scale, or without a mask, the computation ends before it.
-    scale, mask = ("scale",) * (parts.scale is None), ("mask",) * (parts.mask is None)
-    yield RecipeLine("scaled", SQUARE, ("scores",), lambda known: _scale(parts, known), after=scale)
-    yield RecipeLine("masked", SQUARE, ("scaled",), lambda known: _masking(parts, known), after=mask)
-    yield RecipeLine("weights", SQUARE, ("masked",), lambda _: Softmax("masked", parts.softmax_base))
-    yield RecipeLine("z", HEADS, ("weights", "v"), lambda _: Weigh())
-    if "b_o" in values and "w_o" not in values:
-        raise UsageError('b_o: is added after w_o; give w_o too (w_o = "identity" changes nothing)')
-    yield RecipeLine("out", STREAM, ("z",), lambda known: Output(len(known["z"]), "w_o" in known), ("w_o", "b_o"))
-
-
-def _scale(parts: Architecture, values: Values) -> Scale:
-    """The scale with its factor.
-
-    Raises:
-        UsageError: the width of a head or a learned factor is unknown.
-    """
-    kind, scores = parts.scale, values["scores"]
-    assert kind is not None
-    widths = [values[name].shape[-1] for name in ("q", "k") if name in values]
-    d_head = widths[0] if widths else parts.d_k
-    if kind in ("learned", "learned-per-head"):
-        return Scale(kind, _factor(values, kind, len(scores)), d_head=d_head)
-    if kind == "none" or not isinstance(kind, str):
-        factor = torch.tensor(1.0 if kind == "none" else float(kind), dtype=torch.float64)
-        return Scale("none" if kind == "none" else "number", factor, d_head=d_head)
-    if d_head is None:
-        raise UsageError(
-            "d_k: the scale {kind!r} needs the width of a head; give q and k, or d_k under [given]", kind=kind
-        )
-    usual = 1 / d_head if kind == "linear" else 1 / math.sqrt(d_head)
-    allowed = _allowed(parts, scores) if kind == "adaptive" else None
-    return Scale(kind, torch.tensor(usual, dtype=torch.float64), allowed, d_head)
-
-
-def _masking(parts: Architecture, values: Values) -> ApplyMask:
-    return ApplyMask(_allowed(parts, values["scaled"]), parts.bias)
+    def mask(self, scores: Tensor) -> Tensor:
+        """0 where attention is allowed, −∞ elsewhere, [heads or 1, time, source]."""
+        if self.parts.mask is None:
+            raise UsageError('mask: is needed after the scaled scores; add mask = "causal" or "bidirectional"')
+        time, source = scores.shape[-2:]
+        allowed = self.parts.mask.allowed(time, source).reshape(-1, time, source)[-len(scores) :]
+        return torch.where(allowed, 0.0, -math.inf).double()
 
 
 def _factor(values: Values, kind: str, num_heads: int) -> Tensor:
@@ -323,20 +343,3 @@ def _factor(values: Values, kind: str, num_heads: int) -> Tensor:
             given=len(factor),
         )
     return factor
-
-
-def _allowed(parts: Architecture, scores: Tensor) -> Tensor:
-    if parts.mask is None:
-        raise UsageError('mask: is needed after the scaled scores; add mask = "causal" or "bidirectional"')
-    time, source = scores.shape[-2:]
-    return parts.mask.allowed(time, source).reshape(-1, time, source)[-len(scores) :]
-
-
-def _feed_forward(parts: Architecture, source: str) -> Iterator[RecipeLine]:
-    pre, gate = "mlp.pre", "mlp.gate"
-    gated = parts.activation == "swiglu"
-    if gated:
-        yield RecipeLine(gate, HIDDEN, (source, "w_gate"), lambda _: Linear("gate", source), ("b_gate",))
-    yield RecipeLine(pre, HIDDEN, (source, "w_up"), lambda _: Linear("up", source), ("b_up",))
-    yield RecipeLine("mlp.hidden", HIDDEN, (pre, gate) if gated else (pre,), lambda _: Activate(parts.activation))
-    yield RecipeLine("mlp.out", STREAM, ("mlp.hidden", "w_down"), lambda _: Linear("down", "mlp.hidden"), ("b_down",))

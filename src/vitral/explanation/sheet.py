@@ -1,20 +1,24 @@
-"""A sheet: a computation as a list of quantities, each computed from earlier ones by one operation.
+"""A sheet: a computation as a list of named quantities, each an expression of earlier ones.
 
-A walkthrough shows the values of a sheet; a check applies its operations to an author's numbers as well.
+A walkthrough shows the values of a sheet; a check computes its expressions from an author's numbers as well.
 """
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from torch import Tensor
 
-from vitral.explanation.conventions import Conventions, laid_out
-from vitral.explanation.formulas.notation import Equation, Expression, Name, Product, Sum, renamed
-from vitral.explanation.operations import CellNamer, Index, Operation
-from vitral.explanation.operations.expression import Compute, Differentiate
+from vitral.explanation.architecture import Architecture
+from vitral.explanation.expressions import Tree, compute, references
+from vitral.explanation.formulas.notation import Equation, Expression, Name, renamed
+from vitral.explanation.readings.layout import Conventions
+from vitral.explanation.readings.writing import Writer
+from vitral.explanation.rows.base import CellNamer, Row
 from vitral.explanation.steps import Arithmetic
 
+Index = tuple[int, ...]
 Values = Mapping[str, Tensor]
 SINGLE = ("choice", "total", "one")
 """Axes of quantities that may be a single number, named without a place."""
@@ -27,18 +31,27 @@ class SheetQuantity:
     Attributes:
         name: as in `vitral.core.names`, without the block's prefix and "attn.".
         axes: names of its axes, as ("heads", "time", "source").
-        operation: computes it.
-        inputs: names of the operation's inputs, in order; absent ones (a bias) are omitted.
+        tree: computes it from other quantities.
+        row: its own words, where the tree does not say them.
+        is_free: whether it is a step of the author's.
+        derivative: of a gradient, the names of the number and of the quantity.
     """
 
     name: str
     axes: tuple[str, ...]
-    operation: Operation
-    inputs: tuple[str, ...]
+    tree: Tree
+    row: Row | None = None
+    is_free: bool = False
+    derivative: tuple[str, str] | None = None
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """The quantities that it is computed from, in order."""
+        return references(self.tree)
 
     def make(self, values: Values) -> Tensor:
         """Compute the quantity from the values of its inputs."""
-        return self.operation(*(values[name] for name in self.inputs))
+        return compute(self.tree, values)
 
 
 @dataclass(frozen=True)
@@ -55,6 +68,7 @@ class Sheet:
         names: quantities that formulas write by another name, as with the number of their block.
         sources: labels of the keys, if they are another sequence than the queries.
         conventions: how the author lays matrices out.
+        architecture: mask, scale and the other parts.
     """
 
     quantities: tuple[SheetQuantity, ...]
@@ -66,6 +80,7 @@ class Sheet:
     names: Mapping[str, Name] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     conventions: Conventions = field(default_factory=Conventions)
+    architecture: Architecture = field(default_factory=Architecture)
 
     def __getitem__(self, name: str) -> SheetQuantity:
         """A quantity by name."""
@@ -92,60 +107,78 @@ class Sheet:
         while source is not None and source[0] in through and source[0] in self:
             chain.append(source)
             source = self._source(*source)
-        stages = tuple(stage for link in chain for stage in self._written("stages", *link))
-        before = tuple(equation for link in chain for equation in self._written("before", *link))
-        word = self._namer.words([int(value)]) if getattr(self[name].operation, "chooses", False) else None
-        return Arithmetic(self.cell(name, index), renamed(stages, self.names), value, renamed(before, self.names), word)
-
-    def laid_out(self, name: str, written: Any) -> Any:
-        """Formulas and arithmetic of a quantity as the author lays matrices out; those of free steps already are."""
-        is_free = name in self and isinstance(self[name].operation, Compute | Differentiate)
-        return written if is_free else laid_out(written, self.conventions)
+        stages = tuple(stage for link in chain for stage in self._stages(*link))
+        before = tuple(equation for link in chain for equation in self._before(*link))
+        row = self[name].row
+        word = self._namer.words([int(value)]) if row is not None and row.chooses else None
+        return Arithmetic(self.cell(name, index), self._renamed(stages), value, self._renamed(before), word)
 
     def formula(self, name: str) -> Equation:
         """The general formula of a quantity, complete: with gain, bias, and the definitions of its letters."""
         quantity = self[name]
-        operation = quantity.operation
-        further = getattr(operation, "after", None)
-        after = () if further is None else further(name)
-        sides = (Name(name, below=getattr(operation, "subscript", "")), self._with_biases(quantity))
-        return renamed(self.laid_out(name, Equation(sides, after=after)), self.names)
+        if quantity.row is None:
+            return self._renamed(self.writer.formula(Name(name), self.tree(name)))
+        row = quantity.row
+        made = Equation((Name(name, below=row.subscript), row.formula()), after=row.after(name))
+        return self._renamed(renamed(made, self._turned))
 
-    def _with_biases(self, quantity: SheetQuantity) -> Expression:
-        formula = quantity.operation.formula()
-        biases: list[Name] = []
-        for name in quantity.inputs:
-            if name.endswith("_gain") and bool((self.values[name] != 1).any()):
-                formula = Product((Name("g"), formula))
-            elif name.endswith("_bias") and bool((self.values[name] != 0).any()):
-                biases.append(Name("b"))
-            elif name.startswith("b_"):
-                mark = name.removeprefix("b_")
-                biases.append(Name("b", above=mark.upper() if len(mark) == 1 else mark))
-        return Sum((formula, *biases)) if biases else formula
+    @cached_property
+    def writer(self) -> Writer:
+        """Writes over the quantities as the author lays them out."""
+        seen = {name: self.conventions.seen(name, value) for name, value in self.values.items()}
+        return Writer(seen, first=self.namer.first, heads=self.num_heads)
+
+    def tree(self, name: str) -> Tree:
+        """The tree of a quantity over the quantities as the author lays them out."""
+        return self.conventions.laid_out(name, self[name].tree)
+
+    def _renamed(self, part: Any) -> Any:
+        """With the names of this sheet, as those with the number of a block."""
+
+        def change(name: Name) -> Name:
+            other = self.names.get(name.letters)
+            return name if other is None else replace(name, letters=other.letters, above=other.above + name.above)
+
+        return renamed(part, change) if self.names else part
+
+    def _turned(self, name: Name) -> Name:
+        """The name of the same cell in a matrix that the author writes transposed."""
+        first, comma, second = name.below.partition(",")
+        return replace(name, below=f"{second},{first}") if comma and self.conventions.turned(name.letters) else name
 
     @property
     def _namer(self) -> CellNamer:
         return replace(self.namer, vocabulary=self.vocabulary)
 
-    def _written(self, part: str, name: str, index: Index) -> tuple[Any, ...]:
-        """The stages of a cell, or the equations before them."""
+    def _stages(self, name: str, index: Index) -> tuple[Expression, ...]:
         quantity = self[name]
-        write = getattr(quantity.operation, part, None)
-        inputs = [self.values[each] for each in quantity.inputs]
-        return () if write is None else self.laid_out(name, write(inputs, index, self._namer))
+        if quantity.row is not None:
+            inputs = [self.values[each] for each in quantity.inputs]
+            made = quantity.row.stages(inputs, index, self._namer)
+            if made is not None:
+                return renamed(made, self._turned)
+        index = self.conventions.index(name, index)
+        return self.writer.stages(self.tree(name), index, short=quantity.is_free and quantity.derivative is None)
+
+    def _before(self, name: str, index: Index) -> tuple[Equation, ...]:
+        quantity = self[name]
+        if quantity.row is not None:
+            inputs = [self.values[each] for each in quantity.inputs]
+            return renamed(quantity.row.before(inputs, index, self._namer), self._turned)
+        return self.writer.before(self.tree(name), self.conventions.index(name, index))
 
     def _source(self, name: str, index: Index) -> tuple[str, Index] | None:
-        quantity = self[name]
-        passes = getattr(quantity.operation, "passes", None)
-        return None if passes is None else passes([self.values[each] for each in quantity.inputs], index)
+        if self[name].row is not None:
+            return None
+        found = self.writer.source(self.tree(name), self.conventions.index(name, index))
+        return None if found is None else (found[0], self.conventions.index(*found))
 
     def cell(self, name: str, index: Index) -> Expression:
         """The name of a cell, without its head, which the matrix's label shows; a single number has no place."""
         if name in self and self[name].axes[-1] in SINGLE and self.values[name].numel() == 1:
-            return renamed(Name(name), self.names)
+            return self._renamed(Name(name))
         index = self.conventions.index(name, index)
-        return renamed(self.namer.cell(name, *(index[1:] if len(index) == 3 else index)), self.names)
+        return self._renamed(self.namer.cell(name, *(index[1:] if len(index) == 3 else index)))
 
 
 def computed(quantities: Sequence[SheetQuantity], given: Values) -> dict[str, Tensor]:

@@ -9,17 +9,15 @@ from torch import Tensor
 from vitral.core.graphs import NotInGraphs, Plain, graph_of
 from vitral.core.taps import SILENT, Tap
 from vitral.decoding import distribution
-from vitral.explanation.operations import Operation
-from vitral.explanation.operations.decoding import Beam
-from vitral.explanation.operations.expression import Differentiate
+from vitral.explanation.rows.choices import Beam
 from vitral.explanation.sheet import Sheet
 
 
 def sheet_graph(sheet: Sheet) -> tuple[Plain, list[str]]:
     """The graph of a sheet, from what is given to every quantity, and the names of the quantities that it lacks.
 
-    A quantity is left out, with everything that needs it, if its operation decides by numbers or uses an operation that
-    the interpreter lacks.
+    A quantity is left out, with everything that needs it, if it decides by numbers or uses an operation that the
+    interpreter lacks.
     """
     left_out: set[str] = set()
     try:
@@ -47,21 +45,19 @@ def _graph(sheet: Sheet, left_out: Collection[str]) -> Plain:
     def compute(given: Mapping[str, Tensor], tap: Tap = SILENT) -> None:
         known = dict(given)
         for quantity in quantities:
-            values = (known[second.get(name, name)] for name in quantity.inputs)
-            known[quantity.name] = tap(quantity.name, _applied(quantity.operation, *values))
+            values = {name: known[second.get(name, name)] for name in quantity.inputs}
+            row = quantity.row
+            made = search_in_tensors(row, values["next"]) if type(row) is Beam else quantity.make(values)
+            known[quantity.name] = tap(quantity.name, made)
 
-    backward = any(isinstance(quantity.operation, Differentiate) for quantity in quantities)
-    return graph_of(compute, inputs, backward=backward)
-
-
-def _applied(operation: Operation, *values: Tensor) -> Tensor:
-    return search_in_tensors(operation, *values) if type(operation) is Beam else operation(*values)
+    return graph_of(compute, inputs)
 
 
 def aliases(sheet: Sheet) -> dict[str, str]:
     """Second names of a quantity, as that of a stream which is another quantity unchanged."""
-    made = {id(sheet.values[quantity.name]): quantity.name for quantity in sheet.quantities}
-    return {name: made[id(value)] for name, value in sheet.values.items() if made.get(id(value), name) != name}
+    made = {id(sheet.values[quantity.name]): quantity.name for quantity in reversed(sheet.quantities)}
+    given = {name: id(value) for name, value in sheet.values.items() if name not in sheet}
+    return {name: made[value] for name, value in given.items() if value in made}
 
 
 def given_names(sheet: Sheet) -> list[str]:
@@ -75,7 +71,7 @@ def given_names(sheet: Sheet) -> list[str]:
 def search_in_tensors(beam: Beam, table: Tensor) -> Tensor:
     """The words found by beam search, [length], or their probability, [1], of a bigram table [vocab, vocab].
 
-    There are no decisions in Python, so that it has a graph; otherwise it is `operations.decoding.Beam`.
+    There are no decisions in Python, so that it has a graph; otherwise it is `rows.choices.Beam`.
 
     The hypotheses stay in the order of their words, so that of equal ones the first by index is kept.
     """

@@ -18,9 +18,10 @@ from vitral.core.parts import own_parts
 from vitral.core.taps import Recorder
 from vitral.data.tokenizers import Tokenizer
 from vitral.decoding import beam_search, distribution
-from vitral.explanation.operations import CellNamer
-from vitral.explanation.operations.decoding import Filtered, FoundBeam, Greedy
-from vitral.explanation.recipe import Architecture, RecipeLine, follow, recipe
+from vitral.explanation.architecture import Architecture
+from vitral.explanation.recipe import RecipeLine, chosen, follow, recipe
+from vitral.explanation.rows.base import CellNamer
+from vitral.explanation.rows.choices import Filtered, FoundBeam, Greedy
 from vitral.explanation.sheet import Sheet
 from vitral.model import ModelConfig, Transformer
 from vitral.model.block import Block
@@ -160,7 +161,8 @@ def _sheet(
         yield from recipe(architecture, values)
         yield from lines
 
-    return replace(empty, quantities=follow(all_lines(), values, recorded), values=values)
+    quantities = follow(all_lines(), values, recorded)
+    return replace(empty, quantities=quantities, values=values, architecture=architecture)
 
 
 def _block(empty: Sheet, architecture: Architecture, layer: int, block: nn.Module, kept: dict[str, Tensor]) -> Sheet:
@@ -211,13 +213,9 @@ def _attention(attention: MultiHeadAttention) -> dict[str, Tensor]:
 
 def _choices(rules: Sequence[tuple[str, float]], beam: FoundBeam | None) -> list[RecipeLine]:
     """The choice of the next token: greedy, under each rule, and by beam search."""
-    lines = [RecipeLine("greedy", ("choice",), ("probabilities",), lambda _: Greedy())]
-    for rule, value in rules:
-        filtered = Filtered(rule, value)
-        lines.append(RecipeLine(f"{rule}_{value:g}", ("vocab",), ("probabilities",), lambda _, made=filtered: made))
+    lines = [chosen("greedy", Greedy()), *(chosen(f"{rule}_{value:g}", Filtered(rule, value)) for rule, value in rules)]
     if beam is not None:
-        lines.append(RecipeLine("beam", ("choice",), (), lambda _: beam))
-        lines.append(RecipeLine("beam_probability", ("choice",), (), lambda _: replace(beam, probability=True)))
+        lines += [chosen("beam", beam), chosen("beam_probability", replace(beam, probability=True))]
     return lines
 
 

@@ -1,20 +1,25 @@
 """Walkthroughs of worked examples and of a model's forward pass."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from vitral.core.errors import UsageError
 from vitral.core.names import ATTENTION_STEPS
 from vitral.data.tokenizers import Tokenizer
-from vitral.explanation.backward import Loss, log_loss, loss_of, named_cell
-from vitral.explanation.backward.of_run import gradient_at
-from vitral.explanation.backward.walk import backward_steps, last_cell, loss_sentence
+from vitral.explanation.backward import (
+    Loss,
+    backward_steps,
+    gradient_at,
+    last_cell,
+    log_loss,
+    loss_of,
+    loss_sentence,
+    named_cell,
+)
 from vitral.explanation.examples.example import Example
 from vitral.explanation.formulas.notation import Name
 from vitral.explanation.narration import Choice, Narrator, middle
-from vitral.explanation.operations import CONCATENATED
 from vitral.explanation.phrasebook import Phrases, phrases
-from vitral.explanation.picture import Picture, draw
 from vitral.explanation.sheet import Sheet
 from vitral.explanation.steps import Chapter
 from vitral.explanation.trace import TracedText, refuse_unknown_steps, trace_text
@@ -69,9 +74,8 @@ def walk_example(example: Example, choice: Choice | None = None, language: str |
     intro = [part for part in (example.note, say("explain.example_intro")) if part]
     if example.source:
         intro.append(say("explain.source", source=example.source.rstrip(".")))
-    drawn = draw([(example.sheet, None)], narrator.query, narrator.heads)
     chapter = Chapter("", narrator.steps())
-    return Walkthrough(example.title, tuple(intro), (chapter,), say.language, drawn, sheet=example.sheet)
+    return Walkthrough(example.title, tuple(intro), (chapter,), say.language, sheet=example.sheet)
 
 
 def walk_backward(
@@ -128,9 +132,7 @@ def walk_run(
     chapters = _chapters(traced, layers, view, say)
     title = say("explain.run_title", run=name or "Vitral", text=repr(text))
     intro = [say("explain.run_intro", count=len(traced.labels)), *_about_blocks(len(model.blocks), layers, view, say)]
-    if len(layers) > 1:
-        intro.append(say("picture.one_block", block=layers[0]))
-    return Walkthrough(title, tuple(intro), chapters, say.language, _picture(traced, layers, view))
+    return Walkthrough(title, tuple(intro), chapters, say.language)
 
 
 def _backward_of_run(
@@ -183,18 +185,6 @@ def _chosen(view: RunView, count: int) -> Choice:
     )
 
 
-def _picture(traced: TracedText, layers: Sequence[int], view: RunView) -> Picture | None:
-    """The path through the first of the blocks; of the others only their output."""
-    assert view.choice.query is not None
-    names = None if view.block else ATTENTION
-    pieces: list[tuple[Sheet, Collection[str] | None]] = [(traced.embedding, None)] if view.block else []
-    pieces += [(traced.blocks[layer], names) for layer in layers[:1]]
-    pieces += [(traced.blocks[layer], ("resid_post",)) for layer in layers[1:] if view.block]
-    pieces += [(traced.ending, None)] if view.ending else []
-    heads = view.choice.heads if view.choice.heads is not None else range(traced.embedding.num_heads)
-    return draw(pieces, view.choice.query, tuple(heads))
-
-
 def _layers(model: Transformer, view: RunView) -> tuple[int, ...]:
     """The blocks to show.
 
@@ -228,7 +218,7 @@ def _is_numbered(layers: Sequence[int], view: RunView) -> bool:
 
 def _with_numbers(sheet: Sheet, block: int) -> Sheet:
     """The sheet of a block, its quantities written with the block's number."""
-    quantities = ("resid_pre", CONCATENATED, *(quantity.name for quantity in sheet.quantities))
+    quantities = ("resid_pre", "Concat(z)", *(quantity.name for quantity in sheet.quantities))
     return replace(sheet, names={name: Name(name, above=f"({block})") for name in quantities})
 
 

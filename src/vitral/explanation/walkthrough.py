@@ -1,19 +1,18 @@
-"""A walkthrough: a computation in chapters of numbered steps, and its form as plain text."""
+"""A walkthrough: a computation in chapters of numbered steps; its views, its plain text, and its plain data."""
 
+import math
 import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vitral.core.shown import Shown
 from vitral.core.text import columns, visible
-from vitral.explanation.formulas import lines, text
+from vitral.explanation.formulas import latex, lines, text
 from vitral.explanation.formulas.notation import Equation
 from vitral.explanation.phrasebook import Phrases, phrases
-from vitral.explanation.picture import Picture
-from vitral.explanation.picture_text import picture_lines, picture_title
-from vitral.explanation.plain_steps import plain_step
 from vitral.explanation.sheet import Sheet
-from vitral.explanation.steps import Arithmetic, Chapter, Panel, Step
+from vitral.explanation.steps import Arithmetic, Cell, Chapter, Panel, Step
 from vitral.explanation.truncation import ShownPanel, is_truncated, truncate
 
 TEXT_WIDTH = 100
@@ -29,22 +28,18 @@ class Walkthrough(Shown):
         intro: one string for each paragraph before the steps.
         chapters: the computation.
         language: of the texts, "en" or "pt".
-        picture: the path of the chosen position; None if there is none.
-        sort_terms: whether the terms of a sum are written in the order of their size.
-        sheet: of a worked example, whose given numbers can be edited on a page (`renderers.live`).
+        sheet: of a worked example, whose given numbers can be edited on a page (`report.live`).
     """
 
     title: str
     intro: tuple[str, ...]
     chapters: tuple[Chapter, ...]
     language: str = "en"
-    picture: Picture | None = None
-    sort_terms: bool = False
     sheet: Sheet | None = field(default=None, compare=False)
 
     def phrases(self, **how: bool) -> Phrases:
         """The phrases of its language; `how` they are written, as `whole`."""
-        return replace(phrases(self.language), sort_terms=self.sort_terms, **how)
+        return replace(phrases(self.language), **how)
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -58,6 +53,56 @@ class Walkthrough(Shown):
     def plain(self) -> dict[str, Any]:
         """As plain data, the document of `vitral explain --format json`; its sentences are in `language`."""
         return to_plain(self)
+
+
+@dataclass(frozen=True)
+class TableView:
+    """A panel as it is shown.
+
+    Attributes:
+        panel: the matrix.
+        shown: its visible rows and columns.
+        worked: the arithmetic below it; none if its numbers are given.
+        marked: row and column, among those shown, of each number whose arithmetic that is.
+    """
+
+    panel: Panel
+    shown: ShownPanel
+    worked: tuple[Arithmetic, ...]
+    marked: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class StepView:
+    """A step as every form shows it.
+
+    Attributes:
+        chapter: the heading above it; empty if it is not the first of a chapter with a title.
+        heading: its number and title.
+        step: formula, shapes and sentence.
+        tables: its matrices.
+    """
+
+    chapter: str
+    heading: str
+    step: Step
+    tables: tuple[TableView, ...]
+
+
+def views(walkthrough: Walkthrough, digits: int, say: Phrases) -> Iterator[StepView]:
+    """The steps in order, as every form shows them."""
+    number = 0
+    for chapter in walkthrough.chapters:
+        for place, step in enumerate(chapter.steps):
+            number += 1
+            tables = tuple(_table(panel, digits, say) for panel in step.panels)
+            yield StepView("" if place else chapter.title, f"{number}. {step.title}", step, tables)
+
+
+def _table(panel: Panel, digits: int, say: Phrases) -> TableView:
+    shown = truncate(panel, digits, say)
+    worked = tuple(arithmetic for cell in panel.worked if (arithmetic := panel.working(*cell)).stages)
+    return TableView(panel, shown, worked, tuple(shown.worked(panel)) if worked else ())
 
 
 def opening(walkthrough: Walkthrough, say: Phrases, marked: str = "brackets") -> list[str]:
@@ -77,16 +122,42 @@ def to_text(walkthrough: Walkthrough, *, digits: int = 3, whole: bool = False) -
         whole: whether all rows, columns and terms are written.
     """
     say = walkthrough.phrases(whole=whole)
-    parts = [walkthrough.title, *(_wrapped(paragraph) for paragraph in opening(walkthrough, say))]
-    if walkthrough.picture is not None:
-        parts.append(drawn(walkthrough.picture, say))
-    count = 0
-    for chapter in walkthrough.chapters:
-        parts += [f"── {chapter.title} " + "─" * max(0, 60 - len(chapter.title))] if chapter.title else []
-        for step in chapter.steps:
-            count += 1
-            parts += _step(step, count, digits, say)
-    return "\n\n".join(visible(part) for part in parts)
+    parts = [walkthrough.title, *map(_wrapped, opening(walkthrough, say))]
+    for view in views(walkthrough, digits, say):
+        parts += [f"── {view.chapter} " + "─" * max(0, 60 - len(view.chapter))] if view.chapter else []
+        shapes = f"{INDENT}{view.step.shapes}" if view.step.shapes else ""
+        about = [*heading(view, digits, say), shapes, _wrapped(view.step.sentence, INDENT)]
+        parts.append("\n".join(filter(None, about)))
+        for table in view.tables:
+            blocks = ["\n".join(filter(None, [table.panel.label, *_aligned(table)]))]
+            blocks += ["\n".join(lines(each.equation(), digits, say)) for each in table.worked]
+            parts += [textwrap.indent(block, INDENT) for block in blocks]
+    return "\n\n".join(map(visible, parts))
+
+
+def heading(view: StepView, digits: int, say: Phrases) -> list[str]:
+    """A step's first line with its formula; further equations of the formula on lines below."""
+    formula = view.step.formula
+    formulas = formula.all() if isinstance(formula, Equation) else (formula,)
+    first, *others = (text(each, digits, say) for each in formulas)
+    return [f"{view.heading}: {first}" if first else view.heading, *map(INDENT.__add__, others)]
+
+
+def _wrapped(paragraph: str, indent: str = "") -> str:
+    return textwrap.fill(paragraph, TEXT_WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _aligned(table: TableView) -> list[str]:
+    """The table in aligned columns, labels left and numbers right; the worked numbers in brackets."""
+    cells = [["", *table.shown.headings], *map(list, table.shown.lines)]
+    for row, column in table.marked:
+        cells[row + 1][column + 1] = f"[{cells[row + 1][column + 1]}]"
+    widths = [max(map(columns, column)) for column in zip(*cells, strict=True)]
+    blanks = [[" " * (width - columns(cell)) for cell, width in zip(line, widths, strict=True)] for line in cells]
+    return [
+        "  ".join([line[0] + blank[0], *map("".join, zip(blank[1:], line[1:], strict=True))]).rstrip()
+        for line, blank in zip(cells, blanks, strict=True)
+    ]
 
 
 def to_plain(walkthrough: Walkthrough, *, digits: int = 3, whole: bool = False) -> dict[str, Any]:
@@ -101,70 +172,50 @@ def to_plain(walkthrough: Walkthrough, *, digits: int = 3, whole: bool = False) 
     """
     say = walkthrough.phrases(in_data=True, whole=whole)
     chapters = [
-        {"title": chapter.title, "steps": [plain_step(step, digits, say) for step in chapter.steps]}
+        {"title": chapter.title, "steps": [_plain_step(step, digits, say) for step in chapter.steps]}
         for chapter in walkthrough.chapters
     ]
+    head = {"title": walkthrough.title, "language": walkthrough.language, "intro": list(walkthrough.intro)}
+    return {**head, "chapters": chapters}
+
+
+def _plain_step(step: Step, digits: int, say: Phrases) -> dict[str, Any]:
     return {
-        "title": walkthrough.title,
-        "language": walkthrough.language,
-        "intro": list(walkthrough.intro),
-        "picture": [] if walkthrough.picture is None else picture_lines(walkthrough.picture, say),
-        "chapters": chapters,
+        "name": step.name,
+        "title": step.title,
+        "formula": text(step.formula, digits, say),
+        "latex": latex(step.formula, digits, say),
+        "shapes": step.shapes,
+        "sentence": step.sentence,
+        "is_share": step.is_share,
+        "panels": [_plain_panel(panel, digits, say) for panel in step.panels],
     }
 
 
-def drawn(picture: Picture, say: Phrases) -> str:
-    """The picture as text."""
-    lines = (f"{INDENT}{line}".rstrip() for line in picture_lines(picture, say))
-    return "\n".join([picture_title(picture, say), *lines])
-
-
-def heading(step: Step, count: int, digits: int, say: Phrases) -> str:
-    """A step's first line with its formula; further equations of the formula on lines below."""
-    formulas = step.formula.all() if isinstance(step.formula, Equation) else (step.formula,)
-    first, *others = (text(formula, digits, say) for formula in formulas)
-    return "\n".join(
-        [f"{count}. {step.title}: {first}" if first else f"{count}. {step.title}", *map(INDENT.__add__, others)]
+def _plain_panel(panel: Panel, digits: int, say: Phrases) -> dict[str, Any]:
+    equations = [(cell, panel.working(*cell).equation()) for cell in panel.worked]
+    first, *also = (
+        {
+            "cell": list(cell),
+            "arithmetic": text(equation, digits, say),
+            "arithmetic_latex": latex(equation, digits, say),
+        }
+        for cell, equation in equations
     )
+    return {
+        "label": panel.label,
+        "quantity": panel.quantity,
+        "head": panel.head,
+        "rows": list(panel.row_labels),
+        "columns": list(panel.column_labels),
+        "matrix": [[_number(value) for value in row] for row in panel.matrix],
+        **first,
+        "also": also,
+    }
 
 
-def stacked(arithmetic: Arithmetic, digits: int, say: Phrases) -> list[str]:
-    """The arithmetic as lines with aligned equals signs."""
-    return lines(arithmetic.equation(), digits, say)
-
-
-def _wrapped(paragraph: str, indent: str = "") -> str:
-    return textwrap.fill(paragraph, TEXT_WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
-
-
-def _step(step: Step, count: int, digits: int, say: Phrases) -> list[str]:
-    shapes = f"{INDENT}{step.shapes}\n" if step.shapes else ""
-    parts = [f"{heading(step, count, digits, say)}\n{shapes}{_wrapped(step.sentence, INDENT)}"]
-    for panel in step.panels:
-        table = "\n".join(_aligned(panel, truncate(panel, digits, say)))
-        label = f"{panel.label}\n" if panel.label else ""
-        parts.append(textwrap.indent(label + table, INDENT))
-        for arithmetic in worked_out(panel):
-            parts.append(textwrap.indent("\n".join(stacked(arithmetic, digits, say)), INDENT))
-    return parts
-
-
-def worked_out(panel: Panel) -> list[Arithmetic]:
-    """The arithmetic that is written below the panel; none if its numbers are given."""
-    return [arithmetic for cell in panel.worked if (arithmetic := panel.working(*cell)).stages]
-
-
-def _aligned(panel: Panel, shown: ShownPanel) -> list[str]:
-    """The table in aligned columns; the chosen number in brackets."""
-    lines = [["", *shown.headings], *(list(line) for line in shown.lines)]
-    if worked_out(panel):
-        for row, column in shown.worked(panel):
-            lines[row + 1][column + 1] = f"[{lines[row + 1][column + 1]}]"
-    widths = [max(columns(line[place]) for line in lines) for place in range(len(lines[0]))]
-    return ["  ".join(_padded(line, widths)).rstrip() for line in lines]
-
-
-def _padded(line: list[str], widths: list[int]) -> list[str]:
-    """The row's label aligned left, its numbers right."""
-    blanks = [" " * (width - columns(cell)) for cell, width in zip(line, widths, strict=True)]
-    return [line[0] + blanks[0], *(blank + cell for cell, blank in zip(line[1:], blanks[1:], strict=True))]
+def _number(value: float) -> float | str | None:
+    """A number for JSON; NaN as null."""
+    if math.isnan(value):
+        return None
+    return value if math.isfinite(value) else "inf" if value > 0 else "-inf"

@@ -16,8 +16,7 @@ from vitral.core.shown import Shown
 from vitral.core.tables import Tabular
 from vitral.model import count_parameters
 from vitral.runs import RunConfig
-from vitral.training.memory import training_bytes
-from vitral.training.optimizer_cost import step_flops
+from vitral.training.costs import step_flops, training_bytes
 from vitral.training.run import build_model
 from vitral.training.trials import ExecutionPlan, time_steps
 
@@ -68,7 +67,7 @@ class Forecast(Shown, Tabular):
         tokens: that the whole training reads.
         tokens_per_step: of one step on all accelerators.
         flops_per_token: operations of a training step, divided by its tokens.
-        memory: bytes that one accelerator needs at least (`vitral.training.memory`).
+        memory: bytes that one accelerator needs at least (`vitral.training.costs`).
         tokens_per_second: on all accelerators together, a range.
         hours: of the whole training, a range.
         notes: what the numbers rest on, one sentence each.

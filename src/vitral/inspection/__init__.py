@@ -1,31 +1,32 @@
 """Measurements of a trained model, as plain data; the parts of each are in its module."""
 
-from vitral.inspection.ablation import ablations, activation_means, head_ablations, replace_activations
+from vitral.inspection.ablation import (
+    ablations,
+    activation_means,
+    attention_sinks,
+    head_ablations,
+    replace_activations,
+)
 from vitral.inspection.attention import KINDS, NAMED_FROM, attention_maps, head_kinds, head_patterns
-from vitral.inspection.classification import classify_passages
 from vitral.inspection.cost import cost_by_length
-from vitral.inspection.edits import edited_trace, editing_tap, effect_of_edits
-from vitral.inspection.few_shot import few_shot_losses
+from vitral.inspection.edits import edited_trace, effect_of_edits
 from vitral.inspection.gradients import (
-    activation_movements,
     first_over_last,
     gradients_by_block,
-    logged_gradient_norms,
     untrained,
 )
 from vitral.inspection.induction import induction_ablation, induction_scores, periods_of
 from vitral.inspection.lens import logit_lens, residual_norms
-from vitral.inspection.mask_recall import recall_under_masks
 from vitral.inspection.mask_uses import capabilities
-from vitral.inspection.positions import loss_by_context, loss_by_position
+from vitral.inspection.minimal_pairs import agreeing_weights
+from vitral.inspection.positions import few_shot_losses, loss_by_context, loss_by_position
 from vitral.inspection.predictors import chain_distances, chain_predictions, count_nats, repetition_nats
-from vitral.inspection.probing import linear_probes
-from vitral.inspection.random_scores import head_costs, score_statistics
-from vitral.inspection.recall import recall_by_distance
-from vitral.inspection.related_words import agreeing_weights, similar_word_scores
+from vitral.inspection.probing import classify_passages, linear_probes
+from vitral.inspection.recall import recall_by_distance, recall_under_masks
+from vitral.inspection.related_words import similar_word_scores
 from vitral.inspection.saturation import attention_saturation
-from vitral.inspection.sinks import attention_sinks
-from vitral.inspection.targets import Scored, loss_by_row, loss_by_target, text_targets, text_tokens, window_targets
+from vitral.inspection.softmax import score_statistics
+from vitral.inspection.targets import Scored, loss_by_row, text_targets, text_tokens, window_targets
 from vitral.inspection.text import inspect_text
 from vitral.inspection.texts import strategy_measures
 from vitral.inspection.words import word_measures
@@ -36,7 +37,6 @@ __all__ = [
     "Scored",
     "ablations",
     "activation_means",
-    "activation_movements",
     "agreeing_weights",
     "attention_maps",
     "attention_saturation",
@@ -48,25 +48,21 @@ __all__ = [
     "cost_by_length",
     "count_nats",
     "edited_trace",
-    "editing_tap",
     "effect_of_edits",
     "few_shot_losses",
     "first_over_last",
     "gradients_by_block",
     "head_ablations",
-    "head_costs",
     "head_kinds",
     "head_patterns",
     "induction_ablation",
     "induction_scores",
     "inspect_text",
     "linear_probes",
-    "logged_gradient_norms",
     "logit_lens",
     "loss_by_context",
     "loss_by_position",
     "loss_by_row",
-    "loss_by_target",
     "periods_of",
     "recall_by_distance",
     "recall_under_masks",

@@ -7,10 +7,13 @@ position alike; the mean keeps that and removes only what depends on the text.
 A contribution is replaced before it joins the stream. In a pre-norm model with residual, zeros therefore give the model
 without that part. In a post-norm model the norm after the part stays. Without residual the part's output is the whole
 stream, so zeros cut the path from the input to the output.
+
+Attention sinks: trained models often put much weight on the first token whatever it is, as a place for weight that no
+key deserves (Xiao et al. 2024, §3.1; Gu et al. 2025). `attention_sinks` measures that weight, and the loss without it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,11 +22,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vitral.core.taps import Editor
+from vitral.inspection.attention import key_shares, patient_queries
 from vitral.inspection.edit_data import replaced
 from vitral.inspection.numbers import RunningMean, number
 from vitral.inspection.targets import Scored, loss_by_row, passes
 from vitral.model import Transformer
 
+Plain = dict[str, Any]
 WAYS = ("zero", "mean")
 """What an ablated activation is replaced by."""
 
@@ -94,12 +99,11 @@ def ablations(model: Transformer, scored: Scored, ways: Sequence[str] = WAYS) ->
     named = [f"blocks.{layer}.{step}" for layer in layers for step in (*there, *["attn.z"] * bool(heads))]
     means = activation_means(model, scored.inputs, named) if "mean" in ways else {}
     before = loss_by_row(model, scored)
+    effects = _effects(model, scored, before, means)
 
-    def without(layer: int, *steps: str | None, head: int | None = None) -> dict[str, Any] | None:
-        names = [f"blocks.{layer}.{step}" for step in steps if step is not None]
-        chosen = None if head is None else [head]
-        after = {way: loss_by_row(model, scored, _replaced(way, names, means, chosen)) for way in ways if names}
-        return {way: effect(before, losses, sampled=scored.sampled) for way, losses in after.items()} or None
+    def without(layer: int, *steps: str | None, head: int | None = None) -> Plain | None:
+        replaced = [f"blocks.{layer}.{step}" for step in steps if step is not None]
+        return effects(replaced, ways, None if head is None else [head]) if replaced else None
 
     blocks = [
         {
@@ -122,23 +126,28 @@ def head_ablations(model: Transformer, scored: Scored) -> dict[str, Any]:
 
     Returns:
         `loss` of the whole model in nats per token; `layers`, each with `heads`, a list, and `all`. Both contain for
-        `zero` and for `mean` the `increase` in nats per token and its standard `error` over windows.
+        `zero` and for `mean` the effect: the `increase` in nats per token and its standard `error` over windows.
     """
     before, heads = loss_by_row(model, scored), list(range(model.config.num_heads))
     names = [f"blocks.{layer}.attn.z" for layer in range(model.config.num_layers)]
-    means = activation_means(model, scored.inputs, names)
-
-    def without(name: str, heads: list[int]) -> dict[str, dict[str, float]]:
-        after = {way: loss_by_row(model, scored, _replaced(way, [name], means, heads)) for way in WAYS}
-        rises = {way: loss_increase(before, losses) for way, losses in after.items()}
-        return {way: {"increase": rise, "error": error} for way, (rise, error) in rises.items()}
-
-    layers = [{"heads": [without(name, [head]) for head in heads], "all": without(name, heads)} for name in names]
+    without = _effects(model, scored, before, activation_means(model, scored.inputs, names))
+    layers = [
+        {"heads": [without([name], WAYS, [head]) for head in heads], "all": without([name], WAYS, heads)}
+        for name in names
+    ]
     return {"loss": float(before.mean()), "layers": layers}
 
 
-def _replaced(way: str, names: Sequence[str], means: Mapping[str, Tensor], heads: list[int] | None) -> Editor:
-    return replace_activations(names, means if way == "mean" else None, heads)
+def _effects(model: Transformer, scored: Scored, before: Tensor, means: Mapping[str, Tensor]) -> Callable[..., Plain]:
+    """A function of names, ways and heads: by way, the effect of their replacement on the loss."""
+
+    def without(names: Sequence[str], ways: Sequence[str], heads: Sequence[int] | None = None) -> Plain:
+        taps = {way: replace_activations(names, means if way == "mean" else None, heads) for way in ways}
+        return {
+            way: effect(before, loss_by_row(model, scored, tap), sampled=scored.sampled) for way, tap in taps.items()
+        }
+
+    return without
 
 
 def loss_increase(before: Float[Tensor, " batch"], after: Float[Tensor, " batch"]) -> tuple[float, float]:
@@ -153,3 +162,76 @@ def effect(
     """The rise of the mean loss, and its standard error over the rows where these are several sampled windows."""
     rise, error = loss_increase(before, after)
     return {"increase": number(rise), "error": number(error) if sampled and len(before) > 1 else None}
+
+
+# ---------------------------------------------------------------- attention sinks
+
+
+def attention_sinks(model: Transformer, windows: Scored) -> Plain:
+    """Weight on the first position by layer and head, and the loss increase when it may not be attended to.
+
+    The weight is a mean over the queries that see the first position and at least `LEAST_KEYS` keys (in shorter
+    windows, the most).
+
+    Args:
+        model: in evaluation mode.
+        windows: inputs and targets, of equal length.
+
+    Returns:
+        `uniform`: the weight on the first position of a head with equal weights on all visible keys. `loss`: of the
+        whole model in nats per token. `layers`: for each block `heads`, each with `weight` and `without` (the effect of
+        `without_first` on that head alone), and `without`, of all its heads together. `without`: of all heads of all
+        blocks together. An effect is {"increase", "error"}, in nats per token, with the standard error over the windows
+        or None. Without attention `layers` is empty; without targets `loss` and all effects are None.
+    """
+    loss = number(loss_by_row(model, windows).mean()) if windows.count else None
+    if model.mask is None:
+        return {"uniform": None, "loss": loss, "layers": [], "without": None}
+    time, heads = windows.inputs.shape[1], range(model.config.num_heads)
+    visible = model.mask.allowed(time, time)
+    first = (visible & (torch.arange(time) == 0)).expand(len(windows.inputs), -1, -1)
+    shares = key_shares(model, windows.inputs, {"weight": first}, {"weight": patient_queries(visible)})
+    for layer, found in enumerate(shares["layers"]):
+        for place, head in enumerate(found["heads"]):
+            head["without"] = _without_first(model, windows, {layer: [place]})
+        found["without"] = _without_first(model, windows, {layer: heads})
+    return {
+        "uniform": shares["uniform"]["weight"],
+        "loss": loss,
+        "layers": shares["layers"],
+        "without": _without_first(model, windows, dict.fromkeys(range(model.config.num_layers), heads)),
+    }
+
+
+def hide_first(masked: Float[Tensor, "batch heads time source"], heads: Sequence[int]) -> Float[Tensor, "..."]:
+    """The masked scores with -inf on the first key in these heads, for every query that sees another key.
+
+    The softmax over the rest is the old weights without the first, divided by their sum. A query that sees only the
+    first key keeps it.
+    """
+    chosen = torch.zeros(masked.shape[1], dtype=torch.bool, device=masked.device)
+    chosen[list(heads)] = True
+    sees_another = (masked[..., 1:] > -torch.inf).any(dim=-1)
+    hidden = torch.zeros_like(masked, dtype=torch.bool)
+    hidden[..., 0] = chosen[None, :, None] & sees_another
+    return masked.masked_fill(hidden, -torch.inf)
+
+
+def without_first(heads: dict[int, Sequence[int]]) -> Editor:
+    """A tap by which the chosen heads of each layer do not attend to the first position; see `hide_first`."""
+    return Editor(
+        {
+            f"blocks.{layer}.attn.masked": lambda masked, chosen=chosen: hide_first(masked, chosen)
+            for layer, chosen in heads.items()
+        }
+    )
+
+
+def _without_first(
+    model: Transformer, windows: Scored, heads: dict[int, Sequence[int]]
+) -> dict[str, float | None] | None:
+    """The effect of `without_first`, against the same layers computed in the same steps with nothing hidden."""
+    if not windows.count:
+        return None
+    before = loss_by_row(model, windows, without_first(dict.fromkeys(heads, ())))
+    return effect(before, loss_by_row(model, windows, without_first(heads)), sampled=windows.sampled)

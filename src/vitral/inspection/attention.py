@@ -17,9 +17,9 @@ from torch import Tensor
 from vitral.core.language import N_
 from vitral.core.taps import SILENT, Tap
 from vitral.data import Tokenizer
-from vitral.inspection.numbers import RunningMean, number, numbers
+from vitral.inspection.numbers import RunningMean, number, numbers, rounded
 from vitral.inspection.softmax import entropy_share
-from vitral.inspection.targets import MOST_BYTES, passes, text_tokens
+from vitral.inspection.targets import passes, text_tokens
 from vitral.model import Transformer
 
 KINDS = {
@@ -216,16 +216,13 @@ def name_of(shares: Mapping[str, float | None], uniform: Mapping[str, float | No
     return most if beyond.get(most, 0.0) >= NAMED_FROM else BROAD
 
 
-def head_patterns(
-    model: Transformer, tokenizer: Tokenizer, tokens: Int[Tensor, "batch time"], most_bytes: int = MOST_BYTES
-) -> dict[str, Any]:
+def head_patterns(model: Transformer, tokenizer: Tokenizer, tokens: Int[Tensor, "batch time"]) -> dict[str, Any]:
     """Attention pattern of every head over some windows.
 
     Args:
         model: in evaluation mode.
         tokenizer: of the model.
         tokens: windows of ids.
-        most_bytes: about how much memory the recorded weights may take at once.
 
     Returns:
         `uniform`, the share of uniform attention by kind, and `uniform_distance`, its attention distance; `layers`,
@@ -239,12 +236,11 @@ def head_patterns(
     # Uniform attention to all keys that any block sees comes first, as if it were a layer.
     views = [model.mask.allowed(time, time), *visible_by_layer(model, time)]
     layers = [(defaultdict[str, RunningMean](RunningMean), defaultdict[str, RunningMean](RunningMean)) for _ in views]
-    for few in tokens.split(_windows_at_once(model, most_bytes)):
-        seen = model.trace(few, names)
+    for rows, seen in passes(model, tokens, names):
         every = [uniform_weights(views[0]), *(seen[name].cpu() for name in names)]
         for (own, even), weights, view in zip(layers, every, views, strict=True):
             queries = patient_queries(view)
-            for kind, keys in kind_masks(few.cpu(), marks, view).items():
+            for kind, keys in kind_masks(tokens[rows].cpu(), marks, view).items():
                 add_share(own[kind], weights, keys, queries)
                 add_share(even[kind], uniform_weights(view), keys, queries)
             own["distance"].add(attended_distance(weights, queries), len(weights))
@@ -277,17 +273,6 @@ def visible_by_layer(model: Transformer, time: int) -> list[Bool[Tensor, "time t
     masks = [model.mask.of(layer) for layer in range(model.config.num_layers)]
     made = {mask: mask.allowed(time, time) for mask in masks}
     return [made[mask] for mask in masks]
-
-
-def _windows_at_once(model: Transformer, most_bytes: int) -> int:
-    """Number of windows whose recorded weights take less than about so many bytes, at least one.
-
-    Per head and pair of positions: four bytes of every layer's weights, and of one layer the traced steps and three
-    numbers in float64; besides a byte for each kind of key.
-    """
-    config = model.config
-    each = config.context_length**2 * (config.num_heads * (4 * config.num_layers + 40) + len(KINDS))
-    return max(1, most_bytes // each)
 
 
 def attention_maps(model: Transformer, tokenizer: Tokenizer, text: str) -> list[dict[str, Any]]:
@@ -328,17 +313,6 @@ def head_kinds(model: Transformer, tokenizer: Tokenizer, tokens: Int[Tensor, "ba
         `KINDS`, or "broad"), `share` (by kind), `distance` (mean positions between query and key) and `entropy` (as a
         share of the largest possible).
     """
-    found = head_patterns(model, tokenizer, tokens)
-
-    def rounded(shares: Mapping[str, float | None]) -> dict[str, float | None]:
-        return {kind: None if share is None else number(share) for kind, share in shares.items()}
-
-    layers = [
-        [
-            {"kind": head["name"], "share": rounded(head["share"])}
-            | {name: number(head[name]) for name in ("distance", "entropy")}
-            for head in layer["heads"]
-        ]
-        for layer in found["layers"]
-    ]
-    return {"uniform": rounded(found["uniform"]), "layers": layers}
+    found = rounded(head_patterns(model, tokenizer, tokens))
+    heads = [[{"kind": head.pop("name"), **head} for head in layer["heads"]] for layer in found["layers"]]
+    return {"uniform": found["uniform"], "layers": heads}

@@ -1,4 +1,4 @@
-"""Cost of one token by the length of the text: measured times and bytes beside counted ones, at the same lengths.
+"""Cost of one token by the length of the text: measured times beside counted operations, at the same lengths.
 
 One small model, whose attention outweighs the rest at the longest lengths, is used in seven ways. With n tokens, of
 which the last is the new one:
@@ -12,10 +12,10 @@ which the last is the new one:
 - `training`: forward and backward pass over a window of n, per token;
 - `training-both`: the same under the mask that lets every token see all others, with as many targets.
 
-Times are processor times, summed over all threads of this process, because other programs do not count into them;
-wall-clock times are kept beside them. All ways and lengths take turns, round after round, and the median of the rounds
-counts. Exponents are slopes of least squares lines through (log n, log time) at the longest lengths. Predicted
-exponents are slopes through (log n, log operations) at the same lengths, not the 1 or 2 of the limit of infinite n.
+Times are processor times, summed over all threads of this process, because other programs do not count into them. All
+ways and lengths take turns, round after round, and the median of the rounds counts. Exponents are slopes of least
+squares lines through (log n, log time) at the longest lengths. Predicted exponents are slopes through (log n, log
+operations) at the same lengths, not the 1 or 2 of the limit of infinite n.
 """
 
 import math
@@ -43,23 +43,13 @@ WAYS = {
     "training-both": N_("training on a window, bidirectional"),
 }
 """Titles of the ways that are timed."""
-BYTES = {
-    "cache": N_("keys and values of one text, measured"),
-    "cache_counted": N_("keys and values of one text, counted"),
-    "kept": N_("kept for a backward pass, measured"),
-    "kept_counted": N_("kept for a backward pass, counted"),
-    "recomputed_counted": N_("peak of a step without a cache, counted"),
-}
-"""Titles of the bytes that `memory` returns."""
 D_MODEL, HEADS, LAYERS, VOCAB = 64, 8, 1, 16
 FITTED = 4
 """Number of longest lengths to which exponents are fitted."""
 CACHED_TOKENS = 1 << 20
 """Tokens in all caches side by side at the longest length: 512 MB, more than the processor's own caches."""
-BYTES_FLOAT32, HELD = 4, 7
 POINTS = 4
 """Positions at which reading a window token by token is timed: the midpoints of as many equal segments of it."""
-Pair = tuple[float, float]
 LEAST_SECONDS = 0.005
 """A timing repeats its work until it has taken so much processor time."""
 
@@ -99,16 +89,12 @@ def cost_by_length(lengths: Sequence[int], *, rounds: int) -> Plain:
 
     Returns:
         `lengths`, `rounds`, `batch` (texts side by side in `cached`), `threads`, `fitted` (the longest lengths),
-        `model` (its sizes); by way a list over lengths: `processor` and `wall`, seconds per token, and `flops`,
-        operations per token; by way `exponents`: `processor` and `wall`, see `slope`, and `predicted`; `memory`, see
-        `memory`.
+        `model` (its sizes); by way a list over lengths: `processor`, seconds per token, and `flops`, operations per
+        token; by way `exponents`: `processor`, see `slope`, and `predicted`.
     """
     batch = max(1, CACHED_TOKENS // lengths[-1])
     times = timings(lengths, rounds, batch)
-    processor, wall = (
-        {way: [statistics.median(pair[clock] for pair in many) for many in row] for way, row in times.items()}
-        for clock in (0, 1)
-    )
+    processor = {way: [statistics.median(many) for many in row] for way, row in times.items()}
     flops = {way: [counted(length)[way] for length in lengths] for way in times}
     last = slice(-FITTED, None)
     return {
@@ -119,17 +105,14 @@ def cost_by_length(lengths: Sequence[int], *, rounds: int) -> Plain:
         "fitted": list(lengths[last]),
         "model": {"d_model": D_MODEL, "heads": HEADS, "layers": LAYERS},
         "processor": processor,
-        "wall": wall,
         "flops": flops,
         "exponents": {
             way: {
                 "processor": slope(lengths[last], processor[way][last]),
-                "wall": slope(lengths[last], wall[way][last]),
                 "predicted": slope(lengths[last], flops[way][last])["slope"],
             }
             for way in times
         },
-        "memory": memory(lengths),
     }
 
 
@@ -149,28 +132,12 @@ def slope(x: Sequence[int | float], y: Sequence[int | float]) -> dict[str, float
     return {"slope": found, "low": found - half, "high": found + half}
 
 
-def rates(measured: Plain) -> dict[str, Plain]:
-    """Operations a second of processor time by way, from the result of `cost_by_length`.
-
-    Returns:
-        By way: `first` and `last`, operations a second at the shortest and the longest fitted length; `busy`, the
-        largest ratio of wall-clock and processor time at a fitted length, above 1 where the machine does other work.
-    """
-    fitted, found = len(measured["fitted"]), {}
-    for way, flops in measured["flops"].items():
-        own, wall = measured["processor"][way][-fitted:], measured["wall"][way][-fitted:]
-        pace = [operations / seconds for operations, seconds in zip(flops[-fitted:], own, strict=True)]
-        busy = max(one / other for one, other in zip(wall, own, strict=True))
-        found[way] = {"first": pace[0], "last": pace[-1], "busy": busy}
-    return found
-
-
-def timings(lengths: Sequence[int], rounds: int, batch: int) -> dict[str, list[list[Pair]]]:
-    """Seconds per token: way -> a list for each length -> processor and wall-clock time of each round."""
+def timings(lengths: Sequence[int], rounds: int, batch: int) -> dict[str, list[list[float]]]:
+    """Processor seconds per token: way -> a list for each length -> the time of each round."""
     causal = Transformer(model_config(lengths[-1]), VOCAB).eval()
     both = Transformer(model_config(lengths[-1], "bidirectional"), VOCAB).eval()
     step = one_more_token(causal, batch, lengths[-1])
-    found: dict[str, list[list[Pair]]] = {way: [[] for _ in lengths] for way in counted(lengths[0])}
+    found: dict[str, list[list[float]]] = {way: [[] for _ in lengths] for way in counted(lengths[0])}
     for turn in range(rounds + 1):
         for index, length in enumerate(lengths if turn else lengths[:1]):  # the first round only warms up
             window = torch.arange(length)[None] % VOCAB
@@ -181,12 +148,12 @@ def timings(lengths: Sequence[int], rounds: int, batch: int) -> dict[str, list[l
                 "recomputed": whole,
                 "bidirectional": seconds(partial(_read, both, window)),
                 "at-once": whole / length,
-                "one-by-one": np.mean([seconds(partial(step, point)) for point in midpoints], axis=0) / batch,
+                "one-by-one": statistics.fmean(seconds(partial(step, point)) for point in midpoints) / batch,
                 "training": seconds(partial(_learn, causal, window, causal.mask)) / length,
                 "training-both": seconds(partial(_learn, both, window, causal.mask)) / length,
             }
             for way, value in taken.items():
-                found[way][index] += [(float(value[0]), float(value[1]))] if turn else []
+                found[way][index] += [value] if turn else []
     return found
 
 
@@ -205,14 +172,14 @@ def one_more_token(model: Transformer, batch: int, longest: int) -> Callable[[in
     return step
 
 
-def seconds(work: Callable[[], None]) -> np.ndarray:
-    """Processor and wall-clock seconds of one call: means over enough calls to take `LEAST_SECONDS`."""
-    began, calls = np.array([time.process_time(), time.perf_counter()]), 0
+def seconds(work: Callable[[], None]) -> float:
+    """Processor seconds of one call: the mean over enough calls to take `LEAST_SECONDS`."""
+    began, calls = time.process_time(), 0
     while True:
         work()
         calls += 1
-        taken = np.array([time.process_time(), time.perf_counter()]) - began
-        if taken[0] >= LEAST_SECONDS:
+        taken = time.process_time() - began
+        if taken >= LEAST_SECONDS:
             return taken / calls
 
 
@@ -225,50 +192,3 @@ def _learn(model: Transformer, window: torch.Tensor, targets: Mask | None) -> No
     """The mask says which tokens are targets: of a model that sees them, too, only the time is of interest."""
     model.zero_grad()
     next_token_loss(model(window), window, targets).backward()
-
-
-def memory(lengths: Sequence[int]) -> Plain:
-    """Bytes by length, each a list over lengths.
-
-    Returns:
-        `cache`, keys and values of one text; `kept`, activations that a training pass keeps; both with their counted
-        values, `cache_counted` and `kept_counted`; and `recomputed_counted`, see `held_bytes`.
-    """
-    found: dict[str, list[int]] = {name: [] for name in BYTES}
-    for length in lengths:
-        config = model_config(length)
-        model, formula = Transformer(config, VOCAB), cost(config, VOCAB)
-        cache = model.new_cache(1, length)
-        measured = (sum(tensor.nbytes for tensor in [*cache.keys, *cache.values]), formula.cache_bytes)
-        kept = (kept_bytes(model, torch.arange(length)[None] % VOCAB), formula.activation_bytes)
-        for sizes, size in zip(found.values(), (*measured, *kept, held_bytes(config)), strict=True):
-            sizes.append(size)
-    return found
-
-
-def held_bytes(config: ModelConfig) -> int:
-    """Peak bytes of activations in a forward pass over a full context without gradients, by formula.
-
-    The peak is at the output of attention: 4 n (7 d_model) bytes in float32 for the residual stream, its norm, queries,
-    keys, values, z and the output; attention weights are computed piece by piece, so there is no n × n matrix. This
-    holds for heads with keys of their own, d_ff and vocabulary no larger than d_model, and masks that need no table.
-    """
-    return BYTES_FLOAT32 * config.context_length * HELD * config.d_model
-
-
-def kept_bytes(model: Transformer, window: torch.Tensor) -> int:
-    """Bytes that a forward pass saves for the backward pass, without weights, each piece of memory counted once."""
-    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
-    storages: dict[int, int] = {}
-    alive: list[torch.Tensor] = []
-
-    def pack(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in weights:
-            storages[storage.data_ptr()] = storage.nbytes()
-            alive.append(tensor)  # no address is used twice
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        next_token_loss(model(window), window, model.mask)
-    return sum(storages.values())

@@ -8,7 +8,7 @@ order. A key that the mask forbids, -inf in `attn.masked`, stays forbidden. `web
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -20,7 +20,7 @@ from torch import Tensor
 from vitral.core.config import Config, nearest, shown
 from vitral.core.errors import UsageError, reason
 from vitral.core.files import read_capped
-from vitral.core.language import N_, _
+from vitral.core.language import _
 from vitral.core.taps import Editor
 
 WHERE = "edits"
@@ -32,7 +32,6 @@ NEEDS = {"scale": "factor", "set": "value", "patch": "from"}
 """The key that a kind of edit needs; no other kind takes it."""
 BETWEEN_POSITIONS = ("scores", "scaled", "masked", "weights")
 """Steps of attention whose last axis is positions too."""
-QUERIES, KEYS = (".attn.q", ".attn.q_pre"), (".attn.k", ".attn.k_pre")
 
 
 Index = Annotated[int, Field(ge=0, lt=2**31)]
@@ -125,18 +124,6 @@ def _parsed(given: str | bytes, where: str) -> Any:
         raise UsageError("{where}: nested too deeply", where=where) from None
     except ValueError as error:  # of JSON, or of UTF-8
         raise UsageError("{where}: not JSON ({error})", where=where, error=error) from None
-
-
-def without_effect(edits: Iterable[Edit], scale: Any) -> list[str]:
-    """A sentence for each edit that the scale of the scores cancels: the adaptive one divides by their spread."""
-    sentence = N_("{at} times {factor:g} changes no weight: the adaptive scale cancels a positive factor of q or k.")
-    return [
-        sentence.format(at=edit.at, factor=edit.factor)
-        for edit in edits
-        if scale == "adaptive" and edit.do == "scale" and cast("float", edit.factor) > 0
-        # A query is a whole row of scores, a key only one of its numbers.
-        if edit.at.endswith(QUERIES) or (edit.at.endswith(KEYS) and edit.positions == "all")
-    ]
 
 
 def require_fitting(edits: Sequence[Edit], heads: Mapping[str, int], time: int, where: str = WHERE) -> None:

@@ -1,4 +1,4 @@
-"""Gradient of the loss at each block of a model, and the gradient norms logged in training.
+"""Gradient of the loss at each block of a model.
 
 For a fixed batch of N positions with mean loss L, and block l = 1 … n:
 
@@ -17,8 +17,7 @@ moves further the wider the model is, a learning rate that suits a narrow model 
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from statistics import median
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -100,32 +99,6 @@ def first_over_last(state: Mapping[str, Any], kind: str) -> float | None:
     return first / last if first and last else None
 
 
-def logged_gradient_norms(events: Sequence[Mapping[str, Any]], log_every: int) -> dict[str, Any]:
-    """Norms of the whole gradient at the logged steps of training, before clipping.
-
-    Only steps that `log_every` divides and the last step count. Further steps are logged where a run was saved or
-    resumed, so counting them would make the numbers depend on how often that was.
-
-    Args:
-        events: of a run's metrics, those of steps.
-        log_every: of the run's configuration.
-
-    Returns:
-        `mean`, `median` and `largest`, None without any finite norm, and `num`, the number of steps.
-    """
-    by_step = {int(event["step"]): float(event["gradient_norm"]) for event in events}
-    last = max(by_step, default=0)
-    norms = [norm for step, norm in by_step.items() if (step % log_every == 0 or step == last) and math.isfinite(norm)]
-    if not norms:
-        return {"mean": None, "median": None, "largest": None, "num": 0}
-    return {
-        "mean": math.fsum(norms) / len(norms),
-        "median": median(norms),
-        "largest": max(norms),
-        "num": len(norms),
-    }
-
-
 def _norm(tensors: list[Tensor]) -> float:
     """The Euclidean norm of all numbers together, summed in float64."""
     return math.sqrt(sum(float(tensor.double().square().sum()) for tensor in tensors))
@@ -133,21 +106,3 @@ def _norm(tensors: list[Tensor]) -> float:
 
 def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
-
-
-def activation_movements(
-    before: Transformer, after: Transformer, tokens: Int[Tensor, "batch time"]
-) -> dict[str, float]:
-    """The root mean square of the difference of every activation of two models of one kind, in float64, by name.
-
-    Args:
-        before: the model at one time of its training.
-        after: the model at another.
-        tokens: what both read.
-    """
-    first, last = (model.trace(tokens, model.activation_names) for model in (before, after))
-    return {
-        name: float((last[name].double() - value.double()).square().mean().sqrt())
-        for name, value in first.items()
-        if value.isfinite().all() and last[name].isfinite().all()
-    }

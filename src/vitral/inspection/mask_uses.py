@@ -15,15 +15,12 @@ from torch.nn import functional
 from vitral.core.errors import UsageError
 from vitral.data import Split, Tokenizer
 from vitral.evaluation import Masking
+from vitral.inspection.targets import passes
 from vitral.inspection.windows import spread_windows
 from vitral.model import Transformer, first_target
 
-CHUNK = 256
-"""Windows computed side by side."""
 LEAST_CONTEXT = 5
 """Tokens, so that two positions have a token after them and a gap has two sides."""
-LEAST_WINDOWS = 2
-"""Windows, since a token is swapped for that of another window."""
 SWAPPED = 256
 """About so many windows have their next token swapped."""
 
@@ -55,13 +52,10 @@ class Predictor:
 
     def log_probabilities(self, tokens: Int[Tensor, "rows time"], position: int) -> Float[Tensor, "rows vocab"]:
         """Log-probabilities at a position, float64; -inf for special tokens."""
-        pieces = []
-        with torch.inference_mode():
-            for piece in tokens.split(CHUNK):
-                logits = self.model(piece)[:, position].double()
-                logits[:, list(self.specials)] = -torch.inf
-                pieces.append(logits.log_softmax(-1))
-        return torch.cat(pieces)
+        read = passes(self.model, tokens, ["logits"])
+        logits = torch.cat([seen["logits"][:, position].double() for _rows, seen in read])
+        logits[:, list(self.specials)] = -torch.inf
+        return logits.log_softmax(-1)
 
 
 def capabilities(
@@ -89,32 +83,20 @@ def capabilities(
     Returns:
         `context` length; `gap`, its position; `right`, tokens after it; `targets` of a training step in each window;
         `leak`, `early` and `late` in the window, see `leakage`; `filling`, see `scores`, from `both` sides (None where
-        the model cannot) and from the `left`; `filling_positions`, computed for one gap from both sides; `continuing`,
-        see `scores`.
+        the model cannot) and from the `left`; `continuing`, see `scores`.
 
     Raises:
         UsageError: the context is too short, the prefix leaves nothing after it, or the split has no two windows.
     """
     predictor = Predictor(model, None if masking is None else masking.token, tuple(tokenizer.specials))
     time, first = model.config.context_length, first_target(model.mask)
-    if time < LEAST_CONTEXT:
-        raise UsageError(
-            "a context of {time} tokens has no room for a gap and two sides; {least_context} are needed",
-            time=time,
-            least_context=LEAST_CONTEXT,
-        )
-    if first + 1 > time - 2:
-        raise UsageError("what the mask shows leaves no room for a gap and a right side in {time} tokens", time=time)
+    if time < max(LEAST_CONTEXT, first + 3):
+        raise UsageError("under this mask a context of {time} tokens has no room for a gap and two sides", time=time)
     gap = max(time // 2, first + 1)
     end = min(gap + 1 + max(1, time // 8), time)
     whole = spread_windows(split, time, contexts)
-    if len(whole) < LEAST_WINDOWS:
-        raise UsageError(
-            "the test part has {whole} whole windows of {time} tokens; {least_windows} are needed",
-            whole=len(whole),
-            time=time,
-            least_windows=LEAST_WINDOWS,
-        )
+    if len(whole) < 2:  # a token is swapped for that of another window
+        raise UsageError("the test part has no two windows of {time} tokens", time=time)
     windows, swapped = spread_windows(split, time, gaps)[:, :end], whole[:: max(1, len(whole) // SWAPPED)]
     both = infilling(predictor, windows, gap)
     return {
@@ -130,7 +112,6 @@ def capabilities(
             "both": None if both is None else scores(both, windows[:, gap]),
             "left": scores(continuation(predictor, windows[:, :gap]), windows[:, gap]),
         },
-        "filling_positions": filling_positions(predictor, gap, end),
         "continuing": scores(continuation(predictor, whole[:, :gap]), whole[:, gap]),
     }
 
@@ -204,17 +185,6 @@ def infilling(predictor: Predictor, windows: Int[Tensor, "rows time"], gap: int)
     with torch.inference_mode():
         right = torch.stack([_right_side(predictor.model, window, gap, candidates) for window in windows])
     return (logs + right).log_softmax(-1)
-
-
-def filling_positions(predictor: Predictor, gap: int, end: int) -> int | None:
-    """Positions computed to fill one gap of a window of `end` tokens; None where the model cannot.
-
-    A masked language model computes the window once. A causal one computes the left side once, and for each token of
-    the vocabulary that token and the right side but its last.
-    """
-    if predictor.mask_token is not None:
-        return end
-    return gap + predictor.model.vocab_size * (end - gap - 1) if predictor.is_causal else None
 
 
 def _right_side(

@@ -38,6 +38,19 @@ def _finite(plain: Any) -> Any:
     return plain if math.isfinite(plain) else None
 
 
+def rounded(plain: Any) -> Any:
+    """Plain data with every fraction as `number` gives it.
+
+    >>> rounded({"loss": [1, 0.12345678, float("inf")]})
+    {'loss': [1, 0.123457, None]}
+    """
+    if isinstance(plain, dict):
+        return {key: rounded(value) for key, value in plain.items()}
+    if isinstance(plain, list):
+        return [rounded(value) for value in plain]
+    return number(plain) if isinstance(plain, float) else plain
+
+
 class RunningMean:
     """The weighted mean of several means; bit-equal to the only one if there is one."""
 

@@ -13,6 +13,14 @@ Every target is predicted from 1, 2, 3-4, 5-8, … tokens before it, the nearest
 every amount: what a model cannot use is what it does not lose. A model reads windows of 2n tokens, n apart, and is
 scored in their second halves, where n + 1 to 2n tokens precede a target. Windows begin as in training, with position 0
 and, in a recurrent model, a state of zeros.
+
+
+Examples in a prompt: whether a passage is predicted better after examples of it than after controls.
+
+A row of the model's input is several passages of equal length, the last of which is scored. The passages before it are
+the same one again (the examples), the same one with its tokens in random order (which gives away the tokens, not their
+order), or other passages of the text (which give away its style). All rows are equally long, whatever the number of
+examples: further examples take the place of other passages, so that no position is compared with another.
 """
 
 import math
@@ -24,8 +32,10 @@ from jaxtyping import Float, Int
 
 from vitral.core.errors import UsageError, reason
 from vitral.core.language import N_
+from vitral.core.streams import numpy_stream
 from vitral.data import Split
-from vitral.inspection.targets import Scored, loss_by_target
+from vitral.inspection.ablation import effect
+from vitral.inspection.targets import UNSCORED, Scored, loss_by_row, loss_by_target
 from vitral.inspection.windows import read_windows, window_starts
 from vitral.model import Transformer, first_target
 
@@ -154,10 +164,6 @@ def _refusal(model: Transformer, length: int) -> str:
     return ""
 
 
-NEAR = 0.01
-"""A context is long enough if a target's loss is at most this share above the loss with the longest one."""
-
-
 def loss_by_context(model: Transformer, split: Split, *, most_targets: int) -> dict[str, Any]:
     """The loss on the same targets from ever more tokens of context, in nats per token.
 
@@ -168,7 +174,7 @@ def loss_by_context(model: Transformer, split: Split, *, most_targets: int) -> d
 
     Returns:
         `context`, the largest amounts of context (1, 2, 4, …, at most the context length); `nats`, the mean loss at
-        each; `targets`, their number; `effective`, see `effective_context`.
+        each; `targets`, their number.
 
     Raises:
         UsageError: the model is not causal, or the split has no segment of its longest context.
@@ -186,7 +192,6 @@ def loss_by_context(model: Transformer, split: Split, *, most_targets: int) -> d
         "context": amounts,
         "nats": nats,
         "targets": len(runs) * half,
-        "effective": effective_context(amounts, nats),
     }
 
 
@@ -201,18 +206,72 @@ def _nats(model: Transformer, split: Split, runs: np.ndarray, longest: int, amou
     return window_nats(model, split, starts, amount)[:, amount - scored :]
 
 
-def effective_context(amounts: list[int], nats: list[float]) -> float:
-    """The number of tokens beyond which the loss falls by no more than `NEAR` of it, between amounts on a log scale.
+EXAMPLES = ("same", "shuffled", "other")
+"""What precedes the scored passage."""
 
-    >>> effective_context([1, 2, 4], [2.0, 1.01, 1.0])
-    2.0
-    >>> effective_context([1, 2, 4], [1.03, 1.02, 1.0])
-    2.8284271247461903
+
+def few_shot_losses(
+    model: Transformer, split: Split, *, length: int, passages: int, most_examples: int
+) -> dict[str, Any]:
+    """The loss of passages after 0 to `most_examples` examples of each kind.
+
+    Args:
+        model: in evaluation mode.
+        split: the tokens, of which passages are spread evenly.
+        length: tokens of a passage, at least two; its first token is not scored.
+        passages: number of scored passages.
+        most_examples: most examples before a passage; there are always so many passages before it.
+
+    Returns:
+        `length`, `passages`, `examples` (0, 1, …); `losses`: by kind a list over the number of examples, in nats per
+        token; `effects`: by kind a list of the change against other passages, {"increase", "error"}, with the standard
+        error over passages.
+
+    Raises:
+        UsageError: a passage is a single token, the row does not fit into the model's context, or the split has too
+            few passages.
     """
-    enough = nats[-1] * (1 + NEAR)
-    beyond = [place for place, loss in enumerate(nats) if loss > enough * (1 + 1e-12)]
-    if not beyond:
-        return float(amounts[0])
-    last = beyond[-1]
-    share = (nats[last] - enough) / (nats[last] - nats[last + 1])
-    return float(amounts[last] * (amounts[last + 1] / amounts[last]) ** share)
+    time = length * (most_examples + 1)
+    if length < 2 or time > model.config.context_length:
+        raise UsageError(
+            "few-shot: {number} passages of {length} tokens do not fit into a context of {context}",
+            number=most_examples + 1,
+            length=length,
+            context=model.config.context_length,
+        )
+    starts = window_starts(split, length, passages * (most_examples + 1), stride=length)
+    number = len(starts) // (most_examples + 1)
+    if number < 2:
+        raise UsageError("few-shot: the test split has too few passages of {length} tokens", length=length)
+    stream = numpy_stream(0, "few-shot")
+    drawn = stream.permutation(read_windows(split, starts, length).numpy())[: number * (most_examples + 1)]
+    others, scored = drawn[number:].reshape(number, most_examples, length), drawn[:number]
+    same = np.repeat(scored[:, None], most_examples, axis=1)
+    before = {"same": same, "shuffled": stream.permuted(same, axis=2), "other": others}
+
+    def losses(kind: str, examples: int) -> torch.Tensor:
+        rows = np.concatenate(
+            [others[:, examples:], before[kind][:, :examples], scored[:, None]], axis=1, dtype=np.int64
+        ).reshape(number, time)
+        return loss_by_row(model, _with_last_scored(rows, length, model))
+
+    counts = range(most_examples + 1)
+    rows = {kind: [losses(kind, count) for count in counts] for kind in EXAMPLES}
+    return {
+        "length": length,
+        "passages": number,
+        "examples": list(counts),
+        "losses": {kind: [float(each.mean()) for each in several] for kind, several in rows.items()},
+        "effects": {
+            kind: [effect(rows["other"][count], rows[kind][count], sampled=True) for count in counts]
+            for kind in EXAMPLES[:-1]
+        },
+    }
+
+
+def _with_last_scored(rows: Int[np.ndarray, "batch time"], length: int, model: Transformer) -> Scored:
+    """Rows whose last passage is scored, without its first token, as the model reads them."""
+    tokens = torch.from_numpy(rows).to(model.token_embedding.weight.device)
+    targets = tokens[:, 1:].clone()
+    targets[:, : targets.shape[1] - (length - 1)] = UNSCORED
+    return Scored(tokens[:, :-1], targets, sampled=True)

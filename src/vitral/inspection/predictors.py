@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vitral.inspection.numbers import number
+from vitral.inspection.numbers import rounded
 from vitral.inspection.targets import passes
 from vitral.model import Transformer
 
@@ -118,8 +118,10 @@ def chain_distances(
     nats |= {name: -np.log(at(exact[name], index[:, 1:, None], axis=2)[..., 0]) for name in PREDICTORS}
     logs = own[..., known]
     divergence = {name: float((exact[name] * (np.log(exact[name]) - logs)).sum(axis=2).mean()) for name in PREDICTORS}
-    return {
-        "losses": {name: number(float(each.mean())) for name, each in nats.items()},
-        "nats": {name: [number(value) for value in each.mean(axis=0).tolist()] for name, each in nats.items()},
-        "divergence": {name: number(value) for name, value in divergence.items()},
-    }
+    return rounded(
+        {
+            "losses": {name: float(each.mean()) for name, each in nats.items()},
+            "nats": {name: each.mean(axis=0).tolist() for name, each in nats.items()},
+            "divergence": divergence,
+        }
+    )

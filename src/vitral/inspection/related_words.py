@@ -1,14 +1,12 @@
-"""Whether attention prefers related words: words of similar contexts, and the word that a form agrees with.
+"""Whether attention prefers words of similar contexts.
 
 The score of a query and a key depends on more than the two words: on their distance, on the query alone, and on the key
 alone (a head may look at commas). `similar_word_scores` takes these away from both the scores and the similarity of the
-words, and correlates what remains: a partial correlation. `agreeing_weights` compares two sentences that differ in the
-form of one word only, so place and distance are equal by construction.
+words, and correlates what remains: a partial correlation.
 
 Legend of axes: batch = windows, time = queries, source = keys, heads.
 """
 
-import re
 from collections.abc import Sequence
 from itertools import product
 from typing import Any
@@ -18,13 +16,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data import Split, Tokenizer
 from vitral.inspection.attention import visible_by_layer, weight_names
 from vitral.inspection.targets import passes, window_targets
-from vitral.inspection.word_lists import PairKind
-from vitral.inspection.words import SHUFFLES, MinimalPair, counted_similarity, fill, tokens_until
+from vitral.inspection.words import SHUFFLES, counted_similarity
 from vitral.model import Transformer
 
 Plain = dict[str, Any]
@@ -32,7 +28,6 @@ LEAST_DISTANCE = 2
 """Neighbouring words are left out: they stand together for grammar, not for similarity."""
 ROUNDS = 20
 """Of taking means away in turn; the means that are left are then far below rounding of what is printed."""
-_WORD = re.compile(r"\w+")
 
 
 def similar_word_scores(
@@ -117,55 +112,3 @@ def _without_means(values: Float[np.ndarray, " pairs"], keys: Sequence[np.ndarra
 def _unit(values: Float[np.ndarray, " pairs"]) -> Float[np.ndarray, " pairs"]:
     norm = np.linalg.norm(values)
     return values / norm if norm else values
-
-
-def agreeing_weights(model: Transformer, tokenizer: Tokenizer, kinds: Sequence[PairKind]) -> list[Plain]:
-    """The weight of a form on its subject, where the two agree and where they do not.
-
-    In each minimal pair the form (the verb, or the pronoun) is the query and the last token of the subject the key. The
-    two sentences have the same places, and each form is right as often as wrong, so only agreement can make the mean
-    weights differ.
-
-    Args:
-        model: in evaluation mode, with attention.
-        tokenizer: of the model.
-        kinds: kinds of minimal pairs whose sentences begin with the subject.
-
-    Returns:
-        For each subject whose sentences fit: `kind`, `subject`, and `agree` and `disagree`, mean weights over its two
-        forms, by block and head. Empty without attention.
-    """
-    found = []
-    for kind in kinds if model.mask is not None else ():
-        pairs = fill(kind.templates, kind.subjects, kind.elements, kind.between)
-        for index, subject in enumerate(kind.subjects):
-            try:
-                both = [
-                    [_weight(model, tokenizer, sentence, form, _end(pair, sentence)) for sentence in pair]
-                    for pair, form in zip(pairs[2 * index : 2 * index + 2], subject, strict=True)
-                ]
-            except UsageError:
-                continue
-            agree, disagree = (torch.stack([weights[place] for weights in both]).mean(0) for place in (0, 1))
-            found.append(
-                {"kind": kind.kind, "subject": subject[0], "agree": agree.tolist(), "disagree": disagree.tolist()}
-            )
-    return found
-
-
-def _end(pair: MinimalPair, sentence: str) -> int:
-    """Where the word ends in which the two sentences differ."""
-    differs = next(place for place, (one, other) in enumerate(zip(*pair, strict=False)) if one != other)
-    found = next(word for word in _WORD.finditer(sentence) if word.end() > differs)
-    return found.end()
-
-
-def _weight(
-    model: Transformer, tokenizer: Tokenizer, sentence: str, subject: str, end: int
-) -> Float[Tensor, "layers heads"]:
-    (whole, key), (_, query) = (tokens_until(tokenizer, sentence, place) for place in (len(subject), end))
-    whole = whole[: query + 1]
-    if len(whole) > model.config.context_length:
-        raise UsageError("{sentence!r}: longer than the model's context", sentence=sentence)
-    seen = model.trace(whole[None], weight_names(model))
-    return torch.stack([weights[0, :, query, key].cpu() for weights in seen.values()]).double()

@@ -15,7 +15,7 @@ from vitral.core.errors import UsageError
 from vitral.core.taps import Recorder
 from vitral.inspection.attention import visible_by_layer
 from vitral.inspection.numbers import RunningMean
-from vitral.inspection.softmax import entropy_share, jacobian_norm, mutual_information, saturated
+from vitral.inspection.softmax import entropy_share, mutual_information, saturated
 from vitral.model import Transformer, first_target, next_token_loss
 
 STEPS = ("q", "k", "scores", "scaled", "weights")
@@ -24,14 +24,11 @@ BATCH_NUMBERS = 1 << 22
 BY_HEAD = (
     "score_variance",
     "scaled_variance",
-    "row_variance",
     "entropy_share",
     "saturated",
-    "jacobian",
     "query_gradient",
     "query_square",
     "key_square",
-    "met_at_random",
     "mutual_information",
 )
 
@@ -53,15 +50,11 @@ def attention_saturation(
     Returns:
         `loss` in nats per token, and `layers`, each with these lists over heads:
 
-        - `score_variance`, `scaled_variance`: over the allowed pairs of query and key of all windows; `row_variance`:
-          of the scaled scores within a row, mean over rows.
-        - `entropy_share`, `saturated`, `jacobian`: means over rows that see at least two keys, see
-          `vitral.inspection.softmax`.
+        - `score_variance`, `scaled_variance`: over the allowed pairs of query and key of all windows.
+        - `entropy_share`, `saturated`: means over rows that see at least two keys, see `vitral.inspection.softmax`.
         - `query_gradient`: ‖∂L/∂q‖ of a single query, mean over queries, with L the loss of its window in nats summed
           over targets.
         - `query_square`, `key_square`: mean squares of the components of q and k.
-        - `met_at_random`: tr(E[q qᵀ] E[k kᵀ]), the second moment of q·k if every query met keys of all windows at
-          random: above d_k times the mean squares where queries and keys share few directions.
         - `mutual_information`: of query position and attended key position, in bits, see `_positions`.
         - `factors`: the learned scale times √d_k, one number for the layer or one for each head; empty if not learned.
 
@@ -109,12 +102,6 @@ def alignment(state: Mapping[str, Any], d_head: int) -> float:
     return scores / independent_variance(state, d_head)
 
 
-def shared_directions(state: Mapping[str, Any], d_head: int) -> float:
-    """The part of `alignment` that is there without any pairing: both use the same few of the d_k directions."""
-    met = fmean(value for layer in state["layers"] for value in layer["met_at_random"])
-    return met / independent_variance(state, d_head)
-
-
 def uniform_mutual_information(time: int) -> float:
     """Mutual information of query position and attended key position under uniform causal attention, in bits."""
     causal = Causal().allowed(time, time).double()
@@ -140,19 +127,16 @@ def _add_means(
     visible = allowed.sum(dim=-1)
     wide = visible > 1
     rows, keys = weights[:, :, wide], visible[wide].double()
-    seen = scaled[:, :, wide].masked_fill(~allowed[wide], 0.0)
     by_row = {
-        "row_variance": seen.square().sum(dim=-1) / keys - (seen.sum(dim=-1) / keys).square(),
         "entropy_share": entropy_share(rows, keys),
         "saturated": saturated(rows).double(),
-        "jacobian": jacobian_norm(rows),
         "query_gradient": gradient.double().norm(dim=-1),
     }
     for name, values in (("score", scores), ("scaled", scaled)):
         by_row |= {name: values[:, :, allowed], f"{name}_square": values[:, :, allowed].square()}
     found = {name: values.mean(dim=(0, 2)) for name, values in by_row.items()}
     for name, each in (("query", q), ("key", k.repeat_interleave(q.shape[1] // k.shape[1], dim=1))):
-        found[f"{name}_moment"] = torch.einsum("bhtd,bhte->hde", each, each) / (len(each) * each.shape[2])
+        found[f"{name}_square"] = each.square().mean(dim=(0, 2, 3))
     for name, value in found.items():
         into[name].add(value, len(q))
     # Of every other window too, for the bias of the mutual information.
@@ -166,9 +150,6 @@ def _by_head(means: Mapping[str, RunningMean]) -> dict[str, list[float]]:
     found = {name: mean.value for name, mean in means.items()}
     for name in ("score", "scaled"):
         found[f"{name}_variance"] = found[f"{name}_square"] - found[name].square()
-    for name in ("query", "key"):
-        found[f"{name}_square"] = found[f"{name}_moment"].diagonal(dim1=1, dim2=2).mean(dim=-1)
-    found["met_at_random"] = (found["query_moment"] * found["key_moment"]).sum(dim=(1, 2))
     found["mutual_information"] = _positions(found)
     return {name: found[name].tolist() for name in BY_HEAD}
 

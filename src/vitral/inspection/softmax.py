@@ -2,13 +2,22 @@
 
 A row of weights a = softmax(u) lies between uniform (equal weight on every key) and one-hot (saturated). Its Jacobian
 with respect to the scaled scores u is ∂a/∂u = diag(a) - a aᵀ, which is small for a one-hot row.
+
+`score_statistics` measures both on scores of independent queries and keys under every scale, without a model.
+Components of q and k are drawn from N(0, 1). Then q·k has mean 0, variance d_k and fourth moment 3 d_k² + 6 d_k, so a
+variance measured on n pairs has a relative standard error of √((2 + 6/d_k) / n).
 """
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+
+from vitral.attention import scales, steps
+from vitral.core.streams import torch_stream
 
 SATURATED = 0.99
 """A row is saturated if its largest weight is above this."""
@@ -35,21 +44,6 @@ def entropy_share(
 def saturated(weights: Float[Tensor, "*batch source"]) -> Bool[Tensor, "*batch"]:
     """Whether the largest weight of each row is above `SATURATED`."""
     return weights.amax(dim=-1) > SATURATED
-
-
-def jacobian_norm(weights: Float[Tensor, "*batch source"]) -> Float[Tensor, "*batch"]:
-    """Frobenius norm of each row's softmax Jacobian J = diag(a) - a aᵀ.
-
-        ‖J‖² = Σ a² - 2 Σ a³ + (Σ a²)²
-
-    √(n - 1) / n for n uniform weights, 1/2 (the maximum) for two equal weights, 0 for one-hot weights.
-
-    >>> jacobian_norm(torch.tensor([0.5, 0.5, 0.0])).item()
-    0.5
-    """
-    squares = weights.square().sum(dim=-1)
-    cubes = weights.pow(3).sum(dim=-1)
-    return (squares - 2 * cubes + squares.square()).clamp(min=0).sqrt()
 
 
 def query_sensitivity(
@@ -100,3 +94,128 @@ def mutual_information(attended: Float[Tensor, "*batch time source"]) -> Float[T
     outer = torch.special.entr(attended.mean(dim=-2)).sum(dim=-1)
     inner = torch.special.entr(attended).sum(dim=(-2, -1)) / time
     return (outer - inner).clamp(min=0) / math.log(2)
+
+
+# ---------------------------------------------------------------- independent queries and keys
+
+PURPOSE = "score-statistics"
+SCALES = ("none", "sqrt", "linear", "adaptive")
+FIXED = ("none", "sqrt", "linear")
+"""Scales that are one number, so that a single pair has a scaled score; the adaptive scale needs a row."""
+D_KS = (16, 64, 256, 1024)
+KEYS = 64
+"""Keys of a row."""
+CHUNK = 1 << 22
+"""Numbers drawn at once: 16 MB."""
+BY_ROW = ("entropy_share", "saturated", "sensitivity")
+UNKNOWN = {"variance": None, "variance_error": None}
+SURE = 3.0
+"""Standard errors by which two numbers must differ to be called different."""
+LEAST = 1e-30
+
+
+def expected_variance(scale: str, d_k: int) -> float:
+    """Variance of the scaled score of an independent N(0, 1) query and key: d_k, 1 or 1/d_k.
+
+    >>> expected_variance("none", 64), expected_variance("sqrt", 64), expected_variance("linear", 64)
+    (64.0, 1.0, 0.015625)
+    """
+    return {"none": float(d_k), "sqrt": 1.0, "linear": 1 / d_k}[scale]
+
+
+def score_statistics(pairs: int, rows: int, seed: int) -> dict[str, Any]:
+    """Statistics of every scale at every d_k of `D_KS`.
+
+    Args:
+        pairs: of query and key for the variances, at each d_k.
+        rows: of one query and `KEYS` keys, at each d_k.
+        seed: of the draws.
+
+    Returns:
+        `pairs`, `rows`, `keys`, `d_ks`, and `scales`: for each scale, lists over d_k of `variance` (None for the
+        adaptive scale), `entropy_share`, `saturated`, `sensitivity` and `sensitivity_median`, each with its standard
+        error as `NAME_error`.
+    """
+    by_d_k = [(pair_variances(d_k, pairs, seed), row_statistics(d_k, rows, seed)) for d_k in D_KS]
+    found: dict[str, dict[str, list[Any]]] = {}
+    for scale in SCALES:
+        numbers = [by_row[scale] | by_pair.get(scale, UNKNOWN) for by_pair, by_row in by_d_k]
+        found[scale] = {name: [each[name] for each in numbers] for name in numbers[0]}
+    return {"pairs": pairs, "rows": rows, "keys": KEYS, "d_ks": list(D_KS), "scales": found}
+
+
+def pair_variances(d_k: int, pairs: int, seed: int) -> dict[str, dict[str, float]]:
+    """Variance of the scaled scores of `pairs` pairs, each query and key used once, with its standard error.
+
+    The standard error is √((m₄ - m₂²) / n), from the scores' own second and fourth central moments.
+    """
+    stream = torch_stream(seed, PURPOSE, "pairs", d_k)
+    pieces: list[Tensor] = []
+    for size in _chunks(pairs, CHUNK // d_k):
+        q, k = (torch.randn(size, d_k, generator=stream) for _ in range(2))
+        pieces.append((q * k).sum(dim=-1).double())
+    scores, one = torch.cat(pieces), torch.ones(1, d_k)
+    found: dict[str, dict[str, float]] = {}
+    for scale in FIXED:
+        scaled = steps.scale(scores[None], scales.factor_of(scale, one, one, None))[0]
+        centred = scaled - scaled.mean()
+        second, fourth = float(centred.square().mean()), float(centred.pow(4).mean())
+        error = math.sqrt((fourth - second**2) / pairs)
+        found[scale] = {"variance": second * pairs / (pairs - 1), "variance_error": error}
+    return found
+
+
+def row_statistics(d_k: int, rows: int, seed: int) -> dict[str, dict[str, float]]:
+    """Means over rows, each of one query and `KEYS` keys of its own, with their standard errors (`NAME_error`)."""
+    stream = torch_stream(seed, PURPOSE, "rows", d_k)
+    pieces: dict[str, list[dict[str, Tensor]]] = {scale: [] for scale in SCALES}
+    for size in _chunks(rows, max(1, CHUNK // (d_k * KEYS))):
+        q = torch.randn(size, 1, d_k, generator=stream)
+        k = torch.randn(size, KEYS, d_k, generator=stream)
+        for scale, kept in pieces.items():
+            kept.append(statistics_of_rows(q, k, scale))
+    found: dict[str, dict[str, float]] = {}
+    for scale, kept in pieces.items():
+        numbers = {name: torch.cat([piece[name] for piece in kept]).double() for name in BY_ROW}
+        means = {name: float(values.mean()) for name, values in numbers.items()}
+        errors = {f"{name}_error": float(values.std()) / math.sqrt(rows) for name, values in numbers.items()}
+        median, error = median_of(numbers["sensitivity"])
+        found[scale] = means | errors | {"sensitivity_median": median, "sensitivity_median_error": error}
+    return found
+
+
+def median_of(values: Float[Tensor, " rows"]) -> tuple[float, float]:
+    """The (lower) median and its standard error, without assuming a distribution.
+
+    The number of n values below the true median is binomial with standard deviation √n / 2. So the error is half the
+    distance between the order statistics of ranks n/2 - √n/2 and n/2 + √n/2.
+    """
+    ordered, num = values.sort().values, len(values)
+    middle, away = (num - 1) / 2, math.sqrt(num) / 2
+    low, high = max(0, math.floor(middle - away)), min(num - 1, math.ceil(middle + away))
+    return float(ordered[(num - 1) // 2]), float(ordered[high] - ordered[low]) / 2
+
+
+def statistics_of_rows(
+    q: Float[Tensor, "rows 1 d_head"], k: Float[Tensor, "rows source d_head"], scale: str
+) -> dict[str, Float[Tensor, " rows"]]:
+    """The numbers of `BY_ROW` of each row, computed by the steps of attention itself."""
+    factor = scales.factor_of(scale, q, k, None)
+    weights = steps.normalise(steps.scale(steps.score(q, k), factor)[:, 0])
+    s = torch.as_tensor(factor, dtype=q.dtype).expand(len(q), 1, 1)[:, 0, 0]
+    return {
+        "entropy_share": entropy_share(weights, float(k.shape[-2])),
+        "saturated": saturated(weights).to(q.dtype),
+        "sensitivity": query_sensitivity(q[:, 0], k, weights, s, adaptive=scale == "adaptive"),
+    }
+
+
+def change(values: Sequence[float]) -> float:
+    """The last value over the first, both kept away from zero."""
+    first, last = (max(value, LEAST) for value in (values[0], values[-1]))
+    return last / first
+
+
+def _chunks(total: int, most: int) -> list[int]:
+    """Sizes that sum to `total`, none above `most`."""
+    return [len(each) for each in torch.arange(total).split(most)]

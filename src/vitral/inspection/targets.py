@@ -55,13 +55,8 @@ def text_tokens(model: Transformer, tokenizer: Tokenizer, text: str) -> Int[Tens
     """
     tokens = torch.from_numpy(tokenizer.encode(text))[None]
     if not 1 <= tokens.shape[1] <= model.config.context_length:
-        if not tokens.shape[1]:
-            raise UsageError(
-                "inspect: the text has 0 tokens; the model reads 1 to {most}; give at least one character",
-                most=model.config.context_length,
-            )
         raise UsageError(
-            "inspect: the text has {n} tokens; the model reads 1 to {most}; shorten it",
+            "inspect: the text has {n} tokens; the model reads 1 to {most}",
             n=tokens.shape[1],
             most=model.config.context_length,
         )

@@ -9,7 +9,7 @@ from vitral.data import Split, Tokenizer
 from vitral.evaluation import Masking
 from vitral.inspection.ablation import ablations
 from vitral.inspection.attention import attention_maps, head_kinds
-from vitral.inspection.edit_data import Edit, without_effect
+from vitral.inspection.edit_data import Edit
 from vitral.inspection.edits import effect_of_edits
 from vitral.inspection.lens import logit_lens, residual_norms
 from vitral.inspection.targets import text_targets, text_tokens, window_targets
@@ -79,8 +79,7 @@ def inspect_text(
         "lens": logit_lens(model, tokenizer, text, top=top, masking=masking),
         "norms": residual_norms(model, tokenizer, text),
         **({} if changed is None else {"edited": changed}),
-        "notes": notes(model, masking, has_targets=scored.count > 0)
-        + without_effect(edits, getattr(config.attention, "scale", None)),
+        "notes": notes(model, masking, has_targets=scored.count > 0),
     }
 
 

@@ -1,19 +1,30 @@
-"""The text of a run: characters of its tokens, its size and words, and the part that all shares of it contain."""
+"""The text of a run: characters of its tokens, its size and words, the part that all shares of it contain.
 
+Words that a model writes are compared with it: how many are words of the training text, and how many differ. A word is
+a longest sequence of letters and digits, with apostrophes inside, in lower case. Every model writes the same number of
+words from the beginning of a line, so shares compare between models of different tokens.
+"""
+
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from vitral.core.errors import UsageError
 from vitral.data import Dataset, Split, Tokenizer, prepare
+from vitral.data.alphabet import UnseenCharacter
+from vitral.decoding import Sampling
 from vitral.evaluation.losses import token_sizes
-from vitral.model import ModelConfig
+from vitral.inspection.texts import WORD, sampled
+from vitral.model import ModelConfig, Transformer
 from vitral.model.counts import parameter_table
 
 COMMON = 1 / 64
 """The share of a text that every larger share contains."""
-WORD = re.compile(r"\w[\w’']*")
+_WORD = re.compile(r"\w[\w’']*")
 
 
 def characters_per_token(part: Split, tokenizer: Tokenizer) -> float:
@@ -54,7 +65,7 @@ def text_units(model: ModelConfig, dataset: Dataset, num_tokens: int) -> dict[st
 
 def words_seen(train: str, test: str) -> float:
     """The share of the test text's words, each occurrence counted, that occur in the training text."""
-    known, asked = set(WORD.findall(train)), WORD.findall(test)
+    known, asked = set(_WORD.findall(train)), _WORD.findall(test)
     return sum(word in known for word in asked) / max(1, len(asked))
 
 
@@ -70,7 +81,7 @@ def text_contents(dataset: Dataset) -> dict[str, int | float]:
 
 def has_common(corpus: Mapping[str, Any]) -> bool:
     """Whether a text, described by its configuration as plain data, contains the share COMMON of its source."""
-    return not corpus.get("passages") and not corpus.get("num_works") and (corpus.get("share") or 1.0) >= COMMON
+    return not corpus.get("num_works") and (corpus.get("share") or 1.0) >= COMMON
 
 
 def known_text(dataset: Dataset) -> Split:
@@ -79,3 +90,76 @@ def known_text(dataset: Dataset) -> Split:
         return dataset.splits["train"]
     common = dataset.config.model_copy(update={"share": COMMON, "also": None})
     return prepare(common, tokenizer=dataset.tokenizer, corpus=dataset.load_text()).splits["train"]
+
+
+SAMPLES = 8
+"""Texts written side by side."""
+_CHARACTERS = 8
+"""Characters written for each wanted word; words of most languages are shorter, with the space after them."""
+_SHOWN = 400
+
+
+def written_words(model: Transformer, tokenizer: Tokenizer, dataset: Dataset, *, words: int, seed: int) -> dict:
+    """Shares of real and of distinct words in texts that a model writes at temperature 1.
+
+    Args:
+        model: in evaluation mode, trained to predict the next token.
+        tokenizer: of the model.
+        dataset: its training split says which words are real; its test split is measured beside the samples.
+        words: number of words that are measured.
+        seed: of the sampling.
+
+    Returns:
+        "real", the share of the words that occur in the training split; "distinct", the number of different words over
+        the number of words; "words", how many were measured, always as many as asked for; "test_real" and
+        "test_distinct", the same for the first words of the test split; "text", the beginning of the first sample.
+
+    Raises:
+        UsageError: the samples have fewer words, however long they are.
+    """
+    tokens = math.ceil(_CHARACTERS * words / SAMPLES / characters_per_token(dataset.splits["test"], tokenizer))
+    prompts, known = np.repeat(_line_begin(tokenizer, dataset)[None, :], SAMPLES, axis=0), _known_words(dataset)
+    texts, found = list[str](), dict[str, Any]()
+    for longer in (1, 2, 4, 8):  # the same samples, continued
+        rows = sampled(model, tokenizer, prompts, tokens * longer, Sampling(), seed)
+        texts = [tokenizer.decode(row) for row in rows]
+        found = share_of_words(texts, known, words)
+        if found["words"] == words:
+            break
+    if found["words"] < words:
+        raise UsageError(
+            "the samples have {found} words, and {words} are measured of every model",
+            found=found["words"],
+            words=words,
+        )
+    test = tokenizer.decode(dataset.splits["test"].tokens[: 4 * _CHARACTERS * words])
+    truth = share_of_words([test], known, words)
+    return {**found, "test_real": truth["real"], "test_distinct": truth["distinct"], "text": texts[0][:_SHOWN]}
+
+
+def share_of_words(texts: Sequence[str], known: frozenset[str], number: int) -> dict[str, Any]:
+    """The shares of known and of distinct words among the first words of texts, equally many of each, `number` in all.
+
+    The last word of a text, perhaps cut, is left out.
+
+    >>> share_of_words(["The cat, the dxg sat", "to be so"], frozenset(["the", "cat"]), 4)
+    {'real': 0.5, 'distinct': 1.0, 'words': 4}
+    """
+    each = math.ceil(number / len(texts))
+    words = [word for text in texts for word in WORD.findall(text.lower())[:-1][:each]][:number]
+    count = max(1, len(words))
+    real = sum(word in known for word in words)
+    return {"real": real / count, "distinct": len(set(words)) / count, "words": len(words)}
+
+
+def _line_begin(tokenizer: Tokenizer, dataset: Dataset) -> np.ndarray:
+    """A newline as tokens; in a text of one line, its first token."""
+    try:
+        return np.asarray(tokenizer.encode("\n"), dtype=np.int64)
+    except UnseenCharacter:
+        return np.asarray(dataset.splits["test"].tokens[:1], dtype=np.int64)
+
+
+@lru_cache(maxsize=8)
+def _known_words(dataset: Dataset) -> frozenset[str]:
+    return frozenset(WORD.findall(dataset.tokenizer.decode(dataset.splits["train"].tokens).lower()))

@@ -6,11 +6,9 @@ sampled text draws from a stream of its own for each prompt, the same for all ki
 of T tokens:
 
     repeated     share of its tokens in a 10-gram of tokens that occurred before in it
-    loop         tokens of the longest stretch that is one piece repeated at least twice in a row; `looped` is that
-                 piece, `marks` are the characters of the text at which the stretch begins and ends
-    looping      the same as a share of the T tokens
-    words, characters   distinct-1 … distinct-4 (Li et al. 2016), of words in lower case and of characters; 0 where the
-                 text has no such n-gram, so that a text of blanks is the least varied and not left out
+    looping      share of its tokens in the longest stretch that is one piece repeated at least twice in a row
+    words        distinct-1 … distinct-4 (Li et al. 2016) of words in lower case; 0 where the text has no such n-gram,
+                 so that a text of blanks is the least varied and not left out
     letters      mean characters of its words, without the last, which may be cut; 0 without words
     copied       characters of its longest substring that occurs in the training text
     novel        share of its 12-grams of characters that do not occur there
@@ -18,12 +16,14 @@ of T tokens:
     ngram        nats per token given the prompt, under a Witten-Bell 5-gram model of the training split
 """
 
-from collections.abc import Mapping, Sequence
+import itertools
+import re
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, UInt64
+from jaxtyping import Float, Int
 
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
@@ -31,8 +31,8 @@ from vitral.core.streams import numpy_stream
 from vitral.data import Dataset, Split, Tokenizer
 from vitral.data.batches import thinned
 from vitral.decoding import GREEDY, Reader, Sampling, beam_search, choose, distribution, uniforms
-from vitral.evaluation import WittenBell, longest_copy, training_text
-from vitral.inspection.repetition import distinct, find_loop, repeated_share, split_words
+from vitral.evaluation import WittenBell, training_text
+from vitral.inspection.windows import window_starts
 from vitral.model import Transformer
 
 Plain = dict[str, Any]
@@ -48,14 +48,8 @@ NOVEL = 12
 ORDER = 5
 """Of the counted n-grams."""
 BEAMS, GRAMS = 4, 4
-UNAVERAGED = ("text", "looped", "marks")
-"""Measures without a mean."""
 MOST_COUNTED = 2**25
 """Number of tokens of a longer training split that are counted."""
-
-LEAST_COPY = 6
-"""Characters of the shortest copy that is searched for by hash; texts with no copy so long are searched one by one."""
-_BASE = np.uint64(0x9E3779B97F4A7C15)
 
 SAMPLINGS: Mapping[str, Sampling] = {
     N_("greedy"): GREEDY,
@@ -117,7 +111,7 @@ def strategy_measures(
         strategies[name] = []
         for row, text, one, other in zip(tokens, texts[name], by_model, by_counts, strict=True):
             known = next(copies) | {"model": one, "ngram": other}
-            strategies[name].append(_measures(row.tolist(), text, tokenizer) | known)
+            strategies[name].append(_measures(row.tolist(), text) | known)
     return {"length": length, "prompts": spoken, "strategies": strategies}
 
 
@@ -133,7 +127,7 @@ def mean_measures(measured: Sequence[Plain]) -> dict[str, list[Plain]]:
 def mean_row(values: Sequence[Any]) -> Any:
     """The measures of several continuations as one: means, without texts; None where one of them has None."""
     if isinstance(values[0], dict):
-        return {key: mean_row([one[key] for one in values]) for key in values[0] if key not in UNAVERAGED}
+        return {key: mean_row([one[key] for one in values]) for key in values[0] if key != "text"}
     if isinstance(values[0], list):
         return [mean_row(column) for column in zip(*values, strict=True)]
     return None if None in values else sum(values) / len(values)
@@ -158,34 +152,19 @@ def cut_prompts(
         UsageError: no prompt fits with a token after it.
     """
     tokens = np.asarray(part.tokens)
-
-    def is_text(begin: int) -> bool:
-        row = tokens[begin : begin + prompt_tokens]
-        return np.array_equal(tokenizer.encode(tokenizer.decode(row)), row)
-
-    segments = []
-    for begin, end in part.segments.tolist():
-        first = next((place for place in range(begin, end - prompt_tokens) if is_text(place)), None)
-        if first is not None:
-            segments.append((first, end))
-    if not segments:
+    longest = int((part.segments[:, 1] - part.segments[:, 0]).max(initial=0))
+    size = min(prompt_tokens + length, longest)
+    starts = window_starts(part, size, None, stride=size) if size > prompt_tokens else np.empty(0, np.int64)
+    prompts = [tokens[begin : begin + prompt_tokens] for begin in starts.tolist()]
+    whole = starts[[np.array_equal(tokenizer.encode(tokenizer.decode(prompt)), prompt) for prompt in prompts]]
+    if not len(whole):
         raise UsageError(
             "the test split has no prompt of {prompt_tokens} tokens with one after it; use a longer text",
             prompt_tokens=prompt_tokens,
         )
-    size = min(prompt_tokens + length, max(end - first for first, end in segments))
-    starts = []
-    for first, end in segments:
-        place = first
-        while place + size <= end:
-            if is_text(place):
-                starts.append(place)
-                place += size
-            else:
-                place += 1
-    few = min(num, len(starts))
-    drawn = numpy_stream(PROMPT_SEED, "decoding prompts").choice(len(starts), size=few, replace=False)
-    return tokens[np.array(starts)[np.sort(drawn)][:, None] + np.arange(size)].astype(np.int64)
+    stream = numpy_stream(PROMPT_SEED, "decoding prompts")
+    drawn = stream.choice(len(whole), size=min(num, len(whole)), replace=False)
+    return tokens[whole[np.sort(drawn)][:, None] + np.arange(size)].astype(np.int64)
 
 
 def sampled(
@@ -240,23 +219,15 @@ def continuation_nats(
     return nats[:, begin:]
 
 
-def _measures(tokens: list[int], text: str, tokenizer: Tokenizer) -> Plain:
-    spoken, loop = split_words(text), find_loop(tokens)
+def _measures(tokens: list[int], text: str) -> Plain:
+    spoken = split_words(text)
     return {
         "text": text,
         "repeated": repeated_share(tokens, REPEATED),
-        "loop": loop.length,
-        "looping": loop.length / len(tokens),
-        "looped": _decoded(tokens[loop.begin : loop.begin + loop.period], tokenizer),
-        "marks": [len(_decoded(tokens[:end], tokenizer)) for end in (loop.begin, loop.begin + loop.length)],
+        "looping": longest_loop(tokens) / len(tokens),
         "letters": float(np.mean([len(word) for word in spoken[:-1] or spoken] or [0])),
         "words": [distinct(spoken, n) for n in range(1, GRAMS + 1)],
-        "characters": [distinct(text, n) for n in range(1, GRAMS + 1)],
     }
-
-
-def _decoded(tokens: list[int], tokenizer: Tokenizer) -> str:
-    return tokenizer.decode(np.array(tokens, dtype=np.int64))
 
 
 def row_nats(counted: WittenBell, rows: Int[np.ndarray, "rows time"]) -> Float[np.ndarray, "rows scored"]:
@@ -266,76 +237,95 @@ def row_nats(counted: WittenBell, rows: Int[np.ndarray, "rows time"]) -> Float[n
     return counted.nats(part)[-1].reshape(len(rows), -1)
 
 
-# ---------------------------------------------------------------- copies of the training text
-
-
 def copied(texts: Sequence[str], training_text: str, n: int) -> list[Plain]:
-    """The copies in each of many texts, all found in one pass over the training text.
-
-    Substrings of LEAST_COPY characters, then longer and longer ones, are compared by a 64-bit hash. At each length
-    those of the training text that no sample shares are dropped, so that few are left after the first. Two different
-    substrings have the same hash once in some 10¹⁰ searches.
+    """The copies in each of many texts.
 
     Args:
         texts: the samples.
         training_text: see `vitral.evaluation.training_text`.
-        n: characters of an n-gram, at least LEAST_COPY.
+        n: characters of an n-gram.
 
     Returns:
         Of each text `copied`, the length of its longest substring that occurs in the training text, as of
-        `longest_copy`, and `novel`, the share of its n-grams of characters that do not occur there, as of
-        `novel_share`; None for a text of fewer than n characters.
+        `vitral.evaluation.longest_copy`, and `novel`, the share of its n-grams of characters that do not occur there,
+        as of `vitral.evaluation.novel_share`; None for a text of fewer than n characters.
     """
-    lengths = np.array([len(text) for text in texts], dtype=np.int64)
-    owner = np.repeat(np.arange(len(texts)), np.maximum(lengths - LEAST_COPY + 1, 0))
-    offsets = np.concatenate([np.arange(max(length - LEAST_COPY + 1, 0)) for length in lengths.tolist()] or [[]])
-    firsts = np.cumsum(lengths) - lengths
-    samples, places = _codes("".join(texts)), (firsts[owner] + offsets).astype(np.int64)
-    train = _codes(training_text)
-    there = np.arange(max(len(train) - LEAST_COPY + 1, 0))
-    size, found_at, old = LEAST_COPY, np.zeros(len(texts), dtype=np.int64), np.zeros(len(texts), dtype=np.int64)
-    hashes, others = _hashes(samples, places, size), _hashes(train, there, size)
-    while len(places) and len(there):
-        kept, kept_there = _shared(hashes, others)
-        owner, places, there = owner[kept], places[kept], there[kept_there]
-        found_at[owner] = size
-        if size == n:
-            old = np.bincount(owner, minlength=len(texts))
-        # One character more, where both text and sample have one.
-        room, room_there = places + size < (firsts + lengths)[owner], there + size < len(train)
-        owner, places, there = owner[room], places[room], there[room_there]
-        hashes = hashes[kept][room] * _BASE + samples[places + size]
-        others = others[kept_there][room_there] * _BASE + train[there + size]
-        size += 1
-    results = []
-    for text, longest, known in zip(texts, found_at.tolist(), old.tolist(), strict=True):
-        grams = len(text) - n + 1
-        novel = 1 - known / grams if grams > 0 else None
-        results.append({"copied": longest or longest_copy(text, training_text).length, "novel": novel})
-    return results
+    shared = [set[str]()]
+    for size in range(1, n + 1):
+        grams = {gram for text in texts for gram in _grams(text, size)}
+        shared.append({gram for gram in _grams(training_text, size) if gram in grams})
+    found = list[Plain]()
+    for text in texts:
+        known = [gram in shared[n] for gram in _grams(text, n)]
+        longest = next((size for size in range(n, 0, -1) if not shared[size].isdisjoint(_grams(text, size))), 0)
+        for begin in itertools.compress(range(len(text)), known):
+            while begin + longest < len(text) and text[begin : begin + longest + 1] in training_text:
+                longest += 1
+        found.append({"copied": longest, "novel": 1 - sum(known) / len(known) if known else None})
+    return found
 
 
-def _codes(text: str) -> UInt64[np.ndarray, " characters"]:
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.uint64) + np.uint64(1)
+def _grams(text: str, size: int) -> Iterator[str]:
+    return (text[begin : begin + size] for begin in range(len(text) - size + 1))
 
 
-def _hashes(
-    codes: UInt64[np.ndarray, " characters"], places: Int[np.ndarray, " places"], size: int
-) -> UInt64[np.ndarray, " places"]:
-    """A polynomial hash, modulo 2^64, of the `size` characters at every place."""
-    hashes = np.zeros(len(places), dtype=np.uint64)
-    for offset in range(size):
-        hashes = hashes * _BASE + codes[places + offset]
-    return hashes
+# ---------------------------------------------------------------- how much a text repeats itself
 
 
-def _shared(
-    few: UInt64[np.ndarray, " few"], many: UInt64[np.ndarray, " many"]
-) -> tuple[Int[np.ndarray, " kept_few"], Int[np.ndarray, " kept_many"]]:
-    """The indices on either side whose hash occurs on the other side too."""
-    kinds, kind = np.unique(few, return_inverse=True)
-    nearest = np.minimum(np.searchsorted(kinds, many), len(kinds) - 1)
-    hit = kinds[nearest] == many
-    there = np.zeros(len(kinds), dtype=bool)
-    there[nearest[hit]] = True
-    return np.flatnonzero(there[kind]), np.flatnonzero(hit)
+WORD = re.compile(r"\w+(?:['\N{RIGHT SINGLE QUOTATION MARK}]\w+)*")
+
+
+def split_words(text: str) -> list[str]:
+    """Runs of letters and digits in lower case, with the apostrophes inside them.
+
+    >>> split_words("O, 'tis THE king's!")
+    ['o', 'tis', 'the', "king's"]
+    """
+    return WORD.findall(text.lower())
+
+
+def distinct(items: Sequence[Hashable], n: int) -> float:
+    """Distinct-n, different n-grams over all n-grams (Li et al. 2016, §5.2); 0 where there is no n-gram.
+
+    A text that has fallen into blanks has no words. Were its diversity undefined, a mean over texts would leave out
+    the least varied of them.
+
+    >>> distinct("abab", 2)  # ab ba ab
+    0.6666666666666666
+    """
+    grams = [tuple(items[begin : begin + n]) for begin in range(len(items) - n + 1)]
+    return len(set(grams)) / len(grams) if grams else 0.0
+
+
+def repeated_share(items: Sequence[Hashable], n: int) -> float:
+    """The share of items in an n-gram that occurred earlier in the same sequence.
+
+    >>> repeated_share("abcdabc", 3)  # the second abc
+    0.42857142857142855
+    """
+    seen: set[tuple[Hashable, ...]] = set()
+    repeated = [False] * len(items)
+    for begin in range(len(items) - n + 1):
+        gram = tuple(items[begin : begin + n])
+        if gram in seen:
+            repeated[begin : begin + n] = [True] * n
+        seen.add(gram)
+    return sum(repeated) / len(items) if items else 0.0
+
+
+def longest_loop(items: Sequence[Hashable]) -> int:
+    """Items of the longest stretch that is one piece repeated at least twice in a row; 0 where there is none.
+
+    A stretch loops with period p where every item equals the one p before it, over at least two whole periods.
+
+    >>> longest_loop("xabcabcabd")  # abcabcab
+    8
+    """
+    ids = np.unique([hash(item) for item in items], return_inverse=True)[1] if items else np.empty(0, np.int64)
+    longest = 0
+    for period in range(1, len(ids) // 2 + 1):
+        differs = np.flatnonzero(np.concatenate([[True], ids[period:] != ids[:-period], [True]]))
+        run = int(np.diff(differs).max()) - 1
+        if run >= period:
+            longest = max(longest, run + period)
+    return longest

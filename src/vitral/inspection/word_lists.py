@@ -1,4 +1,4 @@
-"""Word lists by language: words for neighbour tables, words of two senses, and lists for minimal pairs.
+"""Word lists by language: words of two senses, and lists for minimal pairs.
 
 They are read from `word_lists.toml` beside this file.
 """
@@ -57,13 +57,11 @@ class WordLists(Config):
 
     Attributes:
         frequent: words by which the language is recognized.
-        neighbours: words for a table of neighbours.
         senses: words with two senses.
         pairs: kinds of minimal pairs.
     """
 
     frequent: Words
-    neighbours: Words
     senses: Annotated[tuple[Sense, ...], Field(strict=False)]
     pairs: Annotated[tuple[PairKind, ...], Field(strict=False)]
 

@@ -13,15 +13,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Export", "Graph", "Proof", "all_forms", "export_run", "import_model", "read_graph"]
 
-__getattr__ = lazily(
-    __name__,
-    {
-        "Export": "exporting",
-        "Graph": "graph_reader",
-        "Proof": "proof",
-        "export_run": "exporting",
-        "all_forms": "registry",
-        "import_model": "importing",
-        "read_graph": "graph_reader",
-    },
-)
+__getattr__ = lazily(__name__)

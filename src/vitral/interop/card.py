@@ -8,7 +8,6 @@ from typing import Any
 from vitral.core.errors import UsageError
 from vitral.data import SOURCES, Tokenizer
 from vitral.data.corpora import downloads
-from vitral.evaluation import NgramBaselines
 from vitral.interop.proof import PROMPT, Draft, Proof
 from vitral.model import count_parameters
 from vitral.runs import LoadedRun
@@ -16,7 +15,7 @@ from vitral.runs import LoadedRun
 LICENCES = {"sample": "CC0 1.0", "sample-pt": "public domain"}
 GUTENBERG = "public domain in the United States (Project Gutenberg {number})"
 UNKNOWN = "not known to Vitral; write it here before you publish this folder"
-ORDERS = (1, 2, 3, 4, 5)
+ORDERS = ("1", "2", "3", "4", "5")
 _CARD = """\
 ---
 {front}tags: [vitral]
@@ -140,7 +139,7 @@ def _losses(run: LoadedRun) -> str:
     except UsageError:
         counted = None
     if counted is not None:
-        orders = NgramBaselines.from_plain(counted).orders
+        orders = counted.get("orders", {})
         rows += [(f"{order}-gram, test split", orders[order]) for order in ORDERS if order in orders]
     table = "".join(f"\n| {name} | {loss:.4f} |" for name, loss in rows)
     return f"## Losses\n\n| | nats per token |\n|---|---|{table}"

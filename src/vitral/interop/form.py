@@ -6,12 +6,20 @@ from typing import Any
 
 from torch import Tensor
 
-from vitral.attention.masks import Window
 from vitral.core.config import shown
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.interop.foreign_settings import Settings
-from vitral.interop.rewrites import Rewrite, Weighted
+from vitral.interop.rewrites import (
+    Rewrite,
+    Weighted,
+    fold_scale,
+    forget_training,
+    positions_as_table,
+    with_attention,
+    with_feed_forward,
+    with_own_keys,
+)
 from vitral.interop.rules import Rule
 from vitral.model import ModelConfig
 
@@ -196,7 +204,8 @@ def facts(config: ModelConfig) -> dict[str, Any]:
     """The properties of a configuration that a form may not be able to express, by key."""
     attention, biases = config.attention, config.biases
     layers = range(config.num_layers)
-    masks = [] if attention == "none" else [attention.mask.of(layer) for layer in layers]
+    masks: list[Any] = [] if attention == "none" else [attention.mask.of(layer) for layer in layers]
+    windows = [mask for mask in masks if getattr(mask, "name", "own") == "window"]
     rotary = config.rotary
     return {
         "norm": "post, final_norm" if config.norm == "post" and config.has_final_norm else config.norm,
@@ -209,7 +218,7 @@ def facts(config: ModelConfig) -> dict[str, Any]:
         "positions.scaling": None if rotary is None or rotary.scaling is None else rotary.scaling.name,
         "attention": "none" if attention == "none" else "softmax",
         "attention.mask": _one_mask([getattr(mask, "name", "own") for mask in masks]),
-        "attention.windows": len({mask.size for mask in masks if isinstance(mask, Window)}),
+        "attention.windows": len({mask.size for mask in windows}),
         "attention.scale": None if attention == "none" else getattr(attention.scale, "name", attention.scale),
         "recurrence": config.recurrence,
         "feed_forward": _called(config.feed_forward),
@@ -238,3 +247,52 @@ def _one_mask(masks: Sequence[str]) -> str:
     if len(set(masks)) <= 1:
         return next(iter(masks), "causal")
     return next((mask for mask in masks if mask not in ("causal", "window")), "by-layer")
+
+
+BIASES = {"qkv": True, "output": True, "feed_forward": True, "norm": True}
+"""A bias everywhere but at the head."""
+_USUAL: dict[str, tuple[Any, ...]] = {
+    "norm": ("pre",),
+    "norm_type": ("layernorm",),
+    "final_norm": (True,),
+    "positions": ("learned",),
+    "attention": ("softmax",),
+    "attention.mask": ("causal",),
+    "attention.windows": (0, 1),
+    "attention.scale": ("sqrt",),
+    "recurrence": (None,),
+    "feed_forward": tuple(THEIRS),
+    "residual": (True,),
+    "parallel": (False,),
+    "num_kv_heads": (None,),
+    "d_head": (None,),
+    "bias.head": (False,),
+}
+
+
+def allowing(others: Mapping[str, tuple[Any, ...] | None]) -> dict[str, tuple[Any, ...]]:
+    """The values that a form can express.
+
+    Args:
+        others: keys whose values are not the usual ones; None for any value.
+    """
+    return {key: values for key, values in {**_USUAL, **others}.items() if values is not None}
+
+
+def usual_rewrites(*, biases: Rewrite, has_table: bool = True, scale: str = "sqrt") -> tuple[Rewrite, ...]:
+    """The rewritings that a form with heads of their own keys tries.
+
+    Args:
+        biases: the rewriting to the biases that the form has.
+        has_table: whether its positions are a table.
+        scale: the scale of its scores.
+    """
+    return (
+        forget_training,
+        *([positions_as_table] if has_table else []),
+        with_attention,
+        with_feed_forward("gelu"),
+        biases,
+        with_own_keys,
+        fold_scale(scale),
+    )

@@ -15,15 +15,14 @@ from vitral.data import CorpusConfig
 from vitral.interop.foreign import CONFIG, MOST_CONFIG, read_file, read_json, tensors_in
 from vitral.interop.foreign_settings import Settings
 from vitral.interop.hub import fetched, is_hub
-from vitral.interop.imported import Imported, whole
 from vitral.interop.name_map import read_named
 from vitral.interop.nanogpt import CHECKPOINT, read_nanogpt
 from vitral.interop.registry import form_of_type
 from vitral.interop.rules import imported
+from vitral.interop.token_files import Imported, whole
 from vitral.model import ModelConfig
 from vitral.runs import RunConfig, RunFolder, TrainingConfig, refuse_existing
-from vitral.runs.checkpoint import Checkpoint
-from vitral.runs.checkpoint_files import FORMAT
+from vitral.runs.checkpoint import FORMAT, Checkpoint
 from vitral.runs.environment import describe_environment
 from vitral.runs.folder import IMPORTED, is_run
 from vitral.runs.identity import SPECIAL_IDS, document_hash, new_identity

@@ -15,8 +15,8 @@ from vitral.core.errors import UsageError
 from vitral.core.files import sha256
 from vitral.interop.foreign import read_file, tensors_in, tensors_of
 from vitral.interop.forms.torch_nn import ATTENTION, BLOCK
-from vitral.interop.imported import Imported, whole
 from vitral.interop.rules import HEAD_NUMBER, LAYER, Place, Rule, imported, rules_at
+from vitral.interop.token_files import Imported, whole
 from vitral.model import ModelConfig, parameter_table
 
 SAID = ("context_length", "d_model", "num_layers", "num_heads", "norm", "feed_forward")

@@ -1,7 +1,6 @@
 """nanoGPT's `ckpt.pt`: read by torch's reader of tensors and plain data (`weights_only`), which runs nothing."""
 
 import hashlib
-import math
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,9 +15,9 @@ from vitral.core.language import _
 from vitral.core.machine import require_memory
 from vitral.interop.foreign import FLOATS, as_float
 from vitral.interop.foreign_settings import Settings
-from vitral.interop.forms.gpt2 import names
-from vitral.interop.imported import Imported, whole
+from vitral.interop.forms.gpt import gpt2_names
 from vitral.interop.rules import by_names, imported
+from vitral.interop.token_files import Imported, whole
 from vitral.model import ModelConfig
 
 CHECKPOINT = "ckpt.pt"
@@ -50,7 +49,7 @@ def read_nanogpt(path: Path, *, tokenizer: str | Path | None = None, hub: Any = 
     config = ModelConfig.parse({**_config(settings), "tie_head": tied}, settings.where)
     if tied:
         weights.pop(HEAD, None)
-    ours = imported(by_names(names(transpose=False))(config), weights, where)
+    ours = imported(by_names(gpt2_names(transpose=False))(config), weights, where)
     if tokenizer is None:
         raise UsageError(
             "{where}: a checkpoint of nanoGPT has no tokenizer: --tokenizer hf:openai-community/gpt2 for one that was "
@@ -60,7 +59,7 @@ def read_nanogpt(path: Path, *, tokenizer: str | Path | None = None, hub: Any = 
         )
     with open_regular(path) as file:
         files = {path.name: hashlib.file_digest(file, "sha256").hexdigest()}
-    origin = {"form": "nanogpt", "source": where, "files": files, "config": {**said, **_trained(held)}}
+    origin = {"form": "nanogpt", "source": where, "files": files, "config": said}
     return whole(config, ours, vocab_size, origin, tokenizer=tokenizer, hub=hub)
 
 
@@ -108,20 +107,6 @@ def _said(held: Mapping[str, Any], where: str) -> dict[str, Any]:
     if not isinstance(said, Mapping) or not isinstance(held.get("model"), Mapping):
         raise UsageError("{where}: not a checkpoint of nanoGPT: model and model_args are not both in it", where=where)
     return {str(key): value if type(value) in (bool, int, float, str) else None for key, value in said.items()}
-
-
-def _trained(held: Mapping[str, Any]) -> dict[str, Any]:
-    """How far the model was trained on what: step, best validation loss, name of the data."""
-    loss, step, config = held.get("best_val_loss"), held.get("iter_num"), held.get("config")
-    if isinstance(loss, Tensor) and loss.numel() == 1:
-        loss = float(loss)
-    data = config.get("dataset") if isinstance(config, Mapping) else None
-    told = {
-        "iter_num": step if type(step) is int else None,
-        "best_val_loss": loss if isinstance(loss, float) and math.isfinite(loss) else None,
-        "dataset": data if type(data) is str else None,
-    }
-    return {key: value for key, value in told.items() if value is not None}
 
 
 def _weights(held: Mapping[str, Any], path: Path) -> dict[str, Tensor]:

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitral.attention.masks import Window
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
 from vitral.decoding import Sampling, generate
@@ -229,11 +228,9 @@ def _prompts(model: Transformer, tokenizer: Tokenizer) -> list[list[int]]:
 
 
 def _greatest_window(model: Transformer) -> int:
-    attention = model.config.attention
-    if attention == "none":
-        return 0
-    masks = [attention.mask.of(layer) for layer in range(model.config.num_layers)]
-    return max((mask.size for mask in masks if isinstance(mask, Window)), default=0)
+    attention: Any = model.config.attention
+    masks = [] if attention == "none" else [attention.mask.of(layer) for layer in range(model.config.num_layers)]
+    return max((mask.size for mask in masks if getattr(mask, "name", "own") == "window"), default=0)
 
 
 def _compared(model: Transformer, tokenizer: Tokenizer, opened: Opened, ids: list[int]) -> PromptProof:

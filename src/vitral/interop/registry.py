@@ -4,12 +4,9 @@ from collections.abc import Iterable
 
 from vitral.core.errors import UsageError
 from vitral.interop.form import Form, Inexpressible
-from vitral.interop.forms.gpt2 import GPT2
-from vitral.interop.forms.gpt_neo import GPT_NEO
+from vitral.interop.forms.gpt import GPT2, GPT_NEO, NEOX, OPT
 from vitral.interop.forms.llama import LLAMA, MISTRAL, QWEN2
 from vitral.interop.forms.mpt import MPT
-from vitral.interop.forms.neox import NEOX
-from vitral.interop.forms.opt import OPT
 from vitral.interop.forms.torch_nn import TORCH_NN
 from vitral.interop.rewrites import Weighted
 

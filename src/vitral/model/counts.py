@@ -4,10 +4,13 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+import torch
+
 from vitral.attention.scales import OwnScale
 from vitral.core.parts import OwnPart
 from vitral.model.config import ModelConfig, OwnFeedForward, OwnNorm, OwnPositions
 from vitral.model.own_parts import own_shapes
+from vitral.model.positions import KINDS
 from vitral.model.recurrence import GATES
 
 BYTES_FLOAT32 = 4
@@ -68,15 +71,12 @@ def parameter_table(config: ModelConfig, vocab_size: int) -> list[ParameterRow]:
         UsageError: an own part is not registered, or its factory failed.
     """
     rows = [_row("embedding", "token_embedding.weight", (vocab_size, config.d_model), "vocab · d_model")]
-    if config.positions == "learned":
-        rows.append(
-            _row("embedding", "positions.weight", (config.context_length, config.d_model), "context_length · d_model")
-        )
-    if config.positions == "relative":
-        shape = (config.num_heads, 2 * config.context_length - 1)
-        rows.append(_row("positions", "positions.by_distance", shape, "num_heads · (2 context_length - 1)"))
     if isinstance(config.positions, OwnPositions):
         rows += _own_rows("positions", "positions", config.positions, config)
+    elif (kind := KINDS.get(str(config.positions))) and kind.formula:
+        with torch.device("meta"):  # without memory
+            learned = kind(config).named_parameters()
+        rows += [_row(kind.part, f"positions.{name}", (*of.shape,), kind.formula) for name, of in learned]
     for layer in range(config.num_layers):
         rows += _attention_rows(config, f"blocks.{layer}")
         rows += _recurrence_rows(config, f"blocks.{layer}")

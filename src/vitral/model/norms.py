@@ -16,23 +16,19 @@ from torch import Tensor, nn
 from vitral.core.modules import own_module
 from vitral.core.parts import OwnPart
 from vitral.core.taps import SILENT, Tap
-from vitral.model.config import NORM_EPSILON, ModelConfig
+from vitral.model.config import ModelConfig
 
 Map = Callable[[Tensor], Tensor]
 
 
-def build_norm(norm_type: str | OwnPart, width: int, *, bias: bool, epsilon: float = NORM_EPSILON) -> nn.Module:
-    """A LayerNorm or RMSNorm of `width`, or a registered norm; RMSNorm has no bias."""
-    if isinstance(norm_type, OwnPart):
-        return own_module(norm_type, norm_type.make(width))
-    if norm_type == "rmsnorm":
-        return nn.RMSNorm(width, eps=epsilon)
-    return nn.LayerNorm(width, eps=epsilon, bias=bias)
-
-
 def norm_of(config: ModelConfig) -> nn.Module:
-    """A norm of the stream as the configuration describes it."""
-    return build_norm(config.norm_type, config.d_model, bias=config.biases.norm, epsilon=config.epsilon)
+    """A LayerNorm or RMSNorm of the stream, or a registered norm, as the configuration describes it."""
+    kind, width = config.norm_type, config.d_model
+    if isinstance(kind, OwnPart):
+        return own_module(kind, kind.make(width))
+    if kind == "rmsnorm":
+        return nn.RMSNorm(width, eps=config.epsilon)
+    return nn.LayerNorm(width, eps=config.epsilon, bias=config.biases.norm)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,11 @@ from vitral.model.settings import ROTARY, LinearScaling, Llama3Scaling, RotaryCo
 class Positions(nn.Module):
     """No position encoding; also the base class of all kinds, whose methods do nothing."""
 
+    part = "positions"
+    """The part of the model to which the learned numbers are counted."""
+    formula = ""
+    """Their count in the names of the configuration; empty: nothing is learned."""
+
     def embed(self, start: int, time: int) -> Float[Tensor, "time d_model"] | None:
         """The vectors added to the token embeddings at positions start … start + time - 1."""
         return None
@@ -35,6 +40,8 @@ class Positions(nn.Module):
 
 class Learned(Positions):
     """One learned vector per position up to the context length (Radford et al. 2019)."""
+
+    part, formula = "embedding", "context_length · d_model"
 
     def __init__(self, config: ModelConfig) -> None:
         """Create the table, [context_length, d_model]."""
@@ -147,6 +154,8 @@ class Relative(Positions):
     Distances beyond the context length use the outermost number.
     """
 
+    formula = "num_heads · (2 context_length - 1)"
+
     def __init__(self, config: ModelConfig) -> None:
         """Create the table, [heads, 2 context_length - 1], initially zero."""
         super().__init__()
@@ -224,7 +233,7 @@ def distances(time: int, source: int, device: torch.device) -> Int[Tensor, "time
     return queries[:, None] - torch.arange(source, device=device)[None, :]
 
 
-_KINDS = {
+KINDS = {
     "learned": Learned,
     "sinusoidal": Sinusoidal,
     "rotary": Rotary,
@@ -237,8 +246,8 @@ def build_positions(config: ModelConfig) -> Positions:
     """The configured position encoding."""
     own = config.positions
     if not isinstance(own, OwnPositions):
-        kind = own.name if isinstance(own, RotaryConfig) else own
-        return _KINDS[kind](config) if kind in _KINDS else Positions()
+        kind = KINDS.get(own.name if isinstance(own, RotaryConfig) else own)
+        return Positions() if kind is None else kind(config)
     made = own_module(own, own.make(config))
     if not isinstance(made, Positions):
         raise own.wrong(_("its factory returns {kind}, not vitral.model.Positions", kind=type(made).__name__))

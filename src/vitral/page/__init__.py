@@ -10,4 +10,4 @@ if TYPE_CHECKING:
 
 __all__ = ["PageContent", "page_content", "page_document"]
 # What the server paints first needs no PyTorch.
-__getattr__ = lazily(__name__, {"PageContent": "content", "page_content": "content", "page_document": "document"})
+__getattr__ = lazily(__name__)

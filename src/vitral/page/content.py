@@ -1,7 +1,7 @@
 """What a page of a run holds, as plain data: the run, its graph with the weights, PyTorch's numbers."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -18,7 +18,6 @@ from vitral.interop.model_graphs import graph_of_model, lens_graph, step_graph
 from vitral.model import Transformer
 from vitral.model.counts import BYTES_FLOAT32
 from vitral.page.of_text import of_text
-from vitral.page.self_check import Checks, checks_of
 from vitral.page.tokens import ASKED, carried_tokenizer, served_tokenizer
 from vitral.runs import LoadedRun
 
@@ -29,6 +28,24 @@ MOST_BYTES = 128_000_000
 """Of a page: more takes minutes to open, or closes the browser."""
 ROOM, LABELS = 400_000, 50
 """Bytes of a page beside its weights: of script, graph and counts, and of each token."""
+
+
+CHECKED = 64 * 1024
+"""Bytes for all named values of a short sentence; at least two tokens are checked whatever they need."""
+MOST_TOKENS, LEAST_TOKENS = 12, 2
+
+
+@dataclass(frozen=True)
+class Checks:
+    """Sentences with PyTorch's numbers.
+
+    Attributes:
+        sentences: [{"text", "ids", "values": [{"name", "shape", "start"}]}]; a start counts bytes of `truth`.
+        truth: the numbers as float32.
+    """
+
+    sentences: list[Plain]
+    truth: bytes
 
 
 @dataclass(frozen=True)
@@ -170,3 +187,31 @@ def _laid_out(constants: Mapping[str, Tensor]) -> tuple[list[Plain], bytes]:
 def computed(graph: Plain, *more: str) -> Plain:
     """The part of a graph that is computed."""
     return {key: graph[key] for key in (*more, "inputs", "constants", "nodes", "outputs")}
+
+
+def checks_of(model: Transformer, tokenizer: Tokenizer, sentences: Sequence[Sequence[int]]) -> Checks:
+    """Every named value of a short sentence, and the last logits of one that fills the context.
+
+    Args:
+        model: the model in evaluation mode.
+        tokenizer: for the sentences' texts.
+        sentences: token ids to take the sentences from; ids of the vocabulary in turn, where they are too few.
+    """
+    context = model.config.context_length
+    given = [token for sentence in sentences for token in sentence]
+    many = [*given, *(place * 7 % model.vocab_size for place in range(context))][:context]
+    per_token = 4 * sum(value.numel() for value in model.trace(torch.tensor([many[:1]])).values())
+    short = many[: max(min(LEAST_TOKENS, context), min(MOST_TOKENS, CHECKED // per_token, context))]
+    parts = [(short, model.activation_names, 0)]
+    if len(many) > len(short):
+        parts.append((many, ["logits"], 1))
+    written, truth = list[Plain](), bytearray()
+    for ids, names, last in parts:
+        kept = model.trace(torch.tensor([ids]), names)
+        values: list[Plain] = []
+        for name in names:
+            value = kept[name][:, -last:]  # of all positions, or of so many at the end
+            values.append({"name": name, "shape": list(value.shape), "start": len(truth)})
+            truth += value.detach().to(torch.float32).contiguous().numpy().tobytes()
+        written.append({"text": tokenizer.decode(ids), "ids": ids, "last": last, "values": values})
+    return Checks(written, bytes(truth))

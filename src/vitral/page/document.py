@@ -8,13 +8,13 @@ import base64
 import hashlib
 import html
 import json
+from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from vitral.core.files import sha256
-from vitral.core.language import _, language
+from vitral.core.language import LANGUAGES, _, in_language, language
 from vitral.core.text import visible
-from vitral.page.words import words
 
 if TYPE_CHECKING:
     from vitral.page.content import PageContent
@@ -126,3 +126,29 @@ def _hash(source: str) -> str:
 def _element(name: str, text: str) -> str:
     kind = "application/json" if text[:1] in "{[" else "application/octet-stream"
     return f'<script type="{kind}" id="{name}">{text}</script>'
+
+
+@cache
+def sentences() -> tuple[str, ...]:
+    """The front-end's sentences in English.
+
+    `make web` collects them from web/src/page into a file with one sentence a line; the script has their places in it.
+    """
+    file = resources.files("vitral.page") / "assets" / "sentences.txt"
+    return tuple(file.read_text(encoding="utf-8").splitlines())
+
+
+def words(*codes: str) -> dict[str, list[str]]:
+    """The front-end's sentences in these languages, or in all.
+
+    Args:
+        codes: the languages. English alone needs no catalogue.
+    """
+    told: dict[str, list[str]] = {}
+    for code in codes or LANGUAGES:
+        if code == "en":
+            told[code] = list(sentences())
+            continue
+        with in_language(code):
+            told[code] = [_(sentence) for sentence in sentences()]
+    return told

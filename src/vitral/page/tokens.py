@@ -7,29 +7,41 @@ Three kinds of data, which `web/src/page/tokens.ts` reads:
 - `pairs`: byte-pair encoding over bytes, after steps that split the text into words.
 
 Special tokens are found before that. Of the files of other libraries (kind "file"), byte-pair encoding over bytes
-is carried with the words of GPT-2, of any pattern of the usual syntax (GPT-4, Llama 3, Qwen), and of single digits,
-with or without a space before the text and Unicode's normal forms; all else is refused, and over a server asked for.
+is carried with the words of GPT-2 and with single digits, with or without a space before the text and Unicode's normal
+forms; all else is refused, and over a server asked for.
 """
 
 import json
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.data import Tokenizer, UnseenCharacter
 from vitral.data.engines import byte_letters
-from vitral.page.patterns import DIGITS, GPT2, Unwritable, classes_of, for_browser
 
 _NORMAL_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
-_KEPT = {
-    ("Isolated", False): "all",
-    ("Isolated", True): "all",
-    ("Removed", True): "matches",
-    ("Removed", False): "gaps",
-}
-"""What remains of a text after a split: all pieces, those that match, or those between."""
+WORDS = (
+    r"'s|'t|'re|'ve|'m|'ll|'d|\u{20}?[⟨\p{L}⟩]+|\u{20}?[⟨\p{N}⟩]+|\u{20}?[^⟨\s⟩⟨\p{L}⟩⟨\p{N}⟩]+|"
+    r"[⟨\s⟩]+(?![^⟨\s⟩])|[⟨\s⟩]+"
+)
+"""The words of GPT-2 (Radford et al. 2019), which the package's `ByteLevel` uses, for JavaScript (flag u).
+
+The package is asked which characters a class such as `⟨\\p{L}⟩` contains, and the page carries the ranges: the same
+matches, whatever Unicode version either side has.
+"""
+DIGITS = "digits"
+"""What the package's `Digits` takes for one."""
+Ranges = tuple[tuple[int, int], ...]
+"""Code points, first and last of each range."""
+
+_AT_ONCE = 2048
+_SURROGATES = range(0xD800, 0xE000)
+_EVERYWHERE = ((0, 0x40000), (0xE0000, 0xE1000))
+"""Where characters differ. Elsewhere (unassigned and private planes) one code point stands for all after it."""
+_ALIKE = ((0x40000, 0xDFFFF), (0xE1000, 0x10FFFF))
 ASKED = "asked"
 """The kind of a tokenizer that only the server has."""
 
@@ -119,7 +131,7 @@ def _of_file(tokenizer: Tokenizer) -> dict[str, Any]:
     model = document["model"]
     if model.get("type") != "BPE":
         raise Uncarried(_("a tokenizer of kind {kind}", kind=model.get("type")))
-    for key in ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"):
+    for key in ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "ignore_merges"):
         if model.get(key):
             raise Uncarried(_("a tokenizer with {key}", key=key))
     steps = list(_steps(document.get("pre_tokenizer")))
@@ -128,7 +140,7 @@ def _of_file(tokenizer: Tokenizer) -> dict[str, Any]:
     if model.get("unk_token") is not None and -1 in letters:
         raise Uncarried(_("a tokenizer with {key}", key="unk_token"))
     merges = [pair if isinstance(pair, list) else pair.split(" ") for pair in model["merges"]]
-    found: dict[str, Any] = {
+    return {
         "kind": "pairs",
         "bytes": letters,
         "merges": [vocabulary[part] for left, right in merges for part in (left, right, left + right)],
@@ -136,9 +148,6 @@ def _of_file(tokenizer: Tokenizer) -> dict[str, Any]:
         "normal": list(_normal_forms(document.get("normalizer"))),
         **_split(steps),
     }
-    if model.get("ignore_merges"):
-        found["whole"] = sorted(vocabulary.items(), key=lambda each: each[1])
-    return found
 
 
 def _special(tokenizer: Tokenizer) -> list[list[list[Any]]]:
@@ -172,9 +181,7 @@ def _steps(cut: Mapping[str, Any] | None) -> Iterable[dict[str, Any]]:
     if "ByteLevel" not in kinds or kinds.index("ByteLevel") != len(kinds) - 1:
         raise Uncarried(_("a tokenizer that is not over bytes"))
     for part in parts:
-        if part["type"] == "Split":
-            yield _of_split(part)
-        elif part["type"] == "Digits":
+        if part["type"] == "Digits":
             single = part.get("individual_digits", False)
             yield {"pattern": f"[⟨{DIGITS}⟩]{'' if single else '+'}", "classes": {DIGITS}, "keep": "all"}
         elif part["type"] == "ByteLevel":
@@ -195,22 +202,7 @@ def _parts(cut: Mapping[str, Any] | None) -> Iterable[Mapping[str, Any]]:
 
 
 def _words() -> dict[str, Any]:
-    pattern, classes = for_browser(GPT2)
-    return {"pattern": pattern, "classes": classes, "keep": "all"}
-
-
-def _of_split(part: Mapping[str, Any]) -> dict[str, Any]:
-    keep = _KEPT.get((part.get("behavior", ""), bool(part.get("invert"))))
-    said = part.get("pattern", {})
-    if keep is None:
-        raise Uncarried(_("a tokenizer with {key}", key=part.get("behavior")))
-    if "String" in said:
-        return {"pattern": "".join(f"\\u{{{ord(each):x}}}" for each in said["String"]), "classes": (), "keep": keep}
-    try:
-        pattern, classes = for_browser(said["Regex"])
-    except Unwritable as error:
-        raise Uncarried(_("the pattern {pattern} of a tokenizer", pattern=str(error)[:60])) from None
-    return {"pattern": pattern, "classes": classes, "keep": keep}
+    return {"pattern": WORDS, "classes": {r"\p{L}", r"\p{N}", r"\s"}, "keep": "all"}
 
 
 def _split(steps: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -220,3 +212,54 @@ def _split(steps: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "steps": [{key: value for key, value in step.items() if key != "classes"} for step in steps],
         "classes": classes_of(names),
     }
+
+
+@cache
+def members(name: str) -> Ranges:
+    r"""The characters that the package takes for members of a class.
+
+    Args:
+        name: as in a pattern, `\p{L}`, `\s`; or `DIGITS`.
+    """
+    from tokenizers import Regex, pre_tokenizers
+
+    cut = (
+        pre_tokenizers.Digits(individual_digits=False)
+        if name == DIGITS
+        else pre_tokenizers.Split(Regex(f"(?:{name})+"), "removed")
+    )
+
+    def found(points: range) -> list[int]:
+        pieces = cut.pre_tokenize_str("".join(map(chr, points)))
+        spans = [span for _, span in pieces]
+        if name == DIGITS:  # runs of digits and of other characters alternate
+            begins_with_one = len(cut.pre_tokenize_str("a" + chr(points[0]))) == 2
+            spans = spans[begins_with_one::2]
+        others = {at for begin, end in spans for at in range(begin, end)}
+        return [point for at, point in enumerate(points) if at not in others]
+
+    ranges: list[list[int]] = []
+    for begin, end in _EVERYWHERE:
+        for first in range(begin, end, _AT_ONCE):
+            points = range(first, min(first + _AT_ONCE, end))
+            if points[0] in _SURROGATES:
+                continue
+            for point in found(points):
+                if ranges and ranges[-1][1] == point - 1:
+                    ranges[-1][1] = point
+                else:
+                    ranges.append([point, point])
+    ranges += [[first, last] for first, last in _ALIKE if found(range(first, first + 1))]
+    return tuple((first, last) for first, last in sorted(ranges))
+
+
+def classes_of(names: Iterable[str]) -> dict[str, list[int]]:
+    """The ranges of each class, as distances: from the end of the range before to its first, and its length - 1."""
+    found: dict[str, list[int]] = {}
+    for name in sorted(names):
+        flat, before = list[int](), 0
+        for first, last in members(name):
+            flat += [first - before, last - first]
+            before = last
+        found[name] = flat
+    return found

@@ -1,19 +1,19 @@
 """The page of the demonstration: the text that the model wrote, and how it came to be: data, model, training, study."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from vitral.core.language import _
+from vitral.core.language import N_, _
 from vitral.evaluation.copying import COPIED_WORDS
 from vitral.explanation import Walkthrough
 from vitral.report.folder import ReportFolder
 from vitral.report.html import page
 from vitral.report.maps import attention_maps
 from vitral.report.model import ModelCount, parameter_section
-from vitral.report.run import loss_sections
+from vitral.report.run import loss_sections, sample
 from vitral.report.sections import (
     Callout,
     Columns,
@@ -31,7 +31,6 @@ from vitral.report.walkthrough import to_sections
 from vitral.runs import SealedRun, enter
 from vitral.runs.loading import warn_on_stderr
 from vitral.studies import StudyResult, loss_claims
-from vitral.studies.losses import AgainstCounts, LossClaims
 
 PAGE, FIGURES = "report.html", "figures"
 
@@ -67,7 +66,6 @@ class DemonstrationResult:
         weights: attention weights of the last block over the sentence, [heads, time, source].
         walkthrough: one attention computation.
         study: the model compared with the same without attention.
-        verdict: the model beside counted n-grams.
     """
 
     survey: Survey
@@ -79,7 +77,6 @@ class DemonstrationResult:
     weights: np.ndarray
     walkthrough: Walkthrough
     study: StudyResult
-    verdict: AgainstCounts
 
 
 def write_demonstration(result: DemonstrationResult, out: Path) -> Path:
@@ -97,7 +94,8 @@ def write_demonstration(result: DemonstrationResult, out: Path) -> Path:
     sections: list[Section] = [
         Heading(_("The text it wrote")),
         *_written(result),
-        *_results(result, claims),
+        Callout(claims.rank.text),
+        Listing(tuple(claim.text for claim in claims.contrasts)),
         Heading(_("Learning")),
         *_on_the_way(run),
         *_drawings_first(loss_sections(run, result.study.baselines, of_run), _("The losses in numbers")),
@@ -130,54 +128,37 @@ def write_demonstration(result: DemonstrationResult, out: Path) -> Path:
 
 
 def _written(result: DemonstrationResult) -> list[Section]:
-    sample = result.sample
-    caption = _("After step {step:,}, the checkpoint with the lowest validation loss", step=sample.step)
-    copies = (
-        _("Underlined: {words} or more words in a row that stand in the training text.", words=COPIED_WORDS)
-        if sample.copied
-        else _("No {words} words in a row of it stand in the training text.", words=COPIED_WORDS)
+    written = result.sample
+    caption = _("After step {step:,}, the checkpoint with the lowest validation loss", step=written.step)
+    copies = N_("No {words} words in a row of it stand in the training text.")
+    if written.copied:
+        copies = N_("Underlined: {words} or more words in a row that stand in the training text.")
+    how = _(
+        "{characters:,} characters from an empty prompt at temperature {temperature}: the first sample, not the best "
+        "of several. {copies} The model learned spelling, words and layout from the training text alone, one character "
+        "at a time.",
+        characters=len(written.text),
+        temperature=written.temperature,
+        copies=_(copies, words=COPIED_WORDS),
     )
-    return [
-        Preformatted(sample.text, caption, sample.copied),
-        Paragraph(
-            _(
-                "{characters:,} characters from an empty prompt at temperature {temperature}: the first "
-                "sample, not the best of several. {copies} The model learned spelling, words and layout from "
-                "the training text alone, one character at a time.",
-                characters=len(sample.text),
-                temperature=sample.temperature,
-                copies=copies,
-            )
-        ),
-    ]
-
-
-def _results(result: DemonstrationResult, claims: LossClaims) -> list[Section]:
-    return [Callout(result.verdict.text), Listing(tuple(claim.text for claim in claims.contrasts))]
+    return [Preformatted(written.text, caption, written.copied), Paragraph(how)]
 
 
 def _on_the_way(run: SealedRun) -> list[Section]:
     """The first sample while training, and one half-way."""
     samples = list({event["step"]: event for event in run.folder.metrics("sample")}.values())
     shown = samples[:1] + samples[(len(samples) - 1) // 2 : -1][: len(samples) > 3]
-    return [
-        Columns(
-            tuple(
-                Preformatted(
-                    event["text"],
-                    _("After step {step:,}", step=event["step"]),
-                    tuple(map(tuple, event.get("copied", ()))),
-                )
-                for event in shown
-            )
-        )
-    ]
+    return [Columns(tuple(sample(event) for event in shown))]
 
 
 def _drawings_first(sections: Sequence[Section], rest: str) -> list[Section]:
-    """Figures and samples; then the other sections, folded under a summary."""
+    """Figures and samples; then the other sections, folded under a summary, their headings a level lower."""
     shown = [section for section in sections if isinstance(section, Figure | Columns)]
-    folded = [_one_level_down(section) for section in sections if not isinstance(section, Figure | Columns)]
+    folded = [
+        replace(section, level=min(section.level + 1, 4)) if isinstance(section, Heading) else section
+        for section in sections
+        if section not in shown
+    ]
     return [*shown, Details(rest, tuple(folded))]
 
 
@@ -197,7 +178,3 @@ def _attention(result: DemonstrationResult, report: ReportFolder) -> list[Sectio
         characters=len(result.labels),
     )
     return [report.figure(drawn, "attention", caption, alt)]
-
-
-def _one_level_down(section: Section) -> Section:
-    return Heading(section.text, min(section.level + 1, 4)) if isinstance(section, Heading) else section

@@ -12,7 +12,7 @@ from vitral.core.errors import UsageError
 from vitral.core.files import make, replace_durably, storage, sweep
 from vitral.core.manifest import MANIFEST, manifest
 from vitral.report.sections import Figure
-from vitral.report.tables import ENDINGS, DataTable
+from vitral.report.tables import ENDINGS, Table
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -59,7 +59,7 @@ class ReportFolder:
         """Add plain data as JSON."""
         self.add(name, json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
-    def add_table(self, name: str, table: DataTable, data: DataTable | None = None) -> None:
+    def add_table(self, name: str, table: Table, data: Table | None = None) -> None:
         """Add a table as CSV, Markdown and LaTeX; the CSV of `data`, if its words differ from those for people."""
         for form in ("csv", "markdown", "latex"):
             self.add(f"{name}.{ENDINGS[form]}", (data or table if form == "csv" else table).write(form))
@@ -82,8 +82,6 @@ class ReportFolder:
                 raise UsageError("{path}: is not a regular file; move it away", path=path)
         for name, content in self._files.items():
             replace_durably(self.folder / name, content)
-        if listed:
-            replace_durably(self.folder / MANIFEST, manifest(self._files))
         if listed:
             replace_durably(self.folder / MANIFEST, manifest(self._files))
 

@@ -12,10 +12,10 @@ from vitral.core.shown import Shown
 from vitral.core.tables import Tabular
 from vitral.core.text import NONE, unbroken
 from vitral.explanation.checks.report import Verdict
-from vitral.explanation.grading.grading import SheetGrade
+from vitral.explanation.grading.grading import GradingRule, SheetGrade
 from vitral.explanation.grading.key import AnswerKey
-from vitral.explanation.grading.rule import GradingRule
 from vitral.explanation.grading.sheets import GradedSheet
+from vitral.report.graded_sheet import CREDITS, points_text, rule_text, shared_text, sheet_sections
 from vitral.report.html import page
 from vitral.report.markdown import markdown
 from vitral.report.notebook import page_of
@@ -28,13 +28,12 @@ from vitral.report.sections import (
     Listing,
     Paragraph,
     Section,
-    SortableTable,
-    Table,
 )
-from vitral.report.sheet_grade import CREDITS, points_text, rule_text, shared_text, sheet_sections
-from vitral.report.tables import Column, DataTable
+from vitral.report.tables import Column, Table
 
 SCHEMA = 1
+LEAST_ALIKE = 2
+"""Equal wrong numbers of two sheets that are worth a remark."""
 BINS = 10
 """Bars of the figure of points."""
 
@@ -112,6 +111,14 @@ class GradedClass(Shown, Tabular):
             found.setdefault(tuple(key.labels.values()), []).append(key)
         return tuple(map(tuple, found.values()))
 
+    def alike(self, sheet: GradedSheet) -> list[str]:
+        """Other sheets of the same exercise with the same wrong numbers that no slip explains."""
+        grade = sheet.grade
+        if grade is None or len(grade.unexplained) < LEAST_ALIKE:
+            return []
+        others = [other for other in self.graded if other is not sheet and other.grade and other.grade.key is grade.key]
+        return [other.name for other in others if other.grade and other.grade.unexplained == grade.unexplained]
+
     def plain(self) -> dict[str, Any]:
         """Everything as plain data, in English."""
         with in_language("en"):
@@ -133,7 +140,7 @@ class GradedClass(Shown, Tabular):
         """One row for each sheet, with the points of each step."""
         return self.data().plain()
 
-    def data(self) -> DataTable:
+    def data(self) -> Table:
         """The table of data, with every number in full precision."""
         names = list(dict.fromkeys(step.name for sheet in self.sheets if sheet.grade for step in sheet.grade.steps))
         keys = (
@@ -151,17 +158,17 @@ class GradedClass(Shown, Tabular):
             "error",
         )
         columns = tuple(Column(name, "") for name in (*keys, *(f"points_{name}" for name in names)))
-        return DataTable(self.title, columns, [_record(sheet) for sheet in self.sheets])
+        return Table(self.title, columns, [_record(sheet) for sheet in self.sheets])
 
-    def table(self) -> DataTable:
+    def table(self) -> Table:
         """The table for people."""
         columns = SHOWN if len(self.keys) > 1 else tuple(column for column in SHOWN if column.key != "exercise")
-        return DataTable(self.title, columns, [_shown(sheet) for sheet in self.sheets])
+        return Table(self.title, columns, [_shown(sheet, self.alike(sheet)) for sheet in self.sheets], is_sortable=True)
 
-    def steps_table(self) -> DataTable:
+    def steps_table(self) -> Table:
         """The table of the steps, for people."""
         columns = OF_STEPS if len(self.groups) > 1 else tuple(column for column in OF_STEPS if column.key != "exercise")
-        return DataTable(_("Steps"), columns, [_shown_step(step) for step in self.steps() if step.sheets])
+        return Table(_("Steps"), columns, [_shown_step(step) for step in self.steps() if step.sheets])
 
     @property
     def title(self) -> str:
@@ -199,7 +206,7 @@ class GradedClass(Shown, Tabular):
 
     def __str__(self) -> str:
         """The tables in aligned lines."""
-        parts = [self.table().section(), self.steps_table().section(), *map(Paragraph, self.advice)]
+        parts = [self.table(), self.steps_table(), *map(Paragraph, self.advice)]
         return plain_text(self.summary, parts)
 
     def page(self) -> str:
@@ -220,9 +227,8 @@ class GradedClass(Shown, Tabular):
         told: list[Section] = [Callout(self.summary), *(Paragraph(_(note)) for note in self.notes)]
         told += [Heading(_("Where sheets go wrong first"))]
         told += _figures(self) if drawn else []
-        told += [self.steps_table().section(), *_slip_table(self), Paragraph(rule_text(self.rule))]
-        table = self.table()
-        told += [Heading(_("Points")), SortableTable(table.section(), tuple(map(tuple, _sort_keys(table))))]
+        told += [self.steps_table(), *_slip_table(self), Paragraph(rule_text(self.rule))]
+        told += [Heading(_("Points")), self.table()]
         told += [Heading(_("Each sheet")), *(_sheet(sheet) for sheet in self.graded)]
         if self.unreadable:
             items = tuple(_(sheet.error) for sheet in self.unreadable)
@@ -238,7 +244,7 @@ def _class_page(graded: GradedClass) -> str:
 SHOWN = (
     Column("sheet", N_("sheet")),
     Column("exercise", N_("exercise"), is_prose=True),
-    Column("points", N_("points")),
+    Column("points", N_("points"), sort="sort_points"),
     Column("first_wrong", N_("first wrong step"), is_prose=True),
     Column("slip", N_("probable slip"), is_prose=True, is_long=True),
     Column("remark", N_("remark"), is_prose=True, is_long=True),
@@ -297,44 +303,36 @@ def _record(sheet: GradedSheet) -> dict[str, Any]:
     return {**plain, **counts, "blank": counts[Verdict.unknown], **told, **points}
 
 
-def _shown(sheet: GradedSheet) -> dict[str, Any]:
+def _shown(sheet: GradedSheet, alike: Sequence[str]) -> dict[str, Any]:
     if sheet.grade is None:
         return {"sheet": sheet.name, "points": NONE, "remark": _("cannot be read")}
     grade = sheet.grade
     points = shared_text(grade.points, grade.most)
     told = {"sheet": sheet.name, "exercise": grade.key.title, "points": points, "sort_points": grade.points}
-    return {**told, "first_wrong": grade.first_wrong, "slip": sheet.slip, "remark": "; ".join(_remarks(grade))}
+    return {**told, "first_wrong": grade.first_wrong, "slip": sheet.slip, "remark": "; ".join(_remarks(grade, alike))}
 
 
-def _remarks(grade: SheetGrade) -> Iterator[str]:
-    blank = sum(step.counts[Verdict.unknown] for step in grade.steps if not step.unreadable)
+def _remarks(grade: SheetGrade, alike: Sequence[str]) -> Iterator[str]:
+    blank = sum(step.counts[Verdict.unknown] for step in grade.steps)
     if blank:
         yield ngettext("{n:,} empty box", "{n:,} empty boxes", blank, n=blank)
     if grade.edited:
         yield _("given numbers changed")
     if grade.unreadable:
-        steps = ngettext(
-            "{n:,} step cannot be read", "{n:,} steps cannot be read", len(grade.unreadable), n=len(grade.unreadable)
-        )
-        yield steps
+        n = len(grade.unreadable)
+        yield ngettext("{n:,} part cannot be read", "{n:,} parts cannot be read", n, n=n)
     if grade.unasked:
         count = len(grade.unasked)
         yield ngettext("{n:,} name is not asked", "{n:,} names are not asked", count, n=count)
     yield from map(_, grade.notes)
+    if alike:
+        yield _("the same wrong numbers as {sheets}", sheets=", ".join(alike))
 
 
 def _shown_step(step: StepOfClass) -> dict[str, Any]:
     told: dict[str, Any] = {name: str(getattr(step, name)) for name in ("full", "wrong", "first", "blank")}
     points = unbroken(f"{number(step.points, '.2f')} / {points_text(step.most)}")
     return {"step": step.name, "exercise": step.exercise, "points": points, **told}
-
-
-def _sort_keys(table: DataTable) -> Iterator[list[float | str | None]]:
-    for row, cells in zip(table.rows, table.cells, strict=True):
-        yield [
-            row.get("sort_points") if column.key == "points" else (cell if cell != NONE else None)
-            for column, cell in zip(table.columns, cells, strict=True)
-        ]
 
 
 def _figures(graded: GradedClass) -> list[Section]:

@@ -22,20 +22,18 @@ from markupsafe import Markup
 from vitral.core import language as languages
 from vitral.core.language import _
 from vitral.core.text import visible
-from vitral.report.palette import GRID, INK, MUTED, PAPER
 from vitral.report.sections import (
     Beside,
     CellTable,
     Details,
-    Diagram,
-    Figure,
-    Formula,
     Heading,
     LiveTables,
     Section,
-    SortableTable,
 )
+from vitral.report.tables import Table
 
+INK, MUTED, GRID, PAPER = "#1b1f24", "#59636e", "#d8dde3", "#ffffff"
+"""Foreground, secondary text, grid and background of figures; a page maps them to its own (dark) colours."""
 _THEMED = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)", PAPER: "var(--paper)"}
 _SVG_STYLE = re.compile(r"<defs>\s*<style.*?</style>\s*</defs>", re.DOTALL)
 _SVG_METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
@@ -86,7 +84,7 @@ def rendered(sections: Sequence[Section], anchors: list[Anchor] | None = None) -
     """
     render = _renderer([] if anchors is None else anchors)
     body = Markup("\n").join(render(section) for section in sections)
-    scripts = [name for name, kinds in SCRIPTS.items() if _has(sections, kinds)]
+    scripts = [name for name, needs in SCRIPTS.items() if _has(sections, needs)]
     return body, _script(scripts) if scripts else None
 
 
@@ -97,7 +95,11 @@ class PageScript(NamedTuple):
     hash: str
 
 
-SCRIPTS = {"cells.js": (CellTable, Beside), "sort.js": (SortableTable,), "live.js": (LiveTables,)}
+SCRIPTS: dict[str, Callable[[Section], bool]] = {
+    "cells.js": lambda section: isinstance(section, CellTable | Beside),
+    "sort.js": lambda section: isinstance(section, Table) and section.is_sortable,
+    "live.js": lambda section: isinstance(section, LiveTables),
+}
 """The scripts, and the sections that need them."""
 
 
@@ -108,11 +110,8 @@ def _script(names: Sequence[str]) -> PageScript:
     return PageScript(Markup(source), f"sha256-{digest}")
 
 
-def _has(sections: Sequence[Section], kinds: tuple[type, ...]) -> bool:
-    return any(
-        isinstance(section, kinds) or (isinstance(section, Details) and _has(section.sections, kinds))
-        for section in sections
-    )
+def _has(sections: Sequence[Section], needs: Callable[[Section], bool]) -> bool:
+    return any(needs(one) or (isinstance(one, Details) and _has(one.sections, needs)) for one in sections)
 
 
 class _Workings(NamedTuple):
@@ -131,14 +130,11 @@ class _Workings(NamedTuple):
 def _workings(table: CellTable) -> _Workings:
     rows = list(table.rows_at) or list(range(len(table.rows)))
     columns = list(table.columns_at) or list(range(len(table.columns) - 1))
-    whole, stores = table.whole, [(rows, columns, table.workings)]
-    if whole is not None and whole.workings:
-        stores.append((list(range(len(whole.rows))), list(range(len(whole.columns))), whole.workings))
+    whole = table.whole
     known = {
         f"{row},{column}": working
-        for at_rows, at_columns, workings in stores
-        for row, line in zip(at_rows, workings, strict=True)
-        for column, working in zip(at_columns, line, strict=True)
+        for row, line in zip(rows, table.workings, strict=True)
+        for column, working in zip(columns, line, strict=True)
         if working is not None
     }
     told = {place: packed(working.mathml) for place, working in known.items()}
@@ -191,25 +187,17 @@ def _renderer(anchors: list[Anchor]) -> Callable[[Section], Markup]:
     figures = count(1)
 
     def render(section: Section) -> Markup:
-        extra: dict[str, Any] = {}
-        if isinstance(section, Heading):
-            extra["anchor"] = _note(anchors, section)
-        elif isinstance(section, Figure):
-            extra["svg"] = Markup(inline_svg(section.svg, f"figure{next(figures)}"))
-        elif isinstance(section, SortableTable):
-            extra["drawings"] = [Markup(_themed(svg)) for svg in section.drawings]
-        elif isinstance(section, Diagram):
-            drawings = [[(drawing, Markup(drawing.svg)) for drawing in row] for row in section.rows]
-            extra |= {"formula": Markup(section.formula), "drawings": drawings, "prefix": f"diagram{next(figures)}"}
-        elif isinstance(section, Formula):
-            extra["mathml"] = Markup(section.mathml)
-        elif isinstance(section, CellTable):
-            extra["workings"] = _workings(section)
-        elif isinstance(section, LiveTables):
-            extra["stored"] = _stored(section.data)
-        return Markup(getattr(macros, type(section).__name__.lower())(section, **extra))
+        return Markup(getattr(macros, type(section).__name__.lower())(section))
 
-    macros = templates().get_template("sections.html").make_module({"render": render})
+    parts: dict[str, Callable[..., Any]] = {
+        "render": render,
+        "anchor": lambda heading: _note(anchors, heading),
+        "inline": lambda figure: Markup(inline_svg(figure.svg, f"figure{next(figures)}")),
+        "workings": _workings,
+        "stored": _stored,
+        "generated": Markup,
+    }
+    macros = templates().get_template("sections.html").make_module(parts)
     return render
 
 

@@ -1,93 +1,197 @@
-"""Results of several arms: a dot for each seed, the mean with its interval, and reference lines."""
+"""Estimates with their intervals, a row each: differences, grouped by what they are differences to, or means."""
 
+import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from vitral.core.errors import UsageError
 from vitral.core.language import _, number
-from vitral.core.text import minus
-from vitral.report.margin import LEADER_INCHES, Label, Reference, label_top, text_width
-from vitral.report.palette import INK, MUTED, PAPER
-from vitral.report.sheet import Sheet
-from vitral.report.style import COLOURS, FONT_SIZE, styled
+from vitral.core.text import minus, signed
+from vitral.report.html import INK, MUTED, PAPER
+from vitral.report.style import BAND, COLOURS, SMALL, common_reach, drawable, sheet, styled
 
-ROW_INCHES = 0.62
-PLOT_WIDTH = 6.2
-BOTTOM, RIGHT = 0.75, 0.95
+ROW, AROUND = 0.37, 1.3
+"""Inches of a row, and of all that is above and below the rows."""
+NAME = 44
+"""Characters of a line of a row's name."""
+DOTS_BELOW = 0.3
+"""Rows between an interval and the dots of its seeds."""
+
+
+class Sign(NamedTuple):
+    """The colour and marker of a verdict; every verdict has a marker of its own, for readers who see no colour."""
+
+    colour: str
+    marker: str
+    face: str
+
+
+SIGNS = {
+    "": Sign(COLOURS[0], "o", COLOURS[0]),
+    "better": Sign(COLOURS[2], "v", COLOURS[2]),
+    "worse": Sign(COLOURS[1], "^", COLOURS[1]),
+    "equivalent": Sign(COLOURS[0], "s", COLOURS[0]),
+    "undecided": Sign(MUTED, "o", PAPER),
+    "fails": Sign(INK, "X", INK),
+}
+"""By verdict."""
 
 
 @dataclass(frozen=True)
-class IntervalRow:
-    """The results of one arm.
+class Row:
+    """One estimate.
 
     Attributes:
-        label: its title.
-        values: one for each seed.
-        mean: of the values.
-        low: lower end of the interval; None for a single seed.
-        high: upper end of the interval; None for a single seed.
+        label: of the row: the arm.
+        group: that it is compared with; rows of a group stand together.
+        estimate: the difference or the mean; None where there is none, such as of an arm that fails.
+        low: lower end of its interval; None without one.
+        high: upper end, or None.
+        dots: the value of each seed.
+        word: the verdict, one of the keys of `SIGNS`.
+        told: the verdict in the words of the page, written at the right end; empty for none.
+        clipped: text of a row whose value is off the axis, for example "fails in 6 of 6: 3.264"; such a row has an
+            arrow at the edge instead of a point.
     """
 
     label: str
-    values: Sequence[float]
-    mean: float
+    group: str = ""
+    estimate: float | None = None
     low: float | None = None
     high: float | None = None
+    dots: Sequence[float] = ()
+    word: str = ""
+    told: str = ""
+    clipped: str = ""
+
+    @property
+    def ends(self) -> list[float]:
+        """The estimate and the ends of its interval."""
+        return [end for end in (self.estimate, self.low, self.high) if end is not None and math.isfinite(end)]
+
+    def beside(self, limits: tuple[float, float], digits: int, unit: str, *, are_differences: bool) -> str:
+        """The estimate in words; of a row off the axis also the interval, which is not drawn."""
+        if self.clipped or self.estimate is None:
+            return self.clipped
+
+        def show(value: float) -> str:
+            return signed(value, digits) if are_differences else minus(number(value, f".{digits}f"))
+
+        told = f"{show(round(self.estimate, digits) + 0.0)}{unit}"
+        if limits[0] <= self.estimate <= limits[1] or self.low is None or self.high is None:
+            return told
+        return f"{told} ({_('{low} to {high}', low=show(self.low), high=show(self.high))})"
 
 
 @styled
-def interval_dots(
-    rows: Sequence[IntervalRow],
+def interval_plot(
+    rows: Sequence[Row],
+    x_label: str,
     *,
-    references: Sequence[Reference] = (),
     title: str = "",
-    x_label: str | None = None,
+    are_differences: bool = True,
+    margin: float = 0.0,
+    digits: int = 1,
+    unit: str = "",
+    second: tuple[str, float] | None = None,
 ) -> Figure:
-    """Draw a row for each arm, the first at the top: seeds as dots, mean and interval above them.
+    """Draw a row for each estimate, under the name of what it is compared with.
+
+    The axis is that of most rows: a row that is off it has an arrow at the edge and its number. Marker and colour both
+    give the verdict: a triangle down for better, up for worse, a square for equivalent, an empty circle for undecided.
 
     Args:
-        rows: in the order of the table beside the figure.
-        references: vertical lines, named above the plot if they have a label.
+        rows: in the order of the table beside the figure; groups are in the order of their first row.
+        x_label: the quantity and its unit.
         title: above everything; empty for none.
-        x_label: the quantity and its unit; "loss (nats per token)" if None.
+        are_differences: whether zero is on the axis and the numbers have signs.
+        margin: of equivalence: a grey band on both sides of zero; 0 for none.
+        digits: after the point, of the numbers at the right.
+        unit: after each of these numbers, such as "%".
+        second: label of an axis above the plot, and what a value is multiplied by to be in its unit; None for none.
 
     Raises:
         UsageError: there is no row.
     """
     if not rows:
-        raise UsageError("no arm has a value, so there is nothing to draw")
-    labels = [Label(row.label, row.mean) for row in rows]
-    names = [reference.as_label() for reference in references if reference.label]
-    left = max(text_width(line, size=FONT_SIZE) for label in labels for line in label.lines) + 0.3
-    upright = max((LEADER_INCHES + text_width(name.text) for name in names), default=0.0)
-    plot = ROW_INCHES * len(rows)
-    height = BOTTOM + plot + (0.6 if title else 0.2) + upright
-    sheet = Sheet(left + PLOT_WIDTH + RIGHT, height, title, left=0.3)
-    axes = sheet.plot(left, BOTTOM, PLOT_WIDTH, plot)
-    for reference in references:
-        axes.axvline(reference.value, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1.5)
-    for index, row in enumerate(rows):
-        _draw(axes, row, index)
-    axes.set_yticks(range(len(rows)), ["\n".join(label.lines) for label in labels])
-    axes.set(ylim=(len(rows) - 0.5, -0.5), xlabel=x_label or _("loss (nats per token)"))
-    axes.margins(x=0.06)
+        raise UsageError("no row has a value, so there is nothing to draw")
+    groups = list(dict.fromkeys(row.group for row in rows))
+    lines: list[Row | str] = []
+    for group in groups:
+        lines += [group] * bool(group)
+        lines += [row for row in rows if row.group == group]
+    figure, (axes,) = sheet(AROUND + ROW * len(lines) + 0.5 * (second is not None), title)
+    limits = _limits(rows, margin) if are_differences else None
+    if limits is not None:
+        axes.set_xlim(*limits)
+        axes.axvline(0.0, color=INK, linewidth=1.0, zorder=1.5)
+    if margin:
+        axes.axvspan(-margin, margin, zorder=0.5, **BAND)
+    for place, row in enumerate(lines):
+        if isinstance(row, Row):
+            _draw(axes, row, place, limits or (-math.inf, math.inf))
+    axes.set_yticks(range(len(lines)), ["" if isinstance(row, str) else _name(row.label) for row in lines])
+    axes.set(ylim=(len(lines) - 0.4, -0.6), xlabel=drawable(x_label))
+    axes.tick_params(axis="y", length=0, labelsize=SMALL)
+    axes.locator_params(axis="x", nbins=6)
     axes.grid(axis="y", visible=False)
-    axes.tick_params(axis="y", length=0)
-    axes.autoscale_view()
-    label_top(axes, names, width=PLOT_WIDTH, height=plot)
-    return sheet.figure
+    axes.spines["left"].set_visible(False)
+    for place, row in enumerate(lines):
+        beside = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": SMALL}
+        if isinstance(row, str):
+            head = drawable(_("against {arm}", arm=row))
+            axes.text(-0.02, place, head, ha="right", fontweight="bold", **beside)
+        else:
+            told = row.beside(axes.get_xlim(), digits, unit, are_differences=are_differences)
+            axes.text(1.03, place, drawable("  ".join(filter(None, (told, row.told)))), **beside)
+    if second is not None:
+        label, factor = second
+        to, back = (partial(np.multiply, share) for share in (factor, 1 / factor))
+        above = axes.secondary_xaxis("top", functions=(to, back))
+        above.set_xlabel(drawable(label), fontsize=SMALL)
+    return figure
 
 
-def _draw(axes: Axes, row: IntervalRow, index: int) -> None:
-    colour = COLOURS[0]  # its row names an arm, so that colours would carry nothing
-    shifted = [index + 0.22] * len(row.values)
-    axes.plot(row.values, shifted, linestyle="", marker="o", markersize=5, color=colour, alpha=0.55, zorder=3)
-    if row.low is not None and row.high is not None:
-        ends = [row.low, row.high]
-        axes.plot(ends, [index, index], color=colour, linewidth=2.2, marker="|", markersize=11, markeredgewidth=2)
-    axes.plot([row.mean], [index], marker="o", markersize=9, color=colour, markeredgecolor=PAPER, zorder=4)
-    look = {"transform": axes.get_yaxis_transform(), "va": "center", "color": INK, "fontweight": "bold"}
-    axes.text(1 + 0.15 / PLOT_WIDTH, index, minus(number(row.mean, ".3f")), **look)
+def _name(label: str) -> str:
+    return textwrap.fill(drawable(label), NAME)
+
+
+def _limits(rows: Sequence[Row], margin: float) -> tuple[float, float]:
+    """Ends of the axis: those of the rows within the common reach, zero and the margin with some space around them."""
+    drawn = [row for row in rows if not row.clipped]
+    reach = max(common_reach([max(map(abs, row.ends), default=0.0) for row in drawn]), 1.3 * margin) or 1.0
+    ends = [end for row in drawn for end in (*row.ends, *row.dots) if abs(end) <= reach]
+    low, high = min([*ends, -1.3 * margin]), max([*ends, 1.3 * margin])
+    space = 0.04 * (high - low) or reach
+    # An arrow needs its side of zero.
+    return min(low - space, -0.1 * reach), max(high + space, 0.1 * reach)
+
+
+def _draw(axes: Axes, row: Row, place: float, limits: tuple[float, float]) -> None:
+    (colour, marker, face), (left, right) = SIGNS.get(row.word, SIGNS["undecided"]), limits
+    dots = [dot for dot in row.dots if left <= dot <= right]
+    below = [place + DOTS_BELOW] * len(dots)
+    axes.plot(dots, below, linestyle="", marker="o", markersize=3.4, color=colour, alpha=0.55, markeredgewidth=0)
+    if row.low is not None and row.high is not None and row.low < right and row.high > left:
+        ends = [max(row.low, left), min(row.high, right)]
+        axes.plot(ends, [place, place], color=colour, linewidth=2.0, solid_capstyle="butt", zorder=3)
+        for end, mark in zip(ends, ("|" if row.low >= left else "<", "|" if row.high <= right else ">"), strict=True):
+            axes.plot([end], [place], marker=mark, markersize=7, color=colour, markeredgewidth=1.6, zorder=3)
+    if not row.clipped and row.estimate is not None and left <= row.estimate <= right:
+        look = {"markersize": 7, "color": colour, "markerfacecolor": face, "markeredgewidth": 1.6, "zorder": 4}
+        axes.plot([row.estimate], [place], marker=marker, **look)
+        return
+    # An arrow at the edge beyond which the value lies.
+    side, edge = (-1, 0.0) if row.estimate is not None and row.estimate < 0 else (1, 1.0)
+    share, tail = axes.get_yaxis_transform(), (edge - side * 0.07, place)
+    point = {"arrowstyle": "-|>", "color": colour, "linewidth": 2.0, "shrinkA": 0, "shrinkB": 0}
+    axes.annotate("", (edge, place), tail, xycoords=share, textcoords=share, arrowprops=point)
+    if row.word == "fails":
+        axes.plot([tail[0]], [place], marker=marker, markersize=8, color=colour, transform=share, zorder=4)

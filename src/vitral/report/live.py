@@ -4,7 +4,6 @@ The page holds the sheet as a graph (`vitral.core.graphs`), made by the sheet's 
 """
 
 import math
-import re
 from collections.abc import Collection
 from dataclasses import replace
 from itertools import product
@@ -15,11 +14,10 @@ from torch import Tensor
 from vitral.core.graphs import Plain
 from vitral.explanation.examples.document import TomlDocument
 from vitral.explanation.examples.example import Example
-from vitral.explanation.examples.places import KeyPath
 from vitral.explanation.formulas import mathml, text
 from vitral.explanation.narration import Choice
-from vitral.explanation.operations.decoding import Beam, Greedy
-from vitral.explanation.phrasebook import Phrases, phrases
+from vitral.explanation.phrasebook import Phrases, catalogue, phrases
+from vitral.explanation.rows.choices import Beam, Greedy
 from vitral.explanation.sheet import Sheet
 from vitral.explanation.sheet_graph import given_names, sheet_graph
 from vitral.explanation.steps import Panel, Step
@@ -38,24 +36,26 @@ from vitral.report.sections import (
 )
 from vitral.report.walkthrough import to_page
 
-WORDS = ("ready", "changed", "restored", "bad", "differs", "original", "stale", "arithmetic", "nan", "shares")
-VERDICTS = (
-    "text",
+SPOTS = ("quantity", "head", "row", "column", "names", "decimals")
+PLACES = (
+    "edited",
+    "changed",
+    "all",
+    "typed",
+    "kept",
+    "name",
+    "cell",
+    "answered",
     "right",
-    "rounding",
     "follows",
-    "doubtful",
-    "short",
+    "open",
     "wrong",
-    "unreadable",
-    "unreadable_at",
-    "progress",
+    *SPOTS,
 )
-PLACES = ("edited", "changed", "all", "typed", "kept", "name", "cell", "answered", "right", "follows", "open", "wrong")
 OPEN = {place: f"{{{place}}}" for place in PLACES}
 """The places of phrases that the script fills."""
 CHOICES = (Greedy, Beam)
-"""Operations whose numbers are indices of words."""
+"""Quantities whose numbers are indices of words."""
 
 
 def to_live(
@@ -102,11 +102,17 @@ def live_tables(walkthrough: Walkthrough, digits: int) -> list[Section]:
     editable = [name for name in given_names(sheet) if name in graph["inputs"]]
     if not editable or not graph["outputs"]:
         return []
-    words = {name: say(f"live.{name}", **OPEN) for name in WORDS}
+    words = _words("live", say)
     data = _data(sheet, graph, digits, say) | {"editable": editable, "stale": stale, "blanks": [], "words": words}
     data["words"]["more"] = say("page.more_terms", count="{count}", total="{total}")
     lead = [say("live.lead"), *([say("live.partly", names=", ".join(stale))] if stale else [])]
     return [Paragraph(" ".join(lead)), LiveTables(data, say("live.title"), say("live.reset"))]
+
+
+def _words(table: str, say: Phrases) -> dict[str, str]:
+    """The phrases of a table of the catalogue, whose places the script fills."""
+    names = (key.partition(".")[2] for key in catalogue() if key.startswith(f"{table}."))
+    return {name: say(f"{table}.{name}", **OPEN) for name in names}
 
 
 def _data(sheet: Sheet, graph: Plain, digits: int, say: Phrases) -> dict[str, Any]:
@@ -115,7 +121,7 @@ def _data(sheet: Sheet, graph: Plain, digits: int, say: Phrases) -> dict[str, An
         "graph": graph,
         "given": {name: _plain(sheet.values[name]) for name in graph["inputs"]},
         "choices": choices,
-        "unexplained": [each.name for each in sheet.quantities if isinstance(each.operation, CHOICES)],
+        "unexplained": [each.name for each in sheet.quantities if isinstance(each.row, CHOICES)],
         "vocabulary": list(sheet.vocabulary),
         "digits": digits,
         "comma": say.has_comma,
@@ -124,8 +130,8 @@ def _data(sheet: Sheet, graph: Plain, digits: int, say: Phrases) -> dict[str, An
 
 
 def _chooses(sheet: Sheet, name: str) -> bool:
-    operation = sheet[name].operation
-    return isinstance(operation, CHOICES) and not getattr(operation, "probability", False)
+    row = sheet[name].row
+    return row is not None and row.chooses
 
 
 def _plain(value: Tensor) -> list[float | str]:
@@ -140,8 +146,8 @@ def _exercise(example: Example, blanks: frozenset[str], digits: int, say: Phrase
     graph, _ = sheet_graph(example.sheet)
     order = [quantity.name for quantity in example.sheet.quantities if quantity.name in blanks & set(graph["outputs"])]
     file = _file(example, order)
-    name = f"{example.path.stem}-filled{example.path.suffix}" if example.path else "exercise-filled.toml"
-    words = {word: say(f"practice.{word}", **OPEN) for word in VERDICTS}
+    name = example.path.name if example.path else "exercise.toml"
+    words = _words("practice", say)
     data = _data(example.sheet, graph, digits, say)
     data |= {"editable": [], "stale": [], "blanks": order, "decimals": example.decimals, "file": file, "words": words}
     saved = (say("practice.file", name=name), name) if file else None
@@ -179,32 +185,24 @@ def _blank_table(step: Step, panel: Panel, digits: int, say: Phrases, *, is_blan
     )
 
 
-BLANK = 7_310_000_000
-"""Numbers from here on stand for the cells to fill in, while the file is cut."""
-
-
 def _file(example: Example, blanks: Collection[str]) -> list[str | dict[str, str]]:
     """The author's file, cut at the cells to fill in: texts, and the places of the cells between them.
 
-    Empty for a file that is not TOML, as a spreadsheet: the page writes TOML.
+    Empty if a cell has no place of its own in a TOML file, as in a spreadsheet, or where "?" is a whole row.
     """
-    if not isinstance(example.document, TomlDocument):
+    document = example.document
+    if not isinstance(document, TomlDocument):
         return []
-    places: dict[str, tuple[KeyPath, str]] = {}
-    for claim in example.claims:
-        for place, index in enumerate(product(*map(range, claim.values.shape))):
-            if claim.name in blanks and math.isnan(float(claim.values[index])):
-                places[str(BLANK + len(places))] = (claim.path(index), f"{claim.name}/{place}")
-    rows: dict[KeyPath, list[str]] = {}
-    changes: dict[KeyPath, str] = {}
-    for blank, (path, _) in places.items():
-        if path in example.document.found:
-            changes[path] = blank
-        else:  # a whole row is written as one "?"
-            rows.setdefault(path[:-1], []).append(blank)
-    changes |= {path: f"[{', '.join(blanks)}]" for path, blanks in rows.items()}
-    written = example.document.rewritten(changes).decode()
-    for blanks in rows.values():
-        written = written.replace(f'"[{", ".join(blanks)}]"', f"[{', '.join(blanks)}]")
-    parts = re.split(rf"\b({'|'.join(places)})\b", written) if places else [written]
-    return [{"cell": places[part][1]} if number % 2 else part for number, part in enumerate(parts)]
+    parts, end = list[str | dict[str, str]](), 0
+    cells = [
+        (document.found.get(claim.path(index)), f"{claim.name}/{place}")
+        for claim in example.claims
+        for place, index in enumerate(product(*map(range, claim.values.shape)))
+        if claim.name in blanks and math.isnan(float(claim.values[index]))
+    ]
+    for place, name in sorted(cells, key=lambda cell: cell[0].start if cell[0] else -1):
+        if place is None:
+            return []
+        parts += [document.text[end : place.start], {"cell": name}]
+        end = place.end
+    return [*parts, document.text[end:]]

@@ -1,6 +1,7 @@
-"""Attention weights as heat maps."""
+"""Grids of numbers as shaded cells on one scale: the attention weights of the heads of a layer, or one named grid."""
 
 import math
+import textwrap
 from collections.abc import Sequence
 
 import matplotlib.cm
@@ -12,63 +13,18 @@ from numpy.typing import ArrayLike
 
 from vitral.core.language import _, number
 from vitral.core.text import minus
-from vitral.report.palette import GRID, MUTED
-from vitral.report.sheet import Sheet
-from vitral.report.style import FONT_SIZE, drawable, styled
+from vitral.report.html import GRID
+from vitral.report.style import SMALL, WIDTH, drawable, sheet, styled
 
-MOST_INCHES_WIDE = 13.0
-NUMBERS_UP_TO = 8
-LEAST_INCHES, MOST_INCHES = 2.6, 4.9
-CELL_INCHES = 0.22
+NUMBERS_UP_TO, MOST_ABREAST = 8, 4
+"""Positions of a map that has its numbers in it, and maps in a row."""
 DARK_CELL = 0.5
 ON_DARK, ON_LIGHT = "#fdfdfd", "#15181c"
 """Colours of the numbers in cells. A page does not replace them by its own, because cells keep their colours too."""
-TOP, BAR = 0.55, 1.2
 MOST_LABEL = 12
+"""Characters of a label; where too many do not fit, only every second, third … is written."""
 MOST_PATHS, CELL_PIXELS, BAR_STEPS = 32, 16, 64
 WEIGHTS = LinearSegmentedColormap.from_list("weights", ["#eaf1f7", "#9cc4e0", "#0072b2", "#00243a"])
-
-
-def shade_cells(axes: Axes, values: np.ma.MaskedArray, top: float) -> None:
-    """Shade a grid of cells, the first row at the top; the centre of row 2, column 3 is at y = 2, x = 3.
-
-    Cells are vector paths, which no program blurs. A grid of more than `MOST_PATHS` in a direction would make a huge
-    file; it is an image in which each cell has many pixels.
-
-    Args:
-        axes: the plot.
-        values: `[rows, columns]`; masked cells stay empty.
-        top: value of the darkest colour; 0 is the lightest.
-    """
-    rows, columns = values.shape
-    if max(rows, columns) <= MOST_PATHS:
-        edges = np.arange(columns + 1) - 0.5, np.arange(rows + 1) - 0.5
-        # Each cell has a thin edge of its own colour, without which the page shines through between cells.
-        axes.pcolormesh(*edges, values, cmap=WEIGHTS, vmin=0.0, vmax=top, edgecolors="face", linewidth=0.2)
-    else:
-        large = values.repeat(CELL_PIXELS, axis=0).repeat(CELL_PIXELS, axis=1)
-        place = (-0.5, columns - 0.5, rows - 0.5, -0.5)
-        axes.imshow(large, cmap=WEIGHTS, vmin=0.0, vmax=top, interpolation="none", aspect="auto", extent=place)
-    axes.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5))
-    axes.grid(visible=False)
-    axes.spines[:].set(visible=True, color=GRID)
-
-
-def write_cells(axes: Axes, values: np.ma.MaskedArray, top: float, size: float) -> None:
-    """Write its number into each shaded cell."""
-    for (row, column), value in np.ma.ndenumerate(values):
-        colour = ON_DARK if value > DARK_CELL * top else ON_LIGHT
-        look = {"ha": "center", "va": "center", "fontsize": size, "color": colour}
-        axes.text(column, row, minus(number(value, ".2f")), **look)
-
-
-def colour_bar(axes: Axes, top: float, label: str) -> None:
-    """The scale of `shade_cells`, drawn as vector paths."""
-    colours = matplotlib.cm.ScalarMappable(Normalize(0.0, top), WEIGHTS.resampled(BAR_STEPS))
-    solids = axes.figure.colorbar(colours, cax=axes, label=label).solids
-    assert solids is not None
-    solids.set(rasterized=False, edgecolor="face", linewidth=0.4)
-    axes.grid(visible=False)
 
 
 @styled
@@ -84,26 +40,75 @@ def attention_maps(weights: ArrayLike, queries: Sequence[str], keys: Sequence[st
         keys: labels of the source axis; the same as `queries` if not given.
         title: above everything; empty for none.
     """
-    values = np.asarray(weights, dtype=float)
-    keys = keys or queries
-    side = min(MOST_INCHES, max(LEAST_INCHES, CELL_INCHES * max(len(queries), len(keys))))
-    left, bottom = (0.55 + 0.1 * max(len(_short(label)) for label in labels) for labels in (queries, keys))
-    rows = math.ceil(len(values) / max(1, int((MOST_INCHES_WIDE - BAR) // (side + left))))
+    values, keys = np.asarray(weights, dtype=float), keys or queries
+    rows = math.ceil(len(values) / MOST_ABREAST)
     columns = math.ceil(len(values) / rows)  # rows of equal length
-    sheet = Sheet(columns * (side + left) + BAR, rows * (side + TOP + bottom) + 0.35 * bool(title), title)
-    for head, matrix in enumerate(values):
-        row, column = divmod(head, columns)
-        low = (rows - 1 - row) * (side + TOP + bottom) + bottom
-        axes = sheet.plot(left + column * (side + left), low, side, side)
-        shown = np.ma.masked_equal(matrix, 0.0)
-        shade_cells(axes, shown, 1.0)
+    side = min(5.0, (WIDTH - 1.0) / columns)
+    figure, plots = sheet(0.6 + rows * side, title, rows, columns)
+    for axes in plots[len(values) :]:
+        axes.remove()
+    for head, (axes, matrix) in enumerate(zip(plots, values, strict=False)):
+        size, most = SMALL if columns < 3 else 7.0, max(matrix.shape)
+        _shade(axes, np.ma.masked_equal(matrix, 0.0), 1.0, size - most / 2 + 1 if most <= NUMBERS_UP_TO else None)
         axes.set_title(_("head {head}", head=head))
-        if max(matrix.shape) <= NUMBERS_UP_TO:
-            write_cells(axes, shown, 1.0, FONT_SIZE - 1 if max(matrix.shape) <= 5 else FONT_SIZE - 4)
-        _label(axes, queries, keys, side)
-    first = (rows - 1) * (side + TOP + bottom) + bottom
-    colour_bar(sheet.plot(columns * (side + left) + 0.3, first, 0.16, side), 1.0, _("attention weight"))
-    return sheet.figure
+        every = math.ceil(1.15 * size * most / (72 * (side - 0.8)))
+        for axis, labels in ((axes.yaxis, queries), (axes.xaxis, keys)):
+            axis.set_ticks(range(0, len(labels), every), [_short(label) for label in labels[::every]], fontsize=size)
+        axes.tick_params(axis="x", rotation=90 if max(len(_short(label)) for label in keys) > 2 else 0)
+        axes.set(xlabel=_("key"), ylabel=_("query"), box_aspect=matrix.shape[0] / matrix.shape[1])
+    _bar(figure, plots[: len(values)], 1.0, _("attention weight"))
+    return figure
+
+
+@styled
+def value_grid(
+    values: Sequence[Sequence[float | None]], rows: Sequence[str], columns: Sequence[str], unit: str, *, title: str = ""
+) -> Figure:
+    """Draw a grid with its numbers, whose shading goes from 0 to the largest value, rounded up to a tenth.
+
+    Args:
+        values: a row for each of `rows`, not negative; None for an empty cell.
+        rows: names at the left.
+        columns: names below.
+        unit: label of the colour bar.
+        title: above everything; empty for none.
+    """
+    numbers = np.array([[np.nan if value is None else value for value in row] for row in values], dtype=float)
+    shown = np.ma.masked_invalid(numbers)
+    top = math.ceil(10 * (float(shown.max()) if shown.count() else 1.0) - 1e-9) / 10 or 1.0
+    figure, (axes,) = sheet(0.9 + 0.36 * len(rows), title)
+    _shade(axes, shown, top, SMALL)
+    axes.set_xticks(
+        range(len(columns)), [textwrap.fill(drawable(name), MOST_LABEL) for name in columns], fontsize=SMALL
+    )
+    axes.set_yticks(range(len(rows)), map(drawable, rows), fontsize=SMALL)
+    _bar(figure, [axes], top, unit)
+    return figure
+
+
+def _shade(axes: Axes, values: np.ma.MaskedArray, top: float, size: float | None) -> None:
+    """Shade a grid of cells, the first row at the top, and write their numbers in this size.
+
+    Cells are vector paths, which no program blurs. A grid of more than `MOST_PATHS` in a direction would make a huge
+    file; it is an image in which each cell has many pixels.
+    """
+    rows, columns = values.shape
+    if max(rows, columns) <= MOST_PATHS:
+        edges = np.arange(columns + 1) - 0.5, np.arange(rows + 1) - 0.5
+        # Each cell has a thin edge of its own colour, without which the page shines through between cells.
+        axes.pcolormesh(*edges, values, cmap=WEIGHTS, vmin=0.0, vmax=top, edgecolors="face", linewidth=0.2)
+    else:
+        large = values.repeat(CELL_PIXELS, axis=0).repeat(CELL_PIXELS, axis=1)
+        place = (-0.5, columns - 0.5, rows - 0.5, -0.5)
+        axes.imshow(large, cmap=WEIGHTS, vmin=0.0, vmax=top, interpolation="none", aspect="auto", extent=place)
+    axes.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5))
+    axes.grid(visible=False)
+    axes.tick_params(length=0)
+    axes.spines[:].set(visible=True, color=GRID)
+    for (row, column), value in np.ma.ndenumerate(values) if size else ():
+        colour = ON_DARK if value > DARK_CELL * top else ON_LIGHT
+        told = minus(number(value, ".2f"))
+        axes.text(column, row, told, ha="center", va="center", fontsize=size, color=colour)
 
 
 def _short(label: str) -> str:
@@ -111,15 +116,10 @@ def _short(label: str) -> str:
     return line if len(line) <= MOST_LABEL else f"{line[: MOST_LABEL - 1]}…"
 
 
-def _label(axes: Axes, queries: Sequence[str], keys: Sequence[str], side: float) -> None:
-    # If there are too many labels to read, only every second, third … is written.
-    for axis, labels in ((axes.yaxis, queries), (axes.xaxis, keys)):
-        every = math.ceil(len(labels) * 0.13 / side)
-        places = range(0, len(labels), every)
-        size = min(FONT_SIZE, 0.72 * 72 * side / len(labels) * every)
-        axis.set_ticks(list(places), [_short(labels[place]) for place in places], fontsize=size)
-        axis.set_tick_params(length=0)
-    if max(len(_short(label)) for label in keys) > 2:
-        axes.tick_params(axis="x", rotation=90)
-    axes.set_ylabel(_("query"), color=MUTED)
-    axes.set_xlabel(_("key"), color=MUTED)
+def _bar(figure: Figure, plots: Sequence[Axes], top: float, label: str) -> None:
+    """The scale, drawn as vector paths."""
+    colours = matplotlib.cm.ScalarMappable(Normalize(0.0, top), WEIGHTS.resampled(BAR_STEPS))
+    bar = figure.colorbar(colours, ax=list(plots), label=label, shrink=0.8, aspect=16)
+    assert bar.solids is not None
+    bar.solids.set(rasterized=False, edgecolor="face", linewidth=0.4)
+    bar.ax.grid(visible=False)

@@ -11,11 +11,11 @@ from vitral.model.counts import BYTES_FLOAT32
 from vitral.report.html import page
 from vitral.report.notebook import page_of
 from vitral.report.plain import plain_text
-from vitral.report.sections import Listing, Section, Table
-from vitral.report.tables import Column, DataTable, whole
+from vitral.report.sections import Listing, Section
+from vitral.report.tables import Column, Table, whole
 from vitral.runs import RunConfig
 from vitral.runs.optimizers import OPTIMIZERS, OwnOptimizer
-from vitral.training.optimizer_cost import optimizer_flops
+from vitral.training.costs import optimizer_flops
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,7 +69,7 @@ class ModelCount(Shown, Tabular):
 
     def __str__(self) -> str:
         """The parameters, operations and bytes as the command prints them."""
-        return plain_text(self.title, count_sections(self))
+        return plain_text("", count_sections(self)).lstrip()
 
     @property
     def title(self) -> str:
@@ -81,16 +81,9 @@ class ModelCount(Shown, Tabular):
             parameters=self.cost.parameters,
         )
 
-    def table(self) -> DataTable:
+    def table(self) -> Table:
         """Every learned tensor, in a form to be written."""
-        columns = (
-            Column("name", N_("name"), is_prose=True),
-            Column("part", N_("part"), _, is_prose=True),
-            Column("shape", N_("shape"), lambda shape: "×".join(map(str, shape)), is_prose=True),
-            Column("formula", N_("formula"), is_prose=True),
-            Column("count", N_("parameters"), whole),
-        )
-        return DataTable(self.title, columns, self.records())
+        return Table(self.title, PARAMETERS, self.records())
 
     def records(self) -> list[dict[str, Any]]:
         """One row for each learned tensor."""
@@ -117,45 +110,29 @@ PARTS = (
 """The parts of a parameter table, as `_` translates them."""
 
 
-def cost_rows(counted: ModelCount) -> list[tuple[str, str, str]]:
-    """The totals as (quantity, value, how it is counted)."""
-    costs, tokens = counted.cost, counted.batch_size * counted.config.context_length
-    optimizer = OPTIMIZERS.get(counted.optimizer, OwnOptimizer)
-    return [
-        (
-            _("forward"),
-            _("{flops:,} FLOPs per token", flops=costs.forward_flops),
-            _("2 per matrix entry, 4 · context · num_heads · d_head per attention layer"),
-        ),
-        (_("backward"), _("{flops:,} FLOPs per token", flops=costs.backward_flops), _("twice the forward pass")),
-        (
-            _("step of the optimizer"),
-            _("{flops:,} FLOPs per step", flops=counted.optimizer_flops),
-            _(optimizer.computes),
-        ),
-        (
-            _("one training step"),
-            f"{number((costs.forward_flops + costs.backward_flops) * tokens + counted.optimizer_flops, '.3g')} FLOPs",
-            _("{tokens:,} tokens", tokens=tokens),
-        ),
-        (_("weights"), size_of(costs.weight_bytes), _("4 bytes each")),
-        (_("gradients"), size_of(costs.gradient_bytes), _("4 bytes each")),
-        (_("optimizer"), size_of(costs.optimizer_bytes), _(optimizer.keeps)),
-        (
-            _("activations"),
-            size_of(costs.activation_bytes),
-            _("estimate, for the backward pass of {tokens:,} tokens", tokens=tokens),
-        ),
-        (_("cache"), size_of(costs.cache_bytes), _(CACHED if counted.config.recurrence is None else STATES)),
-    ]
-
-
 def count_sections(counted: ModelCount) -> list[Section]:
     """The whole count as sections of a page."""
-    caption, columns = _("Operations and bytes (float32)"), ("", "", _("how counted"))
-    costs = Table(caption, columns, tuple(cost_rows(counted)), prose=(1, 2))
+    costs, tokens = counted.cost, counted.batch_size * counted.config.context_length
+    optimizer = OPTIMIZERS.get(counted.optimizer, OwnOptimizer)
+    step = (costs.forward_flops + costs.backward_flops) * tokens + counted.optimizer_flops
+    passes, made = N_("{flops:,} FLOPs per token"), N_("{flops:,} FLOPs per step")
+    matrix = _("2 per matrix entry, 4 · context · num_heads · d_head per attention layer")
+    backward = _("estimate, for the backward pass of {tokens:,} tokens", tokens=tokens)
+    each = _("4 bytes each")
+    rows = (
+        (_("forward"), _(passes, flops=costs.forward_flops), matrix),
+        (_("backward"), _(passes, flops=costs.backward_flops), _("twice the forward pass")),
+        (_("step of the optimizer"), _(made, flops=counted.optimizer_flops), _(optimizer.computes)),
+        (_("one training step"), f"{number(step, '.3g')} FLOPs", _("{tokens:,} tokens", tokens=tokens)),
+        (_("weights"), size_of(costs.weight_bytes), each),
+        (_("gradients"), size_of(costs.gradient_bytes), each),
+        (_("optimizer"), size_of(costs.optimizer_bytes), _(optimizer.keeps)),
+        (_("activations"), size_of(costs.activation_bytes), backward),
+        (_("cache"), size_of(costs.cache_bytes), _(CACHED if counted.config.recurrence is None else STATES)),
+    )
+    table = Table(_("Operations and bytes (float32)"), ("", "", _("how counted")), rows, prose=(1, 2))
     advice = [Listing(tuple(map(_, counted.advice)))] if counted.advice else []
-    return [parameter_section(counted.rows), costs, *advice]
+    return [parameter_section(counted.rows, counted.title), table, *advice]
 
 
 def size_of(count: int) -> str:
@@ -166,15 +143,16 @@ def size_of(count: int) -> str:
     return f"{count} bytes"
 
 
-def parameter_section(rows: list[ParameterRow]) -> Table:
+PARAMETERS = (
+    Column("name", N_("name"), is_prose=True),
+    Column("part", N_("part"), lambda part: _(part) if part else "", is_prose=True),
+    Column("shape", N_("shape"), lambda shape: "×".join(map(str, shape or ())), is_prose=True),
+    Column("formula", N_("formula"), lambda formula: formula or "", is_prose=True),
+    Column("count", N_("parameters"), whole),
+)
+
+
+def parameter_section(rows: list[ParameterRow], caption: str = "") -> Table:
     """The parameter table with its total."""
-    cells = [
-        (row.name, _(row.part), " × ".join(map(str, row.shape)), row.formula, number(row.count, ",")) for row in rows
-    ]
-    total = sum(row.count for row in rows)
-    return Table(
-        _("Every learned tensor"),
-        (_("name"), _("part"), _("shape"), _("formula"), _("parameters")),
-        (*cells, (_("total"), "", "", "", number(total, ","))),
-        prose=(1, 2, 3),
-    )
+    total = {"name": _("total"), "count": sum(row.count for row in rows)}
+    return Table(caption or _("Every learned tensor"), PARAMETERS, [*map(asdict, rows), total])

@@ -6,13 +6,19 @@ own, under the page's content security policy, so nothing is loaded and nothing 
 """
 
 import sys
+from dataclasses import dataclass
 from functools import singledispatch
 from importlib import import_module
+from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
 from vitral.core.text import visible
+
+if TYPE_CHECKING:
+    from vitral.report.sections import Preformatted
 
 HEIGHT = 620
 """Pixels of a frame; its lower edge can be dragged."""
@@ -100,3 +106,40 @@ def framed(document: str, text: str, height: int = HEIGHT) -> str:
         f'<iframe sandbox="{allowed}" title="{title}" style="{FRAME}; height: {height}px" '
         f'srcdoc="{escape(inside)}"></iframe>\n<div style="opacity: 0.6; font-size: 0.85em">{folded}</div>'
     )
+
+
+_curves = count(1)
+"""A notebook shows several: the ids inside a drawing are unique in it."""
+
+
+@dataclass(frozen=True)
+class ProgressView:
+    """The present state of a training, for display; every text is escaped.
+
+    Attributes:
+        headline: the model and the text.
+        label: of the bar, for those who do not see it.
+        share: of the steps that are done, from 0 to 1.
+        lines: the step and the time left.
+        measured: the last evaluation.
+        notes: warnings, and the end.
+        sample: the last sample; an empty text for none.
+        curve: text of an SVG file, from `vitral.report`; empty for none.
+    """
+
+    headline: str
+    label: str
+    share: float
+    lines: tuple[str, ...]
+    measured: str
+    notes: tuple[str, ...]
+    sample: "Preformatted"
+    curve: str = ""
+
+
+def progress_html(view: ProgressView) -> str:
+    """The state of a training, for inside another page: without a document, a style rule or a script of its own."""
+    from vitral.report.html import inline_svg, templates
+
+    curve = Markup(inline_svg(view.curve, f"training{next(_curves)}")) if view.curve else Markup()
+    return templates().get_template("progress.html").render(view=view, curve=curve)

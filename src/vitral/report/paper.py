@@ -3,6 +3,8 @@
 All text is plain and is escaped where it is written. Pages are black on white; their margins fit A4 and Letter.
 """
 
+from pathlib import Path
+
 from markupsafe import Markup
 
 from vitral.core.language import _
@@ -10,14 +12,12 @@ from vitral.explanation.examples.file import parse_example
 from vitral.explanation.exercises.sheets import ExerciseSheet
 from vitral.explanation.exercises.text import no_preset
 from vitral.explanation.formulas import latex, mathml
-from vitral.explanation.operations.expression import Differentiate
 from vitral.explanation.phrasebook import phrases
 from vitral.report.html import language_code, rendered, templates
 from vitral.report.latex import document
 from vitral.report.live import blanks_of, to_live
 from vitral.report.sections import Heading
-from vitral.report.walkthrough import to_sections
-from vitral.report.walkthrough_latex import steps_in_latex
+from vitral.report.walkthrough import steps_in_latex, to_sections
 
 
 def sheet_page(sheet: ExerciseSheet, *, is_key: bool = False, digits: int = 3) -> str:
@@ -41,9 +41,9 @@ def sheet_page(sheet: ExerciseSheet, *, is_key: bool = False, digits: int = 3) -
 
 def practice_page(sheet: ExerciseSheet) -> str | None:
     """The sheet as a page for practice: each cell is judged when it is filled in; None for derivatives."""
-    if any(isinstance(quantity.operation, Differentiate) for quantity in sheet.key.sheet.quantities):
+    if any(quantity.derivative for quantity in sheet.key.sheet.quantities):
         return None
-    example = parse_example(sheet.toml, no_preset)
+    example = parse_example(sheet.toml, no_preset, Path(f"{sheet.exercise.name}.toml"))
     return to_live(example, blanks=blanks_of(example), digits=sheet.exercise.decimals)
 
 

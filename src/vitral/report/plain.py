@@ -9,16 +9,14 @@ from vitral.report.sections import (
     CellTable,
     Columns,
     Details,
-    Diagram,
     Formula,
     Heading,
     Listing,
     Paragraph,
     Preformatted,
     Section,
-    SortableTable,
-    Table,
 )
+from vitral.report.tables import Table
 
 WIDTH = 100
 WIDEST_CELL = 60
@@ -40,11 +38,10 @@ def _block(section: Section) -> str:
             return _wrapped(section.text)
         case Listing():
             return "\n".join(_wrapped(item) for item in section.items)
-        case Table() | SortableTable() | CellTable():
-            table = _as_table(section)
-            return f"\n{_table(table)}" if table.caption else _table(table)
-        case Diagram():
-            return "\n".join([visible(section.caption), visible(section.text)])
+        case Table():
+            return f"\n{_table(section)}" if section.caption else _table(section)
+        case CellTable():
+            return _block(Table(section.caption, section.columns, section.rows))
         case Preformatted():
             return "\n".join(filter(None, (visible(section.caption), visible(section.text).rstrip("\n"))))
         case Columns():
@@ -57,21 +54,15 @@ def _block(section: Section) -> str:
             return ""
 
 
-def _as_table(section: Table | SortableTable | CellTable) -> Table:
-    if isinstance(section, CellTable):
-        return Table(section.caption, section.columns, section.rows)
-    return section.table if isinstance(section, SortableTable) else section
-
-
 def _wrapped(text: str) -> str:
     return "\n".join(textwrap.fill(line, WIDTH) for line in visible(text).splitlines())
 
 
 def _table(section: Table) -> str:
-    headings = [section.columns] if any(section.columns) else []
-    lines = [[*map(_cell, row[:-1]), *map(_line, row[-1:])] for row in (*headings, *section.rows)]
+    headings = [section.labels] if any(section.labels) else []
+    lines = [[*map(_cell, row[:-1]), *map(_line, row[-1:])] for row in (*headings, *section.cells)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    left = {0, *section.prose}
+    left = {0, *section.words}
     rows = [
         GAP.join(
             cell.ljust(width) if index in left else cell.rjust(width)

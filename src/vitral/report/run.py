@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from vitral.core.language import N_, _, number
+from vitral.core.language import N_, _
 from vitral.core.manifest import check_report
-from vitral.core.text import nats
 from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
 from vitral.evaluation.copying import COPIED_WORDS
 from vitral.model import parameter_table
 from vitral.report.folder import ReportFolder
 from vitral.report.html import page
-from vitral.report.lines import Line, loss_plot
-from vitral.report.margin import Reference
+from vitral.report.lines import Line, Reference, loss_plot
 from vitral.report.model import parameter_section
-from vitral.report.sections import Callout, Details, Heading, Paragraph, Preformatted, Section, Table
+from vitral.report.sections import Callout, Details, Heading, Paragraph, Preformatted, Section
+from vitral.report.tables import Column, Table, decimals, whole
 from vitral.runs import SealedRun, enter
 from vitral.runs.loading import warn_on_stderr
 
@@ -78,26 +77,19 @@ def sample_sections(run: SealedRun) -> list[Section]:
     samples = {event["step"]: event for event in run.folder.metrics("sample")}
     if not samples:
         return []
-    evaluations = run.folder.metrics("evaluation")
-    best = _best(evaluations)["step"] if evaluations else None
-    last = max(samples)
-    first = [best] if best in samples and best != last else []
-    titles = {last: OF_THE_LAST, best: OF_THE_BEST}
-    shown = [_sample(samples[step], titles.get(step, AFTER)) for step in (*first, last)]
-    earlier = [_sample(event) for step, event in sorted(samples.items()) if step not in (*first, last)]
-    sections: list[Section] = [Heading(_("The text it wrote")), *shown]
+    evaluations, titles = run.folder.metrics("evaluation"), dict[int, str]()
+    if evaluations:
+        titles[_best(evaluations)["step"]] = N_("after step {step:,}, the best checkpoint")
+    titles.setdefault(max(samples), N_("after step {step:,}, the last step"))
+    shown = [sample(samples[step], title) for step, title in titles.items() if step in samples]
+    earlier = [sample(event) for step, event in sorted(samples.items()) if step not in titles]
+    told = _("These texts were not searched for passages of the training text.")
     if any(event.get("copied") for event in samples.values()):
-        sections.append(
-            Paragraph(
-                _("Underlined: {words} or more words in a row that stand in the training text.", words=COPIED_WORDS)
-            )
-        )
+        told = _("Underlined: {words} or more words in a row that stand in the training text.", words=COPIED_WORDS)
     elif all("copied" in event for event in samples.values()):
-        none = _("No {words} words in a row of these texts stand in the training text.", words=COPIED_WORDS)
-        sections.append(Paragraph(none))
-    else:
-        sections.append(Paragraph(_("These texts were not searched for passages of the training text.")))
-    return [*sections, *([Details(_("Earlier texts"), tuple(earlier))] if earlier else []), Heading(_("Losses"))]
+        told = _("No {words} words in a row of these texts stand in the training text.", words=COPIED_WORDS)
+    folded = [Details(_("Earlier texts"), tuple(earlier))] if earlier else []
+    return [Heading(_("The text it wrote")), *shown, Paragraph(told), *folded, Heading(_("Losses"))]
 
 
 def _best(evaluations: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -105,12 +97,8 @@ def _best(evaluations: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return min(evaluations, key=lambda event: event["validation_loss"])
 
 
-AFTER = N_("after step {step:,}")
-OF_THE_LAST = N_("after step {step:,}, the last step")
-OF_THE_BEST = N_("after step {step:,}, the best checkpoint")
-
-
-def _sample(event: Mapping[str, Any], title: str = AFTER) -> Preformatted:
+def sample(event: Mapping[str, Any], title: str = N_("after step {step:,}")) -> Preformatted:
+    """A text that a run wrote while it was trained, with its passages of the training text marked."""
     caption = _(title, step=event["step"])
     return Preformatted(event["text"], caption, tuple((begin, end) for begin, end in event.get("copied", ())))
 
@@ -123,34 +111,33 @@ def loss_sections(run: SealedRun, baselines: NgramBaselines | None, report: Repo
     evaluations = events["evaluation"]
     drawn = loss_curve(events, baselines if is_causal_lm else None, unit)
     if not evaluations or baselines is None:
-        caption = _("Training loss of single steps, with dropout.")
-        shown = [report.figure(drawn, "losses", caption, _("The training loss."))] if drawn is not None else []
-        origin = run.imported
+        told, origin = _("There is no evaluation yet."), run.imported
         if origin is not None:
             where = {"source": origin.get("source"), "form": origin.get("form")}
-            return [Paragraph(_("Imported from {source} ({form}); it was not trained here.", **where)), *shown]
-        return [Paragraph(_("There is no evaluation yet.")), *shown]
+            told = _("Imported from {source} ({form}); it was not trained here.", **where)
+        caption = _("Training loss of single steps, with dropout.")
+        figure = [report.figure(drawn, "losses", caption, _("The training loss."))] if drawn is not None else []
+        return [Paragraph(told), *figure]
     last, best = evaluations[-1], _best(evaluations)
-    told = {**_place(best), "unit": unit}
-    found = _("After {steps:,} steps the test loss is {loss:.3f} {unit}.", **told)
-    if is_causal_lm:
-        rank = rank_among_baselines(best["test_loss"], baselines)
-        found = _("After {steps:,} steps the test loss is {loss:.3f} {unit}, {rank}.", **told, rank=rank)
+    rank = rank_among_baselines(best["test_loss"], baselines) if is_causal_lm else ""
+    sentence = N_("After {steps:,} steps the test loss is {loss:.3f} {unit}.")
+    if rank:
+        sentence = N_("After {steps:,} steps the test loss is {loss:.3f} {unit}, {rank}.")
+    found = _(sentence, steps=best["step"], loss=best["test_loss"], unit=unit, rank=rank)
     if best["step"] != last["step"]:
-        later = _("This is the best checkpoint; after all {steps:,} steps the test loss is {loss:.3f}.", **_place(last))
-        found = f"{found} {later}"
-    measured = ("train_loss", "validation_loss", "test_loss")
-    rows = [(number(e["step"], ","), *(nats(e[name]) for name in measured)) for e in evaluations]
-    caption = _(SINGLE_STEPS if events["step"] else MEAN_OF_BATCHES)
-    caption += f" {_(HOLLOW)}" if events["early"] else ""
-    caption += f" {_(GRAY)}" if is_causal_lm else ""
-    columns = (_("step"), _("training"), _("validation"), _("test"))
-    return [
-        Callout(found),
-        *(Paragraph(_(problem)) for problem in run.document("corpus").get("problems", ())),
-        *([] if drawn is None else [report.figure(drawn, "losses", caption, found)]),
-        Table(_("Losses in nats per token"), columns, tuple(rows)),
-    ]
+        later = N_("This is the best checkpoint; after all {steps:,} steps the test loss is {loss:.3f}.")
+        found += " " + _(later, steps=last["step"], loss=last["test_loss"])
+    notes = [SINGLE_STEPS if events["step"] else MEAN_OF_BATCHES]
+    notes += [HOLLOW] * bool(events["early"]) + [GRAY] * is_causal_lm
+    figure = [] if drawn is None else [report.figure(drawn, "losses", " ".join(map(_, notes)), found)]
+    columns = (
+        Column("step", N_("step"), whole),
+        Column("train_loss", N_("training"), decimals(3)),
+        Column("validation_loss", N_("validation"), decimals(3)),
+        Column("test_loss", N_("test"), decimals(3)),
+    )
+    table = Table(_("Losses in nats per token"), columns, evaluations)
+    return [Callout(found), *(Paragraph(_(one)) for one in run.document("corpus").get("problems", ())), *figure, table]
 
 
 SINGLE_STEPS = N_("Loss against steps. Training: single steps, with dropout. Validation and test: full passes.")
@@ -158,10 +145,6 @@ MEAN_OF_BATCHES = N_(
     "Loss against steps. Training: mean over the batches since the previous evaluation, with dropout. "
     "Validation and test: full passes."
 )
-
-
-def _place(evaluation: Mapping[str, Any]) -> dict[str, Any]:
-    return {"steps": evaluation["step"], "loss": evaluation["test_loss"]}
 
 
 def loss_curve(
@@ -181,9 +164,11 @@ def loss_curve(
     references = [Reference(baseline_name(order), known[order]) for order in ORDERS_SHOWN if order in known]
     evaluations, early = events["evaluation"], events["early"]
     steps = [event["step"] for event in evaluations]
-    lines = [_logged(events["step"]) or Line(_("training"), steps, [e["train_loss"] for e in evaluations])]
+    lines = [
+        _logged(events["step"]) or Line(_("training"), steps, [e["train_loss"] for e in evaluations], look="plain")
+    ]
     lines += [
-        Line(label, steps, [event[f"{split}_loss"] for event in evaluations], look="dots")
+        Line(label, steps, [event[f"{split}_loss"] for event in evaluations])
         for split, label in (("validation", _("validation")), ("test", _("test")))
     ]
     lines.append(Line("", [e["step"] for e in early], [e["validation_loss"] for e in early], look="hollow"))

@@ -8,24 +8,21 @@ from typing import Any, Literal
 
 from vitral.compare.comparison import derived, run_record
 from vitral.core.errors import UsageError
-from vitral.core.language import N_, _, language, ngettext
+from vitral.core.language import N_, _, ngettext
 from vitral.core.shown import Shown
 from vitral.core.tables import Tabular
 from vitral.core.text import NONE, big
 from vitral.evaluation.baselines import baseline_name
-from vitral.report.folder import ReportFolder
+from vitral.report.folder import ReportFolder, Unwritten
 from vitral.report.html import page
 from vitral.report.notebook import page_of
 from vitral.report.plain import plain_text
-from vitral.report.sections import Heading, Listing, Paragraph, Section, SortableTable
-from vitral.report.sparkline import Spark
-from vitral.report.tables import Column, DataTable, decimals, whole
-from vitral.runs.search import readable_path
-from vitral.runs.summary import RunSummary, runs_below
+from vitral.report.sections import Heading, Listing, Paragraph, Section
+from vitral.report.tables import Column, Table, decimals, whole
+from vitral.runs.summary import RunSummary, readable_path, runs_below
 
 SCHEMA = 1
 PAGE = "runs.html"
-ORDERS = ("loss", "time", "name")
 Order = Literal["loss", "time", "name"]
 STATES = {
     "finished": N_("finished"),
@@ -33,8 +30,6 @@ STATES = {
     "stopped": N_("stopped"),
     "damaged": N_("damaged"),
 }
-
-
 RECENT = 300 * 86400.0
 """Seconds for which a time is shown with its hour and without its year."""
 
@@ -50,29 +45,33 @@ COLUMNS = {
     for column in (
         Column("name", N_("run")),
         Column("text", N_("text"), is_prose=True, is_long=True),
-        Column("size", N_("size"), is_prose=True),
+        Column("size", N_("size"), is_prose=True, sort="parameters"),
         Column("tokens", N_("tokenizer"), is_prose=True),
         Column("context", N_("context"), whole),
-        Column("progress", N_("steps")),
-        Column("test_loss", N_("test loss"), decimals(3)),
-        Column("nats", N_("test loss"), decimals(4)),
+        Column("progress", N_("steps"), sort="step"),
+        Column("test_loss", N_("test loss"), decimals(4)),
         Column("bits_per_character", N_("bits/char"), decimals(4)),
-        Column("rank", N_("n-grams beside"), is_prose=True, is_long=True),
+        Column("rank", N_("n-grams beside"), is_prose=True, is_long=True, sort="test_loss"),
         Column("when", N_("when"), _when, is_prose=True),
-        Column("tokens_per_second", N_("tokens/s"), whole),
+        Column("tokens_per_second", N_("tokens/s"), decimals(0)),
         Column("minutes", N_("minutes"), decimals(1)),
         Column("standing", N_("state"), is_prose=True, is_long=True),
     )
 }
 """Columns of runs for people, by key."""
-SHOWN = ("name", "text", "size", "tokens", "progress", "test_loss", "rank", "when", "minutes", "standing")
-"""Columns of a list of runs."""
+LISTED = ("name", "text", "size", "tokens", "progress", "test_loss", "rank", "when", "minutes", "standing")
 KEPT = {"name", "size", "test_loss"}
-"""Columns that are there although all runs are the same in them."""
-ALIKE = {"progress", "standing"}
-"""Columns of a single run that are left to the caption."""
-SORTED_BY = {"size": "parameters", "progress": "step", "rank": "test_loss"}
-"""Columns for people -> the values that they are sorted by."""
+"""Columns of a list of runs, and those that are there although all runs are the same in them."""
+
+
+def runs_table(caption: str, keys: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Runs for people: these of the `COLUMNS`."""
+    return Table(caption, [COLUMNS[key] for key in keys], rows, is_sortable=True)
+
+
+def data_table(caption: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """A table of data with a column for every key."""
+    return Table(caption, [Column(key, "") for key in dict.fromkeys(key for row in rows for key in row)], rows)
 
 
 @dataclass(frozen=True, repr=False)
@@ -100,15 +99,15 @@ class RunList(Shown, Tabular):
         """One row for each run."""
         return self.data().plain()
 
-    def table(self) -> DataTable:
+    def table(self) -> Table:
         """The table for people."""
-        return DataTable(self.title, tuple(COLUMNS[key] for key in SHOWN), [run_row(run) for run in self.runs])
+        return runs_table(self.title, LISTED, [run_row(run) for run in self.runs])
 
-    def varied_table(self) -> DataTable:
+    def varied_table(self) -> Table:
         """The same without the columns in which all runs are the same; the caption says these."""
         return self.table().varied(KEPT) if len(self.runs) > 1 else self.table()
 
-    def data(self) -> DataTable:
+    def data(self) -> Table:
         """The table of data, with every number in full precision."""
         return data_table(self.title, [run_record(run) for run in self.runs])
 
@@ -138,70 +137,42 @@ class RunList(Shown, Tabular):
             StorageError: writing to disk failed.
         """
         report = ReportFolder(out, figures="figures")
-        sections = self.sections(report)
-        report.add(PAGE, self.page(sections))
+        report.add(PAGE, self.page(report))
         report.add_table("runs", self.table(), self.data())
         report.add_json("runs.json", self.plain())
         report.write(listed=False)  # the folder is the user's own
         return out / PAGE
 
-    def page(self, sections: Sequence[Section]) -> str:
-        """A page of these sections."""
-        footer, code = _("Made by vitral list runs."), PAGE_LANGUAGE[language()]
-        return page(self.title, sections, lead=self.lead, footer=footer, language=code)
-
-    @property
-    def lead(self) -> str:
-        """The number of runs in each state, in a line."""
-        counts = {state: sum(run.state == state for run in self.runs) for state in STATES}
-        told = {
-            "finished": ngettext("{n:,} finished", "{n:,} finished", counts["finished"], n=counts["finished"]),
-            "running": ngettext("{n:,} running", "{n:,} running", counts["running"], n=counts["running"]),
-            "stopped": ngettext("{n:,} stopped", "{n:,} stopped", counts["stopped"], n=counts["stopped"]),
-            "damaged": ngettext("{n:,} damaged", "{n:,} damaged", counts["damaged"], n=counts["damaged"]),
-        }
-        return ", ".join(told[state] for state, count in counts.items() if count)
-
-    def sections(self, report: ReportFolder | None = None) -> list[Section]:
-        """The page: a table for each text and tokenizer, best first, with curves in one frame.
-
-        Args:
-            report: receives a figure for each table of two runs or more; None: no figures.
-        """
-        told: list[Section] = []
-        groups = grouped(self.runs)
+    def page(self, report: ReportFolder) -> str:
+        """A page with a table for each text and tokenizer, best first, and the curves, which are added to `report`."""
+        groups, told = grouped(self.runs), list[Section]()
         if len(groups) > 1:
-            told.append(
-                Paragraph(
-                    _(
-                        "Losses in nats per token can be compared inside a table, where text and tokenizer are the "
-                        "same. A heading sorts its table."
-                    )
-                )
+            alike = _(
+                "Losses in nats per token can be compared inside a table, where text and tokenizer are the same. A "
+                "heading sorts its table."
             )
-        for number, runs in enumerate(groups, start=1):
+            told.append(Paragraph(alike))
+        for place, runs in enumerate(groups, start=1):
             title = _group_title(runs[0])
-            told += [Heading(title), _sortable(runs, title)]
-            drawn = _curves(runs) if report is not None else None
-            if report is not None and drawn is not None:
-                figure, caption = drawn
-                told.append(report.figure(figure, f"curves-{number}", caption, title))
-        if self.notes:
-            told += [Heading(_("Not looked into")), Listing(tuple(map(_, self.notes)))]
-        return told
+            columns = [key for key in LISTED if key not in ("text", "tokens")]
+            caption = _("{title}: runs, best first", title=title)
+            kept = KEPT if len(runs) > 1 else {*columns} - {"progress", "standing"}
+            table = runs_table(caption, columns, [run_row(run) for run in runs]).varied(kept)
+            told += [Heading(title), table]
+            told += curves_section(report, f"curves-{place}", runs, title)
+        told += [Heading(_("Not looked into")), Listing(tuple(map(_, self.notes)))] if self.notes else []
+        states = [run.state for run in self.runs]
+        lead = ", ".join(f"{_(name)}: {states.count(state)}" for state, name in STATES.items() if state in states)
+        return page(self.title, told, lead=lead, footer=_("Made by vitral list runs."))
 
     def __str__(self) -> str:
         """The table in aligned lines, with what is to be said of it."""
-        return plain_text("", [self.varied_table().section(), *map(Paragraph, self.advice)])
-
-
-PAGE_LANGUAGE = {"en": "en", "pt": "pt-BR"}
-"""BCP 47 codes of pages."""
+        return plain_text("", [self.varied_table(), *map(Paragraph, self.advice)])
 
 
 @page_of.register
 def _list_page(found: RunList) -> str:
-    return found.page(found.sections())
+    return found.page(Unwritten())
 
 
 def list_runs(folder: str | Path = "runs", *, order: Order = "loss", text: str | None = None) -> RunList:
@@ -224,77 +195,40 @@ def list_runs(folder: str | Path = "runs", *, order: Order = "loss", text: str |
         raise UsageError(
             "{folder}: no run on a text {text!r}; there are: {known}", folder=folder, text=text, known=known
         )
-    return RunList(Path(folder), tuple(ordered(runs, order)), found.notes, order)
-
-
-def ordered(runs: Sequence[RunSummary], order: Order) -> list[RunSummary]:
-    """The runs in an order; see `RunList`."""
-    if order == "loss":
-        return [run for group in grouped(runs) for run in group]
-    if order == "time":
-        return sorted(runs, key=lambda run: -(run.when or 0.0))
-    return sorted(runs, key=lambda run: run.name)
+    orders = {"time": lambda run: -(run.when or 0.0), "name": lambda run: run.name}
+    runs = [run for group in grouped(runs) for run in group] if order == "loss" else sorted(runs, key=orders[order])
+    return RunList(Path(folder), tuple(runs), found.notes, order)
 
 
 def grouped(runs: Sequence[RunSummary]) -> list[list[RunSummary]]:
     """Runs whose losses can be compared together, best first; groups by text, the largest first."""
     groups: dict[Any, list[RunSummary]] = {}
-    for run in runs:
+    for run in sorted(runs, key=lambda run: (float("inf") if run.test_loss is None else run.test_loss, run.name)):
         groups.setdefault((run.test_tokens, run.objective), []).append(run)
-    inside = [sorted(group, key=lambda run: (_loss_or_last(run), run.name)) for group in groups.values()]
-    return sorted(
-        inside, key=lambda group: (group[0].text is None, group[0].text or "", -len(group), str(group[0].tokenizer))
-    )
-
-
-def _loss_or_last(run: RunSummary) -> float:
-    return float("inf") if run.test_loss is None else run.test_loss
-
-
-def data_table(caption: str, rows: Sequence[Mapping[str, Any]]) -> DataTable:
-    """A table of data with a column for every key."""
-    return DataTable(caption, tuple(Column(key, "") for key in dict.fromkeys(key for row in rows for key in row)), rows)
+    order = {key: (group[0].text is None, group[0].text or "", -len(group)) for key, group in groups.items()}
+    return [groups[key] for key in sorted(groups, key=lambda key: (order[key], str(groups[key][0].tokenizer)))]
 
 
 def run_row(run: RunSummary) -> dict[str, Any]:
     """The values of a run as data and, by the keys of `COLUMNS`, for people."""
     size = NONE if run.parameters is None else big(run.parameters)
-    shape = "" if run.layers is None else f" ({run.layers}×{run.width})"
+    progress, record = NONE, run_record(run)
+    if run.step is not None and run.steps is not None:
+        done = run.step == run.steps
+        progress = whole(run.step) if done else _("{step:,} of {steps:,}", step=run.step, steps=run.steps)
+    above, below = ((order and baseline_name(order)) for order in (record["baseline_above"], record["baseline_below"]))
+    rank = f"{above} – {below}" if above and below else NONE
+    if not (above and below) and (above or below):
+        rank = _("below the {baseline}", baseline=above) if above else _("above the {baseline}", baseline=below)
     return {
-        **run_record(run),
+        **record,
         "when": run.when,
-        "size": f"{size}{shape}",
+        "size": size if run.layers is None else f"{size} ({run.layers}×{run.width})",
         "tokens": NONE if run.tokenizer is None else f"{run.tokenizer} {run.vocab_size or ''}".strip(),
-        "progress": _progress(run),
-        "rank": _rank_text(run),
-        "standing": _standing_text(run),
+        "progress": progress,
+        "rank": rank,
+        "standing": ": ".join(filter(None, (_(STATES[run.state]), _(run.why)))),
     }
-
-
-def _progress(run: RunSummary) -> str:
-    if run.step is None or run.steps is None:
-        return NONE
-    return whole(run.step) if run.step == run.steps else _("{step:,} of {steps:,}", step=run.step, steps=run.steps)
-
-
-def _rank_text(run: RunSummary) -> str:
-    """The n-gram baselines next to the test loss, in a few words."""
-    found = derived(run)
-    above, below = found["baseline_above"], found["baseline_below"]
-    if above is not None and below is not None:
-        return f"{baseline_name(above)} – {baseline_name(below)}"
-    if above is not None:
-        return _("below the {baseline}", baseline=baseline_name(above))
-    if below is not None:
-        return _("above the {baseline}", baseline=baseline_name(below))
-    return NONE
-
-
-def _standing_text(run: RunSummary) -> str:
-    """The state with its reason."""
-    told = _(STATES[run.state])
-    why = _(run.why)
-    return f"{told}: {why}" if why else told
 
 
 def _group_title(run: RunSummary) -> str:
@@ -304,57 +238,16 @@ def _group_title(run: RunSummary) -> str:
     return title if run.objective == "next-token" else _("{title}, masked tokens", title=title)
 
 
-def _sortable(runs: Sequence[RunSummary], title: str) -> SortableTable:
-    columns = tuple(COLUMNS[key] for key in SHOWN if key not in ("text", "tokens"))
-    rows = [run_row(run) for run in runs]
-    table = DataTable(_("{title}: runs, best first", title=title), columns, rows)
-    made, sparks = table.varied(KEPT if len(runs) > 1 else {column.key for column in columns} - ALIKE), _sparks(runs)
-    by = [SORTED_BY.get(column.key, column.key) for column in made.columns]
-    keys = tuple(tuple(_key(row.get(key)) for key in by) for row in rows)
-    has_curves = any(spark.points for spark in sparks)
-    return SortableTable(
-        made.section(),
-        keys,
-        tuple(spark.svg for spark in sparks) if has_curves else (),
-        _("test loss by step"),
-        tuple(spark.alt for spark in sparks) if has_curves else (),
-    )
-
-
-def _key(value: Any) -> float | str | None:
-    return value if value is None or isinstance(value, str) else float(value)
-
-
-def _sparks(runs: Sequence[RunSummary]) -> list[Spark]:
-    """A small curve of each run, all in one frame, with the baselines that lie in it."""
-    curves = [[(float(step), test) for step, _validation, test in run.curve] for run in runs]
-    every = [point for curve in curves for point in curve]
-    if not every:
-        return [Spark((), (0.0, 1.0, 0.0, 1.0)) for _run in runs]
-    levels = sorted({loss for run in runs for loss in (run.baselines or {}).values()})
-    lasts = [curve[-1][1] for curve in curves if curve]
-    least, most = min(test for _step, test in every), max(test for _step, test in every)
-    top = min(most, max(lasts) + 2 * (max(lasts) - least) + 0.3)
-    frame = (0.0, max(step for step, _test in every), least, top)
-    alts = [
-        _("from {first:.3f} to {last:.3f}", first=curve[0][1], last=curve[-1][1]) if curve else "" for curve in curves
-    ]
-    return [Spark(tuple(curve), frame, tuple(levels), alt) for curve, alt in zip(curves, alts, strict=True)]
-
-
-def _curves(runs: Sequence[RunSummary]) -> Any:
-    """The curves of the best runs of a group in one figure, and its caption; None for fewer than two."""
+def curves_section(report: ReportFolder, name: str, runs: Sequence[RunSummary], alt: str) -> list[Section]:
+    """The test losses of runs in the same tokens while they were trained, added to `report`; nothing without any."""
     shown = [run for run in runs if len(run.curve) > 1]
-    if len(shown) < 2:
-        return None
-    from vitral.report.lines import MOST_LINES, Line, left_out, loss_plot
-    from vitral.report.margin import Reference
+    if not shown:
+        return []
+    from vitral.report.lines import MOST_LINES, Line, Reference, left_out, loss_plot  # matplotlib is slow to import
 
-    lines = [Line(run.name, [p[0] for p in run.curve], [p[2] for p in run.curve], look="dots") for run in shown]
-    lines = lines[:MOST_LINES]
+    lines = [Line(run.name, [p[0] for p in run.curve], [p[2] for p in run.curve]) for run in shown[:MOST_LINES]]
     orders = shown[0].baselines or {} if shown[0].objective == "next-token" else {}
     references = [Reference(baseline_name(order), loss) for order, loss in orders.items()]
-    title, y_label = _("Test loss while training"), _("loss (nats per token)")
-    figure = loss_plot(lines, references=references, title=title, x_label=_("optimizer step"), y_label=y_label)
+    drawn = loss_plot(lines, references=references, title=_("Test loss while training"))
     caption = _("Test loss against steps, at every evaluation. Gray lines: n-gram baselines.")
-    return figure, caption + left_out([run.name for run in shown])
+    return [report.figure(drawn, name, caption + left_out([run.name for run in shown]), alt)]

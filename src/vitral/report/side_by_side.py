@@ -2,90 +2,76 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from vitral.compare.comparison import BITS, NATS, ComparedRun, Relation, RunComparison
-from vitral.core.language import N_, _, language
-from vitral.core.text import NONE
+from vitral.compare.comparison import BITS, NATS, ComparedRun, PairedDifference, Relation, RunComparison
+from vitral.core.language import N_, _, number
+from vitral.core.text import NONE, signed
 from vitral.evaluation import baseline_name
 from vitral.report.folder import ReportFolder, Unwritten
 from vitral.report.html import page
-from vitral.report.lines import MOST_LINES, Line, left_out, loss_plot
-from vitral.report.margin import Reference
 from vitral.report.markdown import markdown
 from vitral.report.notebook import page_of, text_of
 from vitral.report.plain import plain_text
-from vitral.report.relations import BATCHES, OVER_THE_TEXT, UNITS, interval_text, relation_text
-from vitral.report.runs import COLUMNS, PAGE_LANGUAGE, SORTED_BY, data_table, run_row
-from vitral.report.sections import (
-    Callout,
-    Columns,
-    Details,
-    Heading,
-    Listing,
-    Paragraph,
-    Preformatted,
-    Section,
-    SortableTable,
-)
-from vitral.report.tables import Column, DataTable, as_text, decimals
-
-if TYPE_CHECKING:
-    import matplotlib.figure
+from vitral.report.runs import data_table, run_row, runs_table
+from vitral.report.sections import Callout, Columns, Heading, Listing, Paragraph, Preformatted, Section
+from vitral.report.tables import Column, Table, as_text
 
 PAGE = "comparison.html"
 FOOTER = N_("Made by vitral compare.")
-SIDE_BY_SIDE = 4
-"""Runs whose configurations are the columns of a table; of more, they are its rows."""
-SAMPLES_SHOWN = 6
 MOST_ROWS = 20
 """Differences in one figure."""
 SHOWN = (
-    *("name", "text", "tokens", "size", "context", "progress", "nats", "bits_per_character", "rank"),
+    *("name", "text", "tokens", "size", "context", "progress", "test_loss", "bits_per_character", "rank"),
     *("tokens_per_second", "minutes", "standing"),
 )
 """Columns of the table for people."""
-NOT_TABULAR = {"curve", "sample", "missing", "missing_sample"}
-"""What is known of a run beside its numbers."""
-KEPT = {"name", "size", "nats", "bits_per_character"}
+LOSSES = {"test_loss": "loss", "bits_per_character": "bits_per_character"}
+KEPT = {"name", "size", "test_loss", "bits_per_character"}
 """Columns that are there although all runs are the same in them."""
-RELATIONS = (
-    Column("run", N_("run")),
-    Column("against", N_("compared with"), is_prose=True, is_long=True),
-    Column("unit", N_("comparable in"), is_prose=True, is_long=True),
-    Column("difference", N_("difference"), decimals(4, sign=True)),
-    Column("interval", N_("interval over blocks"), is_prose=True, is_long=True),
-    Column("text", N_("test text"), is_prose=True, is_long=True),
-    Column("tokens", N_("tokens"), is_prose=True, is_long=True),
-    Column("batches", N_("batches"), is_prose=True, is_long=True),
+UNITS = {NATS: N_("nats per token"), BITS: N_("bits per character"), "nothing": N_("nothing")}
+BATCHES = {
+    "same": N_("Their batches are the same, by their hash."),
+    "same by configuration": N_("Their batches are the same, by configuration."),
+    "other": N_("Their batches differ: {keys}."),
+}
+OVER_THE_TEXT = N_(
+    "The intervals hold together with 95%. They are the uncertainty over texts like this test split, cut into "
+    "contiguous blocks: they are about these trained models. They do not contain the chance of another seed, so they "
+    "are no claim about the variants in general; vitral study makes such claims. Nor do they hold if the run that "
+    "others are compared with was chosen because its loss on this test split is the lowest."
 )
 
 
-def comparison_table(found: RunComparison) -> DataTable:
+def comparison_table(found: RunComparison) -> Table:
     """The runs: size, speed, losses."""
-    return DataTable(_("Runs"), tuple(COLUMNS[key] for key in SHOWN), [_main_row(run) for run in found.runs])
+    losses = {"test_loss": "loss", "bits_per_character": "bits_per_character"}
+    rows = [
+        {
+            **run_row(run.summary),
+            "tokens_per_second": run.tokens_per_second,
+            **{key: getattr(run.loss, name, None) for key, name in losses.items()},
+        }
+        for run in found.runs
+    ]
+    return runs_table(_("Runs"), SHOWN, rows)
 
 
-def comparison_data(found: RunComparison) -> DataTable:
+def comparison_data(found: RunComparison) -> Table:
     """The runs as data, with every number in full precision."""
-    rows = [{key: value for key, value in row.items() if key not in NOT_TABULAR} for row in found.records()]
-    return data_table("", rows)
+    beside = {"curve", "sample", "missing", "missing_sample"}
+    return data_table("", [{key: row[key] for key in row if key not in beside} for row in found.records()])
 
 
-def varied_table(found: RunComparison) -> DataTable:
+def varied_table(found: RunComparison) -> Table:
     """The same without the columns in which all runs are the same; the caption says these."""
     return comparison_table(found).varied(KEPT)
 
 
-def relation_table(found: RunComparison) -> DataTable:
-    """The possible comparisons, and the differences of losses, for people."""
-    return DataTable(_("What may be compared"), RELATIONS, [_relation_row(one) for one in found.relations])
-
-
-def relation_data(found: RunComparison) -> DataTable:
-    """The same as data."""
+def relation_data(found: RunComparison) -> Table:
+    """The possible comparisons, and the differences of losses, as data."""
     keys = ("run", "against", "same_text", "same_test", "same_tokens", "same_task", "batches", "comparable")
     numbers = ("difference", "low", "high", "confidence", "num_blocks", "targets")
     rows = [
@@ -95,37 +81,30 @@ def relation_data(found: RunComparison) -> DataTable:
     return data_table(_("What may be compared"), rows)
 
 
-def configuration_table(found: RunComparison) -> DataTable:
-    """The keys that differ; of many runs, with a row for each run."""
-    caption, changed = _("Keys of the configuration that differ"), found.changed
-    if len(found.runs) <= SIDE_BY_SIDE:
-        names = [
-            Column(run.name, run.name, shown_value, is_prose=True, is_name=True, is_long=True) for run in found.runs
-        ]
-        rows = [
-            {"configuration key": key, **dict(zip((run.name for run in found.runs), values, strict=True))}
-            for key, values in changed.items()
-        ]
-        return DataTable(caption, (Column("configuration key", N_("key")), *names), rows)
-    keys = [Column(key, key, shown_value, is_prose=True, is_name=True, is_long=True) for key in changed]
+def configuration_table(found: RunComparison) -> Table:
+    """The keys that differ, with a column for each run."""
+
+    def show(value: Any) -> str:
+        return as_text(value) if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+    names = [run.name for run in found.runs]
+    columns = [Column(name, name, show, is_prose=True, is_name=True, is_long=True) for name in names]
     rows = [
-        {"name": run.name, **{key: values[index] for key, values in changed.items()}}
-        for index, run in enumerate(found.runs)
+        {"configuration key": key, **dict(zip(names, values, strict=True))} for key, values in found.changed.items()
     ]
-    return DataTable(caption, (Column("name", N_("run")), *keys), rows)
+    caption = _("Keys of the configuration that differ")
+    return Table(caption, [Column("configuration key", N_("key")), *columns], rows, is_sortable=True)
 
 
 def comparison_sections(found: RunComparison, report: ReportFolder | None = None) -> list[Section]:
     """The page; figures are added to `report`, and left out without one."""
-    told: list[Section] = [Callout(finding(found)), _sortable(varied_table(found))]
-    told += [Heading(_("What may be compared")), _sortable(relation_table(found))]
-    told += [Listing(tuple(relation_text(one) for one in found.relations))] if len(found.relations) <= 8 else []
+    told: list[Section] = [Callout(finding(found)), varied_table(found)]
+    told += [Heading(_("What may be compared")), Listing(tuple(map(relation_text, found.relations)))]
     if any(one.difference for one in found.relations):
-        told += [Paragraph(_(OVER_THE_TEXT))]
-        told += [] if report is None else _difference_figures(found, report)
+        told += [Paragraph(_(OVER_THE_TEXT)), *([] if report is None else _difference_figures(found, report))]
     told += [] if report is None else [Heading(_("Curves")), *_curve_figures(found, report)]
     told += [Heading(_("Configuration"))]
-    told += [_sortable(configuration_table(found)) if found.changed else Paragraph(_("No key differs."))]
+    told += [configuration_table(found) if found.changed else Paragraph(_("No key differs."))]
     told += _samples(found)
     told += [Listing(tuple(map(_, found.notes)))] if found.notes else []
     return told
@@ -133,7 +112,7 @@ def comparison_sections(found: RunComparison, report: ReportFolder | None = None
 
 def comparison_page(found: RunComparison, sections: Sequence[Section]) -> str:
     """A page of these sections."""
-    return page(_title(found), sections, footer=_(FOOTER), language=PAGE_LANGUAGE[language()])
+    return page(_title(found), sections, footer=_(FOOTER))
 
 
 def _title(found: RunComparison) -> str:
@@ -147,9 +126,8 @@ def finding(found: RunComparison) -> str:
     """The main result: of two runs their relation, of more which is best on each text."""
     if len(found.relations) == 1:
         return relation_text(found.relations[0])
-    return " ".join(_best(runs) for runs in _groups(found) if any(run.loss for run in runs)) or _(
-        "No loss was measured."
-    )
+    groups = ([run for run in runs if run.loss] for runs in _groups(found))
+    return " ".join(_best(runs) for runs in groups if runs) or _("No loss was measured.")
 
 
 def write_comparison(found: RunComparison, out: Path) -> Path:
@@ -164,7 +142,7 @@ def write_comparison(found: RunComparison, out: Path) -> Path:
     report.add("comparison.md", markdown(_title(found), sections, footer=_(FOOTER)))
     report.add_json("comparison.json", found.plain())
     report.add_table("runs", comparison_table(found), comparison_data(found))
-    report.add_table("relations", relation_table(found), relation_data(found))
+    report.add_table("relations", relation_data(found))
     report.add_table("configuration", configuration_table(found))
     report.write(listed=False)  # the folder is the user's own
     return out / PAGE
@@ -173,30 +151,30 @@ def write_comparison(found: RunComparison, out: Path) -> Path:
 @text_of.register
 def _comparison_text(found: RunComparison) -> str:
     """The tables in aligned lines, and the sentences."""
-    told: list[Section] = [varied_table(found).section(), Listing(tuple(relation_text(one) for one in found.relations))]
-    if any(one.difference for one in found.relations):
-        told.append(Paragraph(_(OVER_THE_TEXT)))
-    told += [configuration_table(found).section()] if found.changed else []
+    told: list[Section] = [varied_table(found), Listing(tuple(relation_text(one) for one in found.relations))]
+    told += [Paragraph(_(OVER_THE_TEXT))] if any(one.difference for one in found.relations) else []
+    told += [configuration_table(found)] if found.changed else []
     return plain_text(_title(found), [*told, *_samples(found), Listing(tuple(map(_, found.notes)))])
+
+
+@page_of.register
+def _comparison_page(found: RunComparison) -> str:
+    return comparison_page(found, comparison_sections(found, Unwritten()))
 
 
 def _samples(found: RunComparison) -> list[Section]:
     written = [Preformatted(run.sample, run.name) for run in found.runs if run.sample is not None]
-    lacking = lacking_samples(found)
+    lacking: list[Section] = [Listing(lines)] if (lines := lacking_samples(found)) else []
     if not written:
-        return [Heading(_("Samples")), Listing(lacking)] if lacking else []
+        return [Heading(_("Samples")), *lacking] if lacking else []
     how = _(
         "Each run continues the same prompt with the same seed ({seed}), at temperature {temperature}: the first "
         "sample, not the best of several.",
         seed=found.seed,
         temperature=0.8,
     )
-    told: list[Section] = [Heading(_("Samples")), Paragraph(how)]
-    told += [Preformatted(found.prompt, _("prompt"))] if found.prompt else []
-    told.append(Columns(tuple(written[:SAMPLES_SHOWN])))
-    rest = tuple(written[SAMPLES_SHOWN:])
-    told += [Details(_("More samples"), (Columns(rest),))] if rest else []
-    return [*told, *([Listing(lacking)] if lacking else [])]
+    prompt = [Preformatted(found.prompt, _("prompt"))] if found.prompt else []
+    return [Heading(_("Samples")), Paragraph(how), *prompt, Columns(tuple(written)), *lacking]
 
 
 def lacking_samples(found: RunComparison) -> tuple[str, ...]:
@@ -209,24 +187,19 @@ def lacking_samples(found: RunComparison) -> tuple[str, ...]:
 
 
 def _difference_figures(found: RunComparison, report: ReportFolder) -> list[Section]:
-    from vitral.report.intervals import IntervalRow, interval_dots
+    from vitral.report.intervals import Row, interval_plot  # matplotlib is slow to import, and tables need none
 
     told: list[Section] = []
-    for unit in (NATS, BITS):
+    for unit, name in ((NATS, "differences-nats"), (BITS, "differences-bits")):
         shown = [(one, one.difference) for one in found.relations if one.difference and one.difference.unit == unit]
         if not shown:
             continue
         rows = [
-            IntervalRow(one.run, paired.blocks, paired.difference, paired.low, paired.high)
+            Row(one.run, one.against, paired.difference, paired.low, paired.high, paired.blocks)
             for one, paired in shown[:MOST_ROWS]
         ]
         label = _("difference to the run it is compared with ({unit})", unit=_(UNITS[unit]))
-        drawn = interval_dots(
-            rows,
-            references=[Reference("", 0.0)],
-            title=_("Differences of the test loss"),
-            x_label=label,
-        )
+        drawn = interval_plot(rows, label, title=_("Differences of the test loss"), digits=4)
         caption = _(
             "Each dot is a block of the test split, the mark above is the difference over all of it with its "
             "interval. Left of zero: the run predicts better."
@@ -234,28 +207,60 @@ def _difference_figures(found: RunComparison, report: ReportFolder) -> list[Sect
         if len(shown) > MOST_ROWS:
             caption += " " + _("Only the first {n} are drawn.", n=MOST_ROWS)
         alt = relation_text(max(shown, key=lambda pair: abs(pair[1].difference))[0])
-        told.append(report.figure(drawn, f"differences-{'nats' if unit == NATS else 'bits'}", caption, alt))
+        told.append(report.figure(drawn, name, caption, alt))
     return told
 
 
 def _curve_figures(found: RunComparison, report: ReportFolder) -> list[Section]:
+    """The test losses of runs on one text, by steps, tokens and seconds as far as these say different things."""
     told: list[Section] = []
     groups = _groups(found)
-    for number_, runs in enumerate(groups, start=1):
-        runs = _with_curves(runs)
-        if not runs:
-            continue
-        for axis, label, values in _axes(runs):
-            drawn = _curves(runs, label, values)
-            caption = _("Test loss at every evaluation while training.")
-            caption += left_out([run.name for run in runs])
-            name = f"curves-by-{axis}" + (f"-{number_}" if len(groups) > 1 else "")
-            told.append(
-                report.figure(drawn, name, caption, _("Curves of {names}", names=", ".join(r.name for r in runs)))
-            )
+    for place, group in enumerate(groups, start=1):
+        drawn = [run for run in group if any(math.isfinite(point.test) for point in run.curve)]
+        same_tokens = len({run.summary.test_tokens for run in drawn}) == 1
+        if not same_tokens:  # their bits per character follow from a loss
+            drawn = [run for run in drawn if run.loss is not None]
+        ratios = {round(point.tokens / point.step, 6) for run in drawn for point in run.curve if point.step}
+        axes: dict[str, str] = {"step": _("optimizer step")} if drawn else {}
+        axes |= {"tokens": _("tokens trained on")} if len(ratios) > 1 else {}
+        if all(point.seconds is not None for run in drawn for point in run.curve):
+            axes |= {"seconds": _("seconds of training steps")} if drawn else {}
+        for axis, label in axes.items():
+            name = f"curves-by-{axis}" + (f"-{place}" if len(groups) > 1 else "")
+            told.append(_curves(drawn, name, axis, label, report, same_tokens=same_tokens))
     if told or not any(run.curve for run in found.runs):
         return told or [Paragraph(_("No evaluation was recorded."))]
     return [Paragraph(_("No curves: the tokens differ, and without the losses bits per character are not known."))]
+
+
+def _curves(
+    runs: Sequence[ComparedRun], name: str, axis: str, label: str, report: ReportFolder, *, same_tokens: bool
+) -> Section:
+    """One figure; in bits per character where the tokens of the runs differ. The best are drawn where not all fit."""
+    from vitral.report.lines import MOST_LINES, Line, Reference, left_out, loss_plot
+
+    if len(runs) > MOST_LINES:
+        runs = sorted(runs, key=lambda run: _ranked(run, same_tokens=same_tokens))
+    lines = []
+    for run in runs[:MOST_LINES]:
+        factor = 1.0 if same_tokens or run.loss is None else run.loss.bits_per_character / run.loss.loss
+        lines.append(Line(run.name, [getattr(p, axis) for p in run.curve], [p.test * factor for p in run.curve]))
+    summary = runs[0].summary
+    orders = summary.baselines or {} if same_tokens and summary.objective == "next-token" else {}
+    drawn = loss_plot(
+        lines,
+        references=[Reference(baseline_name(order), loss) for order, loss in orders.items()],
+        title=_("Test loss while training, {text}", text=summary.text),
+        x_label=label,
+        y_label=_("test loss ({unit})", unit=_(UNITS[NATS if same_tokens else BITS])),
+    )
+    caption = _("Test loss at every evaluation while training.") + left_out([run.name for run in runs])
+    return report.figure(drawn, name, caption, _("Curves of {names}", names=", ".join(run.name for run in runs)))
+
+
+def _ranked(run: ComparedRun, *, same_tokens: bool) -> float:
+    loss = run.summary.test_loss if same_tokens else run.loss and run.loss.bits_per_character
+    return math.inf if loss is None else loss
 
 
 def _groups(found: RunComparison) -> list[list[ComparedRun]]:
@@ -266,122 +271,78 @@ def _groups(found: RunComparison) -> list[list[ComparedRun]]:
     return list(groups.values())
 
 
-@page_of.register
-def _comparison_page(found: RunComparison) -> str:
-    return comparison_page(found, comparison_sections(found, Unwritten()))
-
-
 def _best(runs: Sequence[ComparedRun]) -> str:
-    """The run that predicts a test text best."""
-    measured = [(run, run.loss) for run in runs if run.loss is not None]
-    same_tokens = len({run.summary.test_tokens for run, _loss in measured}) == 1
-    losses = [(loss.loss if same_tokens else loss.bits_per_character, run) for run, loss in measured]
+    """The run that predicts a test text best, of those whose loss was measured."""
+    same_tokens = len({run.summary.test_tokens for run in runs}) == 1
+    losses = [(loss.loss if same_tokens else loss.bits_per_character, run) for run in runs if (loss := run.loss)]
     lowest, best = min(losses, key=lambda pair: pair[0])
     places = {"text": best.summary.text, "run": best.name, "count": len(losses), "loss": lowest}
-    if not same_tokens and not all(run.is_whole for run, _loss in measured):
+    if not same_tokens and not all(run.is_whole for run in runs):
         return _(
             "On the text {text} no run is ranked first: of its long test split only parts were measured, which are "
             "other parts in other tokens.",
             **places,
         )
-    unit = _(UNITS[NATS if same_tokens else BITS])
+    places["unit"] = _(UNITS[NATS if same_tokens else BITS])
     if len(losses) == 1:
-        return _("On the text {text} there is one run, {run}: {loss:.3f} {unit}.", **places, unit=unit)
-    return _(
-        "On the text {text}, {run} has the lowest test loss of {count:,} runs: {loss:.3f} {unit}.", **places, unit=unit
+        return _("On the text {text} there is one run, {run}: {loss:.3f} {unit}.", **places)
+    return _("On the text {text}, {run} has the lowest test loss of {count:,} runs: {loss:.3f} {unit}.", **places)
+
+
+def relation_text(relation: Relation) -> str:
+    """The possible comparison, the difference, and whether the batches were the same, in a few sentences."""
+    names = {"run": relation.run, "against": relation.against}
+    batches = _(BATCHES[relation.batches], keys=", ".join(map(_, relation.batches_differ)))
+    return " ".join(filter(None, (_(_allowed(relation), **names), _difference_text(relation), batches)))
+
+
+def _allowed(relation: Relation) -> str:
+    if not relation.same_text:
+        return N_("{run} was tested on another text than {against}: their losses cannot be compared.")
+    if not relation.same_test:
+        return N_(
+            "{run} has the text of {against}, but read or split in another way: their losses are of other test "
+            "texts and cannot be compared."
+        )
+    if not relation.same_task:
+        return N_("{run} predicts something else than {against}: their losses cannot be compared.")
+    if relation.same_tokens:
+        return N_("{run} and {against} have the same test text in the same tokens: losses can be compared.")
+    if relation.comparable == "nothing":
+        return N_(
+            "{run} has the test text of {against} in other tokens, and of this long text only parts were measured, "
+            "which are other parts in other tokens: their losses cannot be compared."
+        )
+    return N_(
+        "{run} has the test text of {against} in other tokens: losses in nats per token cannot be compared, bits "
+        "per character can."
     )
 
 
-def _main_row(run: ComparedRun) -> dict[str, Any]:
-    loss = run.loss
-    return {
-        **run_row(run.summary),
-        "tokens_per_second": None if run.tokens_per_second is None else round(run.tokens_per_second),
-        "nats": None if loss is None else loss.loss,
-        "bits_per_character": None if loss is None else loss.bits_per_character,
-    }
+def _difference_text(relation: Relation) -> str:
+    found = relation.difference
+    if found is None:
+        return _("No difference: {reason}.", reason=_(relation.why)) if relation.why else ""
+    places = {"run": relation.run, "against": relation.against, "unit": _(UNITS[found.unit])}
+    places |= {"interval": _interval(found), "blocks": len(found.blocks)}
+    if found.low is None or not found.excludes_zero:
+        told = N_("{run} minus {against}: {size} {unit}.")
+        if found.low is not None:
+            told = N_("No difference is shown: {size} {unit} (interval over {blocks} blocks {interval}).")
+        return _(told, **places, size=signed(found.difference, 4))
+    told = N_(
+        "{run} predicts this text worse than {against}, by {size} {unit} (interval of the difference over {blocks} "
+        "blocks {interval})."
+    )
+    if found.difference < 0:
+        told = N_(
+            "{run} predicts this text better than {against}, by {size} {unit} (interval of the difference over "
+            "{blocks} blocks {interval})."
+        )
+    return _(told, **places, size=number(abs(found.difference), ".4f"))
 
 
-def _sortable(table: DataTable) -> SortableTable:
-    keys = tuple(tuple(_key(row, column) for column in table.columns) for row in table.rows)
-    return SortableTable(table.section(), keys)
-
-
-def _key(row: Mapping[str, Any], column: Column) -> float | str | None:
-    value = row.get(SORTED_BY.get(column.key, column.key))
-    return float(value) if isinstance(value, int | float) else None if value is None else str(value)
-
-
-def _relation_row(one: Relation) -> dict[str, Any]:
-    found = one.difference
-    return {
-        "run": one.run,
-        "against": one.against,
-        "text": _("the same text") if one.same_test else _("another part") if one.same_text else _("another text"),
-        "tokens": _("the same tokens") if one.same_tokens else _("other tokens"),
-        "batches": batches_text(one),
-        "unit": _(UNITS[one.comparable]),
-        "difference": None if found is None else found.difference,
-        "interval": NONE if found is None else interval_text(found),
-    }
-
-
-def batches_text(one: Relation) -> str:
-    """Whether two runs had the same batches, in a few words."""
-    if one.batches == "other":
-        return _(BATCHES["other"], keys=", ".join(map(_, one.batches_differ)))
-    return _(BATCHES[one.batches])
-
-
-def shown_value(value: Any) -> str:
-    """A value of the configuration; a dash where it is not set."""
-    if value is None or isinstance(value, str):
-        return as_text(value)
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _axes(runs: Sequence[ComparedRun]) -> list[tuple[str, str, Any]]:
-    """The horizontal axes that say different things about these runs: name, label, reader of a point."""
-    axes: list[tuple[str, str, Any]] = [("step", _("optimizer step"), lambda point: point.step)]
-    ratios = {round(point.tokens / point.step, 6) for run in runs for point in run.curve if point.step}
-    if len(ratios) > 1:
-        axes.append(("tokens", _("tokens trained on"), lambda point: point.tokens))
-    if all(point.seconds is not None for run in runs for point in run.curve):
-        axes.append(("seconds", _("seconds of training steps"), lambda point: point.seconds))
-    return axes
-
-
-def _has_same_tokens(runs: Sequence[ComparedRun]) -> bool:
-    return len({run.summary.test_tokens for run in runs}) == 1
-
-
-def _with_curves(runs: Sequence[ComparedRun]) -> list[ComparedRun]:
-    """The runs that can be drawn together: in other tokens only with a loss, which gives the bits per character.
-
-    The best stand first where not all fit into a figure.
-    """
-    drawn = [run for run in runs if any(math.isfinite(point.test) for point in run.curve)]
-    if _has_same_tokens(drawn):
-        losses = {run.name: run.summary.test_loss for run in drawn}
-    else:
-        losses = {run.name: run.loss.bits_per_character for run in drawn if run.loss is not None}
-        drawn = [run for run in drawn if run.name in losses]
-    if len(drawn) <= MOST_LINES:
-        return drawn
-    return sorted(drawn, key=lambda run: math.inf if (loss := losses[run.name]) is None else loss)
-
-
-def _curves(runs: Sequence[ComparedRun], label: str, read: Any) -> "matplotlib.figure.Figure":
-    """The test losses of runs on one text; in bits per character where their tokens differ."""
-    same_tokens = _has_same_tokens(runs)
-    lines = []
-    for run in runs[:MOST_LINES]:
-        factor = 1.0 if same_tokens or run.loss is None else run.loss.bits_per_character / run.loss.loss
-        lines.append(Line(run.name, [read(p) for p in run.curve], [p.test * factor for p in run.curve], look="dots"))
-    summary = runs[0].summary
-    orders = summary.baselines or {} if same_tokens and summary.objective == "next-token" else {}
-    references = [Reference(baseline_name(order), loss) for order, loss in orders.items()]
-    unit = _(UNITS[NATS if same_tokens else BITS])
-    y_label = _("test loss ({unit})", unit=unit)
-    title = _("Test loss while training, {text}", text=summary.text)
-    return loss_plot(lines, references=references, title=title, x_label=label, y_label=y_label)
+def _interval(found: PairedDifference) -> str:
+    if found.low is None or found.high is None:
+        return NONE
+    return _("{low} to {high}", low=signed(found.low, 4), high=signed(found.high, 4))

@@ -1,58 +1,182 @@
-"""The page of a study: Markdown, one HTML file, a table for programs (CSV), figures."""
+"""The page of a study: Markdown, one HTML file, a table for programs (CSV), figures; and how it was run."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vitral.core.language import N_, _, in_language, language
+import tomli_w
+
+from vitral.core.language import N_, _, in_language, number
 from vitral.core.shown import Shown
 from vitral.core.tables import Tabular
+from vitral.core.text import NONE
+from vitral.data import without_folders
+from vitral.decoding import Sampling, generate
 from vitral.report.folder import ReportFolder
 from vitral.report.html import page
 from vitral.report.markdown import markdown
 from vitral.report.notebook import page_of, written_page
 from vitral.report.sections import (
     Callout,
+    Columns,
+    Details,
     Heading,
     Listing,
     Paragraph,
+    Preformatted,
     Section,
 )
-from vitral.report.study_data import LOSSES, claim_row, results
-from vitral.report.study_figures import study_figures
-from vitral.report.study_method import how_it_was_run, samples_section
 from vitral.report.study_tables import (
+    LOSSES,
     arms_table,
     baselines_section,
+    claim_row,
+    claims_table,
     contrasts_section,
-    runs_csv,
+    results,
+    runs_data,
+    runs_table,
     tuning_data,
     tuning_section,
 )
-from vitral.report.study_views import JudgedView, not_measured, probe_sections, probe_views
-from vitral.report.tables import Column, DataTable, as_text, decimals, whole
+from vitral.report.study_views import JudgedView, not_measured, probe_sections, probe_views, study_figures
+from vitral.report.tables import Table
 from vitral.studies.claims import Claim, Judged
 from vitral.studies.losses import LossClaims, headline, loss_claims
 from vitral.studies.record import REPORT
-from vitral.studies.results import StudyResult
+from vitral.studies.resolution import is_causal_lm
+from vitral.studies.results import ArmResult, StudyResult, load_last
+
+PAIRED = N_(
+    "Every arm was trained once from each seed. Arms of one seed saw the same batches in the same order where their "
+    "texts and tokens are the same, and began from the same initial numbers wherever their shapes agree, so arms are "
+    "compared seed by seed."
+)
+METHOD = N_(
+    "Losses are of the test split at the last step; no result was selected. Contrasts of losses are one family, "
+    "judged on the log scale: each arm has its own variance, each contrast its own degrees of freedom, and one "
+    "simulated level gives both the p values and the intervals, so that an interval excludes zero exactly where p <"
+    " 0.05. Arms are equivalent where the whole interval lies within the margin of {margin}% of the loss. An arm "
+    "fails from a seed where its loss is not finite, or not below the bigram baseline although it sees more than "
+    "one token; failures are counted and tested by Fisher's exact test, with Bonferroni's correction for all contrasts "
+    "of losses that the study has. Each probe is a further family, "
+    "exploratory: paired t tests with Bonferroni's correction. Intervals of single means are 95% Student t "
+    "intervals."
+)
+TUNED = N_(
+    "The arms in contrasts of losses were tuned: each value was tried in one run, from a seed that is not among the"
+    " results, and the one of least validation loss is the arm's. Everything else is as in the base, unless an arm "
+    "says so."
+)
+UNTUNED = N_(
+    "No arm was tuned here, whatever the design says of tuning: all arms use the hyperparameters of the base; an arm "
+    "that changes one says so."
+)
+CHARACTERS, TEMPERATURE, SAMPLE_SEED, MOST_SAMPLES = 300, 0.8, 1, 16
+"""Of the samples; of more than MOST_SAMPLES arms only the compared ones have one."""
+
+
+def arm_samples(result: StudyResult) -> dict[str, str]:
+    """By arm, the text its first finished run writes after its last step, at temperature 0.8, 300 characters.
+
+    Arms that finished from no seed and models that cannot continue a text have none; of more than MOST_SAMPLES arms
+    only the compared ones have one.
+    """
+    chosen = result.arms if len(result.arms) <= MOST_SAMPLES else [arm for arm in result.arms if arm.arm.compared]
+    texts = {arm.arm.name: _sample(arm) for arm in chosen}
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+def _sample(arm: ArmResult) -> str | None:
+    finished = [run for run in arm.runs if run.seed in arm.losses]
+    if not finished or not is_causal_lm(arm.config):
+        return None
+    run, sampling = load_last(finished[0], arm), Sampling(temperature=TEMPERATURE)
+    # Every non-empty token decodes to at least one character, so CHARACTERS tokens suffice.
+    sample = generate(run.model, run.tokenizer, [""], max_tokens=CHARACTERS, sampling=sampling, seed=SAMPLE_SEED)[0]
+    return sample.text[:CHARACTERS]
+
+
+def samples_section(result: StudyResult) -> list[Section]:
+    """What each arm writes, side by side; nothing where no arm can."""
+    texts = arm_samples(result)
+    if not texts:
+        return []
+    titles = {arm.arm.name: arm.arm.title for arm in result.arms}
+    how = _(
+        "{characters} characters from each arm's first finished seed after its last step, from an empty prompt at "
+        "temperature {temperature:g}, sampling seed {seed}; the first sample, not cherry-picked.",
+        characters=CHARACTERS,
+        temperature=TEMPERATURE,
+        seed=SAMPLE_SEED,
+    )
+    columns = Columns(tuple(Preformatted(text, titles[name]) for name, text in texts.items()))
+    return [Heading(_("Samples")), Paragraph(how), columns]
+
+
+def how_it_was_run(result: StudyResult, command: str) -> list[Section]:
+    """Method, seeds, text, configurations and machine."""
+    seeds = ", ".join(map(str, result.seeds))
+    source = result.corpus.get("source", result.base["corpus"]["source"])
+    text = f"{source}, SHA-256 {result.corpus.get('sha256', NONE)}"
+    ran = _("Seeds: {seeds}. Budget: {budget}. Text: {text}.", seeds=seeds, budget=result.budget or NONE, text=text)
+    changes = tuple((arm.arm.title, _changes(arm)) for arm in result.arms)
+    corpus = without_folders({key: value for key, value in result.corpus.items() if key != "ngrams"})
+    method = (
+        _(PAIRED),
+        _(TUNED if result.tuning else UNTUNED),
+        _(METHOD, margin=number(100 * result.study.margin, ".3g")),
+    )
+    sections: list[Section] = [Heading(_("How it was run")), Paragraph(" ".join(method))]
+    sections += [Preformatted(command, _("Command"))] if command else []
+    return [
+        *sections,
+        Paragraph(ran),
+        Table(_("What each arm changes in the configuration."), (_("arm"), _("changes")), changes, prose=(1,)),
+        Details(_("Every run"), (runs_table(result),)),
+        Details(
+            _("Configuration of the base"), (Preformatted(tomli_w.dumps(dict(result.arms[0].config)), "config.toml"),)
+        ),
+        Details(_("Text"), (Preformatted(_json(corpus), "corpus.json"),)),
+        Details(_("Machine and versions"), (Preformatted(_json(result.environment), "environment.json"),)),
+    ]
+
+
+def _json(document: Mapping[str, Any]) -> str:
+    return json.dumps(dict(document), indent=2, ensure_ascii=False)
+
+
+def _changes(arm: ArmResult) -> str:
+    """An arm's changes as assignments: `model.attention = "none"`."""
+    parts = [f"{path} = {json.dumps(value)}" for path, value in _leaves(arm.arm.changes)]
+    if arm.arm.match == "parameters":
+        model = arm.config["model"]
+        key = "d_model" if model["feed_forward"] == "none" else "d_ff"
+        text = _("model.{key} = {width} (chosen for as many parameters as the base)", key=key, width=model[key])
+        parts.append(text)
+    elif arm.arm.match == "flops":
+        steps = arm.config["training"]["steps"]
+        parts.append(_("training.steps = {steps} (chosen for as many FLOPs as the base)", steps=steps))
+    return "; ".join(parts) or _("nothing: the base")
+
+
+def _leaves(table: dict, path: str = "") -> list[tuple[str, object]]:
+    leaves: list[tuple[str, object]] = []
+    for key, value in table.items():
+        leaves += _leaves(value, f"{path}{key}.") if isinstance(value, dict) else [(f"{path}{key}", value)]
+    return leaves
+
 
 HTML, MARKDOWN, TABLE, RESULTS = "study.html", "study.md", "study.csv", "results.json"
 
 
+SHOWN = ("subject", "against", "quantity", "seeds", "difference", "low", "high", "percent", "p", "verdict")
+"""Columns of the comparisons for people."""
 DATA_ONLY = (
-    "percent_low",
-    "percent_high",
-    "margin",
-    "detectable",
-    "failed",
-    "rival_failed",
-    "rival_seeds",
-    "fisher_p",
-    "family",
-    "why",
-    "arm",
-    "rival",
+    *("percent_low", "percent_high", "margin", "detectable", "failed", "rival_failed", "rival_seeds", "fisher_p"),
+    *("family", "why", "arm", "rival"),
 )
 """Columns of the comparisons that only data have."""
 
@@ -66,18 +190,20 @@ class StudyPage(Shown, Tabular):
         markdown: the same for a repository; its figures lie beside it.
         table: one line for each run (CSV).
         results: everything as data (JSON).
-        claims: everything that was judged, losses first.
         listed: the claims that the verdict lists as sentences.
-        in_english: `claims` with English labels, for programs.
+        verdict: these sentences in English.
+        shown: every comparison for people, losses first.
+        data: every comparison as data in English.
     """
 
     html: Path
     markdown: Path
     table: Path
     results: Path
-    claims: tuple[Judged, ...]
     listed: tuple[Judged, ...]
-    in_english: tuple[Judged, ...]
+    verdict: tuple[str, ...]
+    shown: Table
+    data: Table
 
     def __str__(self) -> str:
         """The verdict in sentences, and the page."""
@@ -85,40 +211,16 @@ class StudyPage(Shown, Tabular):
 
     def plain(self) -> dict[str, Any]:
         """The files, every comparison with its interval, and the verdict in sentences."""
-        paths = {"html": self.html, "markdown": self.markdown, "table": self.table, "results": self.results}
-        files = {name: str(path) for name, path in paths.items()}
-        with in_language("en"):
-            verdict = [
-                each.text for claim, each in zip(self.claims, self.in_english, strict=True) if claim in self.listed
-            ]
-        return {**files, "comparisons": self.records(), "verdict": verdict}
+        files = {name: str(getattr(self, name)) for name in ("html", "markdown", "table", "results")}
+        return {**files, "comparisons": self.records(), "verdict": list(self.verdict)}
 
-    def comparisons(self, *, as_data: bool = False) -> DataTable:
+    def comparisons(self, *, as_data: bool = False) -> Table:
         """Every comparison, in a form to be written: for people in the page's language, or as data in English."""
-        columns = (
-            Column("subject", N_("arm"), is_prose=True),
-            Column("against", N_("compared with"), is_prose=True),
-            Column("quantity", N_("quantity"), is_prose=True),
-            Column("seeds", N_("seeds"), whole),
-            Column("difference", N_("difference"), decimals(4, sign=True)),
-            Column("low", N_("from"), decimals(4, sign=True)),
-            Column("high", N_("to"), decimals(4, sign=True)),
-            Column("percent", N_("difference in %"), decimals(1, sign=True)),
-            Column("p", "p", decimals(4), is_name=True),
-            Column("verdict", N_("verdict"), lambda verdict: as_text(verdict and _(verdict)), is_prose=True),
-        )
-        rows = self.records() if as_data else _rows(self.claims)
-        columns += tuple(Column(key, key, is_name=True) for key in DATA_ONLY) if as_data else ()
-        return DataTable(_("Comparisons with their 95% intervals"), columns, rows)
+        return self.data if as_data else self.shown
 
     def records(self) -> list[dict[str, Any]]:
         """One row for each comparison, losses first; `table` is a file with one row for each run."""
-        with in_language("en"):
-            return _rows(self.in_english)
-
-
-def _rows(claims: Sequence[Judged]) -> list[dict[str, Any]]:
-    return [claim_row(claim) for claim in claims if isinstance(claim, Claim)]
+        return [dict(row) for row in self.data.rows if isinstance(row, Mapping)]
 
 
 @page_of.register
@@ -140,9 +242,12 @@ def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
         UsageError: a run's last checkpoint cannot be loaded for its sample.
     """
     with in_language("en"):
-        english = _families(result, loss_claims(result), probe_views(result))
         told = result.told
-        data = results(told, english, headline(loss_claims(told), _listed(probe_views(told))))
+        losses, views = loss_claims(told), probe_views(told)
+        families = _families(told, losses, views)
+        data = results(told, families, headline(losses, _listed(views)))
+        rows = [claim_row(claim) for claim in _claims(families)]
+        verdict = tuple(one.text for one in (*losses.all, *_listed(views)))
     result = result.told
     losses, views = loss_claims(result), probe_views(result)
     report = study_report(result)
@@ -150,28 +255,28 @@ def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
     title, lead = result.study.title, result.study.question
     version = f"Vitral {result.environment.get('vitral') or ''}".strip()
     footer = _("Made by {vitral}, study {study}.", vitral=version, study=result.study.name)
-    shell = {"language": language(), "contents": _("Contents")}
-    report.add(HTML, page(title, sections, lead=lead, footer=footer, **shell))
+    report.add(HTML, page(title, sections, lead=lead, footer=footer))
     report.add(MARKDOWN, markdown(title, sections, lead=lead, footer=footer))
-    report.add(TABLE, runs_csv(result))
+    report.add(TABLE, runs_data(result).write("csv"))
     report.add_json(RESULTS, data)
-    html, text, table, facts = (result.folder / REPORT / name for name in (HTML, MARKDOWN, TABLE, RESULTS))
-    judged, in_english = (
-        tuple(one for family in families.values() for one in family)
-        for families in (_families(result, losses, views), english)
-    )
-    shown = StudyPage(html, text, table, facts, judged, (*losses.all, *_listed(views)), in_english)
-    report.add_table("comparisons", shown.comparisons(), shown.comparisons(as_data=True))
+    caption = _("Comparisons with their 95% intervals")
+    shown = claims_table(caption, SHOWN, _claims(_families(result, losses, views)))
+    compared = Table(caption, (*SHOWN, *DATA_ONLY), rows)
+    report.add_table("comparisons", shown, compared)
     if result.tuning:
-        report.add("tuning.csv", tuning_data(result).csv())
+        report.add("tuning.csv", tuning_data(result).write("csv"))
     report.write()
-    return shown
+    html, text, table, facts = (result.folder / REPORT / name for name in (HTML, MARKDOWN, TABLE, RESULTS))
+    return StudyPage(html, text, table, facts, (*losses.all, *_listed(views)), verdict, shown, compared)
 
 
 def _families(result: StudyResult, losses: LossClaims, views: Sequence[JudgedView]) -> dict[str, tuple[Judged, ...]]:
     """Everything that was judged, the losses first."""
-    probes = {name: view.all for name, view in zip(result.study.probes, views, strict=True)}
-    return {LOSSES: losses.all, **probes}
+    return {LOSSES: losses.all, **{name: view.all for name, view in zip(result.study.probes, views, strict=True)}}
+
+
+def _claims(families: Mapping[str, Sequence[Judged]]) -> list[Claim]:
+    return [one for family in families.values() for one in family if isinstance(one, Claim)]
 
 
 def _listed(views: Sequence[JudgedView]) -> list[Judged]:

@@ -1,20 +1,164 @@
-"""The tables of a study's page: its arms, its runs, the n-gram baselines."""
+"""The tables of a study: its comparisons, arms, runs, tuning, baselines; and all of it as data, `results.json`."""
 
-from collections.abc import Sequence
-from statistics import fmean
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vitral.core.language import N_, _, ngettext, number
-from vitral.core.text import NONE, big, nats, p_text, signed, unbroken
-from vitral.report.sections import Heading, Paragraph, Section, Table
-from vitral.report.study_figures import references
-from vitral.report.tables import Column, DataTable, as_csv
-from vitral.studies.beside_counts import mean_loss
-from vitral.studies.claims import Claim
-from vitral.studies.intervals import Interval
-from vitral.studies.losses import LossClaims, difference_text, last_losses
-from vitral.studies.results import RunResult, StudyResult
+from vitral.core.text import NONE, big, nats, p_text, unbroken
+from vitral.data import without_folders
+from vitral.evaluation import NgramBaselines, baseline_name
+from vitral.report.sections import Heading, Paragraph, Section
+from vitral.report.tables import Column, Table, as_text, decimals, whole
+from vitral.studies.claims import Check, Claim, Judged, Quantity
+from vitral.studies.estimator import Interval
+from vitral.studies.losses import LossClaims, baseline_arm, difference_text, mean_loss
+from vitral.studies.probe import ArmMeasures, Means, Rows
+from vitral.studies.results import ArmResult, RunResult, StudyResult
 from vitral.studies.tuning import Tuned
+
+SCHEMA = 1
+LOSSES = "losses"
+"""Family of the claims about losses; each probe's family has the probe's name."""
+
+
+def claim_row(claim: Claim) -> dict[str, Any]:
+    """A comparison as one row: estimates, interval, p value, word.
+
+    An arm that fails has counts instead, of its seeds and its rival's; its p value, Fisher's, has a key of its own.
+    """
+    share = _share(claim)
+    failures = claim.failures
+    return {
+        "subject": claim.comparison.subject,
+        "against": claim.comparison.against,
+        "quantity": claim.comparison.quantity.label,
+        "seeds": claim.seeds if failures is None else failures.seeds,
+        "difference": _finite(claim.difference),
+        "low": claim.low,
+        "high": claim.high,
+        "p": claim.p if failures is None else None,
+        "family": claim.family,
+        "verdict": claim.verdict if failures is not None or not claim.why else None,
+        "why": claim.why or None,
+        "arm": claim.comparison.arm or None,
+        "rival": claim.comparison.rival or None,
+        "percent": share(claim.difference),
+        "percent_low": share(claim.low),
+        "percent_high": share(claim.high),
+        "margin": claim.margin,
+        "detectable": claim.detectable,
+        "failed": None if failures is None else failures.failed,
+        "rival_failed": None if failures is None else failures.others_failed,
+        "rival_seeds": None if failures is None else failures.others,
+        "fisher_p": None if failures is None else claim.p,
+    }
+
+
+def _share(claim: Claim):
+    reference = claim.reference
+
+    def percent(value: float | None) -> float | None:
+        known = value is not None and math.isfinite(value) and math.isfinite(reference) and reference
+        return 100 * value / reference if known and value is not None else None
+
+    return percent
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def results(
+    result: StudyResult, families: Mapping[str, Sequence[Judged]], headline: Sequence[Judged]
+) -> dict[str, Any]:
+    """The whole study as plain data: design, arms with their runs, tuning, claims, baselines.
+
+    Args:
+        result: the measured study, with English titles.
+        families: what was judged: under "losses" and under the name of each probe.
+        headline: the claims for a hurried reader.
+    """
+    study = result.study
+    return {
+        "schema": SCHEMA,
+        "name": study.name,
+        "title": study.title,
+        "question": study.question,
+        "headline": " ".join(one.text for one in headline),
+        "design": study.plain(),
+        "budget": result.budget,
+        "unit": study.unit,
+        "margin": study.margin,
+        "seeds": list(result.seeds),
+        "first_seeds": list(result.first_seeds),
+        "baselines": {
+            "orders": {str(order): loss for order, loss in sorted(result.baselines.orders.items())},
+            "test_bigram_entropy": result.baselines.test_bigram_entropy,
+        },
+        "arms": [_arm(result, arm) for arm in result.arms],
+        "tuning": [tuned.plain() for tuned in result.tuning],
+        "claims": [
+            {"of": name} | claim_row(one)
+            for name, judged in families.items()
+            for one in judged
+            if isinstance(one, Claim)
+        ],
+        "checks": [
+            {"of": name} | _check(one) for name, judged in families.items() for one in judged if isinstance(one, Check)
+        ],
+        "text": without_folders(result.corpus),
+        "environment": dict(result.environment),
+    }
+
+
+def _arm(result: StudyResult, arm: ArmResult) -> dict[str, Any]:
+    is_base = arm is result.arms[0]
+    return {
+        "name": arm.arm.name,
+        "title": arm.arm.title,
+        "against": None if is_base else baseline_arm(result, arm).arm.name,
+        "is_compared": arm.arm.compared and not is_base,
+        "is_contrast": arm.arm.compared and arm.arm.contrast and not is_base,
+        "parameters": arm.num_parameters,
+        "flops_per_token": arm.flops_per_token,
+        "flops": arm.flops,
+        "tokens": arm.num_tokens,
+        "configuration": dict(arm.config),
+        "runs": [_run(arm, run) for run in arm.runs],
+    }
+
+
+def _run(arm: ArmResult, run: RunResult) -> dict[str, Any]:
+    loss = _finite(run.test_loss)
+    return {
+        "seed": run.seed,
+        "train_loss": _finite(run.train_loss),
+        "validation_loss": _finite(run.validation_loss),
+        "test_loss": loss,
+        "compared_loss": None if loss is None else loss * arm.factor,
+        "seconds": run.seconds,
+        "stopped": run.stopped,
+        "curve": [[step, _finite(one)] for step, one in run.curve],
+        "training_curve": [[step, _finite(one)] for step, one in run.training_curve],
+    }
+
+
+def _check(check: Check) -> dict[str, Any]:
+    low, high = check.interval or (None, None)
+    return {
+        "subject": check.subject,
+        "quantity": check.what,
+        "value": _finite(check.value),
+        "low": low,
+        "high": high,
+        "expected_low": check.low,
+        "expected_high": check.high,
+        "unit": check.unit,
+        "verdict": check.verdict,
+        "arm": check.arm or None,
+    }
+
 
 MOST_NAMED = 6
 BASELINES = N_(
@@ -22,21 +166,43 @@ BASELINES = N_(
     "the bigram baseline knows which token follows which; one between the trigram and the 4-gram baseline has learned "
     "what two to three preceding tokens predict."
 )
+CLAIMS = {
+    column.key: column
+    for column in (
+        Column("subject", N_("arm"), is_prose=True),
+        Column("against", N_("compared with"), is_prose=True),
+        Column("quantity", N_("quantity"), is_prose=True),
+        Column("seeds", N_("seeds"), whole),
+        Column("difference", N_("difference"), decimals(4, sign=True)),
+        Column("low", N_("from"), decimals(4, sign=True)),
+        Column("high", N_("to"), decimals(4, sign=True)),
+        Column("change", N_("difference (simultaneous 95% CI)")),
+        Column("percent", N_("in %"), decimals(1, sign=True)),
+        Column("p", N_("corrected p"), p_text),
+        Column("verdict", N_("verdict"), lambda verdict: as_text(verdict and _(verdict)), is_prose=True),
+        Column("told", N_("verdict"), is_prose=True),
+    )
+}
+"""Columns of comparisons for people, by key."""
+_LOSSES = ("train_loss", "validation_loss", "test_loss")
+
+
+def claims_table(caption: str, keys: Sequence[str], claims: Sequence[Claim]) -> Table:
+    """Comparisons for people, decided or not: these of the `CLAIMS`."""
+    return Table(caption, [CLAIMS[key] for key in keys], [_claim(claim) for claim in claims])
+
+
+def _claim(claim: Claim) -> dict[str, Any]:
+    told = _("no verdict: {why}", why=claim.why) if claim.why else claim.words
+    if claim.failures is not None:
+        told = _("fails in {failed} of {n} seeds", failed=claim.failures.failed, n=claim.failures.seeds)
+    return claim_row(claim) | {"change": difference_text(claim, percent=False), "p": claim.p, "told": told}
 
 
 def contrasts_section(losses: LossClaims) -> list[Table]:
     """The table of the contrasts of losses; nothing where there is none."""
     if not losses.contrasts:
         return []
-    rows = tuple(_contrast(claim) for claim in losses.contrasts)
-    columns = (
-        _("arm"),
-        _("compared with"),
-        _("difference (simultaneous 95% CI)"),
-        _("in %"),
-        _("corrected p"),
-        _("verdict"),
-    )
     caption = ngettext(
         "Differences of the test loss ({n} contrast, judged on the log scale). Failures are counted and have no "
         "difference; their p is that of Fisher's exact test.",
@@ -46,17 +212,7 @@ def contrasts_section(losses: LossClaims) -> list[Table]:
         len(losses.contrasts),
         n=len(losses.contrasts),
     )
-    return [Table(caption, columns, rows, prose=(1, 5))]
-
-
-def _contrast(claim: Claim) -> tuple[str, ...]:
-    found, names = claim.failures, (claim.comparison.subject, claim.comparison.against)
-    if found is not None:
-        word = _("fails in {failed} of {n} seeds", failed=found.failed, n=found.seeds)
-        return (*names, NONE, NONE, p_text(claim.p), word)
-    word = claim.words if not claim.why else _("no verdict: {why}", why=claim.why)
-    percent = NONE if claim.percent is None else signed(claim.percent, 1)
-    return (*names, difference_text(claim, percent=False), percent, p_text(claim.p), word)
+    return [claims_table(caption, ("subject", "against", "change", "percent", "p", "told"), losses.contrasts)]
 
 
 def arms_table(result: StudyResult) -> Table:
@@ -64,21 +220,10 @@ def arms_table(result: StudyResult) -> Table:
     rows = []
     for arm in result.arms:
         mean = mean_loss(arm)
-        rows.append(
-            (
-                arm.arm.title,
-                number(arm.num_parameters, ","),
-                big(arm.flops),
-                number(sum(run.seconds for run in arm.runs) / max(1, len(arm.runs)), ".0f"),
-                NONE if mean is None else nats(mean.mean),
-                _interval(mean),
-            )
-        )
+        seconds = number(sum(run.seconds for run in arm.runs) / max(1, len(arm.runs)), ".0f")
+        losses = NONE if mean is None else nats(mean.mean), _interval(mean)
+        rows.append((arm.arm.title, number(arm.num_parameters, ","), big(arm.flops), seconds, *losses))
     columns = (_("arm"), _("parameters"), _("training FLOPs"), _("seconds"), _("test loss"), _("95% interval"))
-    return Table(_arms_caption(result), columns, tuple(rows))
-
-
-def _arms_caption(result: StudyResult) -> str:
     caption = ngettext(
         "Means over {n} seed; losses in {unit}, seconds of training for each run.",
         "Means over {n} seeds; losses in {unit}, seconds of training for each run.",
@@ -86,11 +231,10 @@ def _arms_caption(result: StudyResult) -> str:
         n=len(result.seeds),
         unit=_(result.study.unit),
     )
-    names = [arm.arm.title for arm in result.arms if not arm.arm.compared]
-    if not names:
-        return caption
-    apart = ", ".join(names) if len(names) <= MOST_NAMED else _("{n} arms", n=len(names))
-    return f"{caption} {_('Not compared here, because of another task or judged below: {arms}.', arms=apart)}"
+    if names := [arm.arm.title for arm in result.arms if not arm.arm.compared]:
+        apart = ", ".join(names) if len(names) <= MOST_NAMED else _("{n} arms", n=len(names))
+        caption += " " + _("Not compared here, because of another task or judged below: {arms}.", arms=apart)
+    return Table(caption, columns, rows)
 
 
 def _interval(mean: Interval | None) -> str:
@@ -99,68 +243,45 @@ def _interval(mean: Interval | None) -> str:
     return unbroken(_("{low} to {high}", low=nats(mean.low), high=nats(mean.high)))
 
 
+def levels(result: StudyResult, lines: NgramBaselines) -> dict[str, float]:
+    """N-gram baselines in the study's unit, by name."""
+    factor = result.arms[0].factor
+    return {baseline_name(order): loss * factor for order, loss in sorted(lines.orders.items())}
+
+
 def baselines_section(result: StudyResult) -> list[Section]:
     """The n-gram baselines and the bigram entropy."""
-    rows = [(reference.label, nats(reference.value)) for reference in references(result, result.baselines)]
+    rows = [(name, nats(loss)) for name, loss in levels(result, result.baselines).items()]
     floor = result.baselines.test_bigram_entropy * result.arms[0].factor
     rows.append((_("bigram entropy of the test text"), nats(floor)))
     caption = _("On the test split, in {unit}.", unit=_(result.study.unit))
-    return [
-        Heading(_("N-gram baselines")),
-        Paragraph(_(BASELINES)),
-        Table(caption, (_("baseline"), _("loss")), tuple(rows)),
-    ]
+    table = Table(caption, (_("baseline"), _("loss")), rows)
+    return [Heading(_("N-gram baselines")), Paragraph(_(BASELINES)), table]
 
 
 def tuning_section(result: StudyResult) -> list[Table]:
-    """Validation losses of the values that were tried, and longer runs of arms that fail."""
+    """Validation losses of the values that were tried."""
     sections: list[Table] = []
     if result.tuning:
         caption = _("Validation loss of each value tried, in nats per token, by its multiple of the arm's own value.")
         factors = sorted({trial.factor for tuned in result.tuning for trial in tuned.trials})
         columns = (_("arm"), *(f"\N{MULTIPLICATION SIGN}{number(factor, 'g')}" for factor in factors), _("chosen"))
-        rows = tuple(_tuned(result, tuned, factors) for tuned in result.tuning)
+        rows = [(result.arm(one.arm).arm.title, *_tuned(one, factors)) for one in result.tuning]
         sections.append(Table(caption, columns, rows, prose=(len(factors) + 1,)))
-    if result.longer:
-        sections.append(_longer(result))
     return sections
 
 
-def _tuned(result: StudyResult, tuned: Tuned, factors: Sequence[float]) -> tuple[str, ...]:
+def _tuned(tuned: Tuned, factors: Sequence[float]) -> list[str]:
     trials = {trial.factor: trial for trial in tuned.trials}
     losses = [
         NONE if factor not in trials else _("not finite") if (loss := trials[factor].loss) is None else nats(loss)
         for factor in factors
     ]
     values = ", ".join(number(value, ".3g") for value in trials[tuned.chosen].values.values())
-    return (
-        result.arm(tuned.arm).arm.title,
-        *losses,
-        _("{values}, at the edge", values=values) if tuned.at_edge else values,
-    )
+    return [*losses, _("{values}, at the edge", values=values) if tuned.at_edge else values]
 
 
-def _longer(result: StudyResult) -> Table:
-    """Mean losses of the same seeds and the same test tokens after the usual steps and after more."""
-    rows = []
-    for name, runs in result.longer.items():
-        arm, tried = result.arm(name), {run.seed for run in runs}
-        usual, longer = ({**last_losses(one)} for one in (arm.runs, runs))
-        usual = {seed: loss for seed, loss in usual.items() if seed in tried}
-        # A mean over seeds of which one finished with one budget only would compare different seeds.
-        shared = usual.keys() & longer.keys() or usual.keys() | longer.keys()
-        found = ([loss * arm.factor for seed, loss in losses.items() if seed in shared] for losses in (usual, longer))
-        cells = (nats(fmean(losses)) if losses else _("not finite") for losses in found)
-        rows.append((arm.arm.title, str(len(shared) or len(tried)), *cells))
-    caption = _(
-        "Mean test loss of arms that fail, and of the arms that they are compared with, after the usual steps and "
-        "after twice as many, in {unit}, on the part of the test split that is measured while training.",
-        unit=_(result.study.unit),
-    )
-    return Table(caption, (_("arm"), _("seeds"), _("usual steps"), _("twice as many")), tuple(rows))
-
-
-def tuning_data(result: StudyResult) -> DataTable:
+def tuning_data(result: StudyResult) -> Table:
     """A row for each value that was tried, as data."""
     rows = [
         {
@@ -176,50 +297,62 @@ def tuning_data(result: StudyResult) -> DataTable:
         for trial in tuned.trials
         for key, value in trial.values.items()
     ]
-    keys = ("arm", "factor", "key", "value", "validation_loss", "chosen", "at_edge")
-    return DataTable("", tuple(Column(key, key, is_name=True) for key in keys), rows)
+    return Table("", list(rows[0]) if rows else (), rows)
 
 
 def runs_table(result: StudyResult) -> Table:
-    """Each run with its losses."""
-    columns = (_("arm"), _("seed"), _("train loss"), _("validation loss"), _("test loss"), _("seconds"), _("stopped"))
-    rows = [
-        (
-            arm.arm.title,
-            str(run.seed),
-            *map(_loss, _losses(run)),
-            number(run.seconds, ".1f"),
-            _(run.stopped) if run.stopped else NONE,
-        )
-        for arm in result.arms
-        for run in arm.runs
-    ]
+    """Each run with its losses, for people."""
+    titles = {arm.arm.name: arm.arm.title for arm in result.arms}
+    columns = (
+        Column("arm", N_("arm"), lambda name: titles[name]),
+        Column("seed", N_("seed")),
+        Column("train_loss", N_("train loss"), decimals(4)),
+        Column("validation_loss", N_("validation loss"), decimals(4)),
+        Column("test_loss", N_("test loss"), decimals(4)),
+        Column("seconds", N_("seconds"), decimals(1)),
+        Column("stopped", N_("stopped"), lambda why: as_text(why and _(why)), is_prose=True),
+    )
     caption = _(
         "Losses in nats per token. Train: mean over the logged batches between the last two evaluations, with dropout "
         "where there is any. Validation: on the tokens that are measured while training. Test: on the whole test part."
     )
-    return Table(caption, columns, tuple(rows), prose=(6,))
+    return Table(caption, columns, runs_data(result).rows)
 
 
-def _losses(run: RunResult) -> tuple[float | None, float | None, float | None]:
-    return run.train_loss, run.validation_loss, run.test_loss
-
-
-def _loss(value: float | None) -> str:
-    return NONE if value is None else number(value, ".4f")
-
-
-def runs_csv(result: StudyResult) -> str:
-    """One line for each run, losses at full precision, empty where there is none."""
-    names = ["train_loss", "validation_loss", "test_loss"]
-    rows: list[list[Any]] = [
-        ["arm", "seed", "parameters", "steps", "flops", "seconds", *names, "compared_loss", "stopped"]
+def runs_data(result: StudyResult) -> Table:
+    """One row for each run as data: losses at full precision, None where there is none."""
+    keys = ("arm", "seed", "parameters", "steps", "flops", "seconds", *_LOSSES, "compared_loss", "stopped")
+    rows = [
+        {
+            "arm": arm.arm.name,
+            "seed": run.seed,
+            "parameters": arm.num_parameters,
+            "steps": arm.config["training"]["steps"],
+            "flops": arm.flops,
+            "seconds": run.seconds,
+            **{key: getattr(run, key) for key in _LOSSES},
+            "compared_loss": arm.losses.get(run.seed),
+            "stopped": run.stopped,
+        }
+        for arm in result.arms
+        for run in arm.runs
     ]
-    for arm in result.arms:
-        steps = arm.config["training"]["steps"]
-        for run in arm.runs:
-            losses = ["" if loss is None else repr(loss) for loss in _losses(run)]
-            compared = repr(arm.losses[run.seed]) if run.seed in arm.losses else ""
-            size = [arm.num_parameters, steps, arm.flops, f"{run.seconds:.3f}"]
-            rows.append([arm.arm.name, run.seed, *size, *losses, compared, run.stopped or ""])
-    return as_csv(rows)
+    return Table("", keys, rows)
+
+
+def rows_table(spec: Rows) -> Table:
+    """A table of other things than arms."""
+    return Table(spec.caption, tuple(spec.columns), tuple(map(tuple, spec.rows)), spec.prose)
+
+
+def means_table(spec: Means) -> Table:
+    """A row for each arm; a mean over fewer runs than the arm has is followed by their number."""
+    used = [quantity for quantity in spec.quantities if any(arm.values(quantity) for arm in spec.arms)]
+    rows = tuple((arm.title, *(_mean_cell(arm, one) for one in used)) for arm in spec.arms)
+    columns = (spec.rows or _("arm"), *(one.label for one in used))
+    return Table(spec.caption or _("Means over seeds."), columns, rows)
+
+
+def _mean_cell(arm: ArmMeasures, quantity: Quantity) -> str:
+    mean, num = quantity.show(arm.mean(quantity)), len(arm.values(quantity))
+    return mean if num in (0, len(arm.runs)) else _("{mean} (n = {n})", mean=mean, n=num)

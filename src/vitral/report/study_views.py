@@ -1,38 +1,145 @@
-"""The views of a study's probes: each with its family of comparisons, judged, as sections of the study's page."""
+"""The figures of a study's losses, and the views of its probes, each with its family of comparisons, judged."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from vitral.core.language import N_, _, number
-from vitral.core.text import minus, p_text, signed
+from vitral.core.text import minus, nats, signed
 from vitral.report.folder import ReportFolder
-from vitral.report.forest import ForestRow, forest_plot
-from vitral.report.intervals import IntervalRow, interval_dots
-from vitral.report.lines import MOST_LINES, Line, left_out, line_plot
-from vitral.report.lines import Axis as DrawnAxis
-from vitral.report.margin import Reference
-from vitral.report.sections import Columns, Details, Heading, Listing, Paragraph, Preformatted, Section, Table
-from vitral.report.study_figures import Plot, added
-from vitral.studies.claims import Claim, Judged, Note, Quantity, digits_for
-from vitral.studies.intervals import mean_interval
+from vitral.report.intervals import Row, interval_plot
+from vitral.report.lines import MOST_LINES, Axis, Line, Reference, left_out, line_plot, loss_plot
+from vitral.report.sections import Columns, Details, Heading, Listing, Paragraph, Preformatted, Section
+from vitral.report.study_tables import claims_table, levels, means_table, rows_table
+from vitral.studies.claims import Claim, Judged, Note
+from vitral.studies.estimator import mean_interval
 from vitral.studies.judging import judge
-from vitral.studies.losses import difference_text
-from vitral.studies.probe import ArmMeasures, Axis, Dots, Lines, Means, Rows, View
+from vitral.studies.losses import LossClaims
+from vitral.studies.probe import ArmMeasures, Dots, Lines, Means, View
 from vitral.studies.probes import probe_named
-from vitral.studies.results import StudyResult
+from vitral.studies.resolution import is_causal_lm
+from vitral.studies.results import ArmResult, StudyResult
+
+OFTEN = 4
+"""Evaluations that make a curve; where there are fewer, the batches' own losses do."""
+FOREST = N_(
+    "Difference of the test loss at the last step to the arm above each group, in percent of that arm's loss. The line "
+    "is the simultaneous 95% interval, small dots are seeds. Grey: equivalent, within the margin of {margin}%. A "
+    "triangle that points down is better, one that points up worse, a square equivalent, an empty circle undecided; an "
+    "arrow at the edge is an arm beyond the axis."
+)
+TESTED = N_(
+    "Test loss at every evaluation, on the part of the test split that is measured while training: means over seeds; "
+    "bands: range over seeds. Dotted: n-gram baselines, counted on the training split. Early steps may lie above the "
+    "frame."
+)
+TRAINED = N_(
+    "Training loss by optimizer step: means over seeds; bands: range over seeds. Each point is the mean of the batches "
+    "logged since the previous one, with dropout where there is any. Early steps may lie above the frame."
+)
+
+
+def study_figures(result: StudyResult, losses: LossClaims, report: ReportFolder) -> list[Section]:
+    """Draw what the study found: differences at the end, and losses while training."""
+    return [*_differences(result, losses, report), *_curves(result, report)]
+
+
+def _differences(result: StudyResult, losses: LossClaims, report: ReportFolder) -> list[Section]:
+    claims = [claim for claim in losses.contrasts if claim.failures is not None or math.isfinite(claim.difference)]
+    if not claims:
+        return []
+    margin, base = 100 * result.study.margin, claims[0].reference
+    unit = _("difference ({unit}; exact at a loss of {loss})", unit=_(result.study.unit), loss=nats(base))
+    figure = interval_plot(
+        [_row(claim) for claim in claims],
+        _("difference of the test loss (%)"),
+        margin=margin,
+        second=(unit, base / 100) if math.isfinite(base) else None,
+        title=_("Difference of the test loss"),
+        unit="%",
+    )
+    return [report.figure(figure, "differences", _(FOREST, margin=number(margin, ".3g")), _finding(claims))]
+
+
+def _row(claim: Claim) -> Row:
+    one, reference = claim.comparison, claim.reference
+    found = claim.failures
+    if found is not None:
+        finite = [value for value in one.values.values() if math.isfinite(value)]
+        seeds = _("{failed} of {n} seeds", failed=found.failed, n=found.seeds)
+        told = f"{seeds}: {nats(fmean(finite))}" if finite else seeds
+        return Row(one.subject, one.against, word="fails", told=_("fails"), clipped=told)
+    low, high = ((None if end is None else 100 * end / reference) for end in (claim.low, claim.high))
+    dots = [100 * (one.values[seed] / one.others[seed] - 1) for seed in sorted(one.values) if seed in one.others]
+    word = "undecided" if claim.why else claim.verdict
+    told = _("no verdict") if claim.why else _(claim.verdict)
+    return Row(one.subject, one.against, claim.percent, low, high, dots, word, told)
+
+
+def _finding(claims: Sequence[Claim]) -> str:
+    """One sentence: how many arms differ, and the largest difference."""
+    worse, better, fails = (sum(claim.verdict == word for claim in claims) for word in ("worse", "better", "fails"))
+    told = _(
+        "Of {n} contrasts: {worse} worse, {better} better, {fails} failing, {rest} equivalent, undecided or without a "
+        "verdict",
+        n=len(claims),
+        worse=worse,
+        better=better,
+        fails=fails,
+        rest=len(claims) - worse - better - fails,
+    )
+    shown = [claim for claim in claims if claim.shown and claim.percent is not None and claim.failures is None]
+    if not shown:
+        return f"{told}."
+    largest = max(shown, key=lambda claim: abs(claim.percent or 0.0))
+    return _(
+        "{told}; the largest decided difference is that of {arm}, {percent}%.",
+        told=told,
+        arm=largest.comparison.subject,
+        percent=signed(largest.percent or 0.0, 1),
+    )
+
+
+def _curves(result: StudyResult, report: ReportFolder) -> list[Section]:
+    """The losses of the base and of a few other arms in each figure; of the training batches where tests are rare."""
+    arms = [arm for arm in result.arms if is_causal_lm(arm.config)]
+    counts = [len(run.curve) for arm in arms for run in arm.runs if run.seed in arm.losses]
+    often = min(counts, default=0) >= OFTEN
+    lines = [line for arm in arms if len((line := _line(arm, often=often)).x) > 1]
+    unit, sections = _(result.study.unit), list[Section]()
+    others = lines[1:]
+    for place in range(0, max(1, len(others)), MOST_LINES - 1) if lines else ():
+        shown = [lines[0], *others[place : place + MOST_LINES - 1]]
+        figure = loss_plot(
+            shown,
+            references=[Reference(*pair) for pair in levels(result, result.curve_baselines).items()] if often else (),
+            title=_("Test loss while training") if often else _("Training loss while training"),
+            y_label=_("test loss ({unit})", unit=unit) if often else _("training loss ({unit})", unit=unit),
+        )
+        ends = sorted((line.y[-1] or 0.0, line.label) for line in shown)
+        places = {"low": nats(ends[0][0]), "least": ends[0][1], "high": nats(ends[-1][0]), "most": ends[-1][1]}
+        alt = _("The losses end between {low} ({least}) and {high} ({most}).", **places)
+        name = f"curves-{1 + place // (MOST_LINES - 1)}" if place else "curves"
+        sections.append(report.figure(figure, name, _(TESTED if often else TRAINED), alt))
+    return sections
+
+
+def _line(arm: ArmResult, *, often: bool) -> Line:
+    """The mean over the runs that finished, or over all if none did, at the steps that all have, with its range."""
+    runs = [run for run in arm.runs if run.seed in arm.losses] or arm.runs
+    curves = [
+        {step: loss * arm.factor for step, loss in (run.curve if often else run.training_curve) if math.isfinite(loss)}
+        for run in runs
+    ]
+    steps = sorted(set[int]().union(*curves).intersection(*curves))
+    losses = [[curve[step] for curve in curves] for step in steps]
+    title = arm.arm.title if arm.losses else f"{arm.arm.title} ({_('stopped early')})"
+    return Line(title, steps, list(map(fmean, losses)), list(map(min, losses)), list(map(max, losses)))
+
 
 MOST_SENTENCES = 8
 """Decided comparisons of a probe that the verdict says as sentences."""
-LEAST_ROWS, MOST_FORESTS = 3, 3
-"""Comparisons of one quantity that make a figure, and figures of one probe; the table has all comparisons."""
-MOST_DOTS = 12
-"""Of a row: the difference of each seed or prompt."""
-PAIRED = N_(
-    "Paired differences to the one above each group. The line is the simultaneous 95% interval, for the {n} "
-    "comparisons of this probe together; small dots are the single differences. A triangle that points down is lower, "
-    "one that points up higher, an empty circle undecided; an arrow at the edge is a difference beyond the axis."
-)
 
 
 @dataclass(frozen=True)
@@ -85,76 +192,22 @@ def probe_views(result: StudyResult) -> tuple[JudgedView, ...]:
     return tuple(views)
 
 
-def claims_table(claims: Sequence[Claim]) -> Table:
-    """Every comparison of one family, decided or not."""
-    rows = tuple(
-        (
-            claim.comparison.subject,
-            claim.comparison.against,
-            claim.comparison.quantity.label,
-            difference_text(claim, percent=False),
-            p_text(claim.p),
-            _(claim.verdict) if not claim.why else _("no verdict: {why}", why=claim.why),
-        )
-        for claim in claims
-    )
-    family = max((claim.family for claim in claims), default=0)
-    caption = _(
-        "Paired t tests, p values and 95% intervals corrected together for {n} comparisons (Bonferroni).", n=family
-    )
-    columns = (_("subject"), _("against"), _("quantity"), _("difference (95% CI)"), "p", _("verdict"))
-    return Table(caption, columns, rows, prose=(1, 2, 5))
-
-
-def paired_forests(judged: JudgedView) -> tuple[Plot, ...]:
-    """For each quantity of enough tested comparisons their differences with simultaneous intervals, in order."""
-    by_quantity: dict[Quantity, list[Claim]] = {}
-    for claim in judged.claims:
-        if claim.p is not None and math.isfinite(claim.difference):
-            by_quantity.setdefault(claim.comparison.quantity, []).append(claim)
-    drawn = [(quantity, claims) for quantity, claims in by_quantity.items() if len(claims) >= LEAST_ROWS]
-    return tuple(
-        _paired_forest(f"{judged.name}-differences{f'-{number}' if number > 1 else ''}", quantity, claims)
-        for number, (quantity, claims) in enumerate(drawn[:MOST_FORESTS], start=1)
-    )
-
-
-def _paired_forest(name: str, quantity: Quantity, claims: Sequence[Claim]) -> Plot:
-    rows = []
-    for claim in claims:
-        one, dots = claim.comparison, claim.comparison.differences
-        dots = dots if len(dots) <= MOST_DOTS else []
-        # Better may be higher or lower: the marker says the side, the text at the right the verdict.
-        side = "undecided" if not claim.shown else "higher" if claim.difference > 0 else "lower"
-        told = _(claim.verdict)
-        rows.append(ForestRow(one.subject, one.against, claim.difference, claim.low, claim.high, dots, side, told))
-    least = quantity.digits
-    digits = min(least + 2, digits_for((claim.difference for claim in claims), least))
-    title = _("Difference of: {quantity}", quantity=quantity.told)
-    figure = forest_plot(rows, x_label=_("difference: {quantity}", quantity=quantity.label), title=title, digits=digits)
-    largest = max(claims, key=lambda claim: abs(claim.difference))
-    alt = _(
-        "{quantity}: {decided} of {n} differences are decided; the largest is that of {arm}, {difference}.",
-        quantity=quantity.label,
-        decided=sum(bool(claim.shown) for claim in claims),
-        n=len(claims),
-        arm=largest.comparison.subject,
-        difference=signed(largest.difference, digits),
-    )
-    return Plot(figure, name, _(PAIRED, n=claims[0].family), alt)
-
-
 def probe_sections(judged: JudgedView, report: ReportFolder) -> list[Section]:
     """A view as sections of a page, its figures added to the report; nothing of a probe without results."""
     view, sections = judged.view, list[Section]()
     if view.tables or view.checks or judged.claims or view.notes:
         sections += [Heading(judged.title), *([Paragraph(view.about)] if view.about else [])]
-    plot = figure(judged.name, view.figure)
-    sections += [added(plot, report)] if plot else []
+    if isinstance(view.figure, Dots):
+        sections += _dots(judged.name, view.figure, report)
+    elif view.figure is not None:
+        sections += _lines(judged.name, view.figure, report)
     sections += [means_table(one) if isinstance(one, Means) else rows_table(one) for one in view.tables]
-    sections += [added(each, report) for each in paired_forests(judged)]
     if judged.claims:
-        table = claims_table(judged.claims)
+        caption = _(
+            "Paired t tests, p values and 95% intervals corrected together for {n} comparisons (Bonferroni).",
+            n=max(claim.family for claim in judged.claims),
+        )
+        table = claims_table(caption, ("subject", "against", "quantity", "change", "p", "told"), judged.claims)
         sections.append(Details(_("Every comparison of this probe ({n})", n=len(table.rows)), (table,)))
     if view.texts:
         samples = Columns(tuple(Preformatted(text, caption) for caption, text in view.texts.items()))
@@ -162,62 +215,35 @@ def probe_sections(judged: JudgedView, report: ReportFolder) -> list[Section]:
     return sections
 
 
-def rows_table(spec: Rows) -> Table:
-    """A table of other things than arms."""
-    return Table(spec.caption, tuple(spec.columns), tuple(map(tuple, spec.rows)), spec.prose)
-
-
-def means_table(spec: Means) -> Table:
-    """A row for each arm; a mean over fewer runs than the arm has is followed by their number."""
-    used = [quantity for quantity in spec.quantities if any(arm.values(quantity) for arm in spec.arms)]
-    rows = tuple((arm.title, *(_mean_cell(arm, one) for one in used)) for arm in spec.arms)
-    columns = (spec.rows or _("arm"), *(one.label for one in used))
-    return Table(spec.caption or _("Means over seeds."), columns, rows)
-
-
-def _mean_cell(arm: ArmMeasures, quantity: Quantity) -> str:
-    mean, num = quantity.show(arm.mean(quantity)), len(arm.values(quantity))
-    return mean if num in (0, len(arm.runs)) else _("{mean} (n = {n})", mean=mean, n=num)
-
-
-def figure(name: str, spec: Dots | Lines | None) -> Plot | None:
-    """A probe's figure, drawn; None where it has none, or nothing to draw."""
-    if spec is None:
-        return None
-    return _dots(name, spec) if isinstance(spec, Dots) else _lines(name, spec)
-
-
-def _dots(name: str, spec: Dots) -> Plot | None:
-    rows = []
-    for arm in spec.arms:
-        if values := list(arm.values(spec.quantity).values()):
-            mean = mean_interval(values)
-            rows.append(IntervalRow(arm.title, values, mean.mean, mean.low, mean.high))
-    if not rows:
-        return None
-    title = _(spec.title)
-    alt = extremes_told(title, {row.label: row.mean for row in rows}, spec.quantity.show)
+def _dots(name: str, spec: Dots, report: ReportFolder) -> list[Section]:
+    measured = [(arm.title, list(arm.values(spec.quantity).values())) for arm in spec.arms]
+    means = [(title, values, mean_interval(values)) for title, values in measured if values]
+    if not means:
+        return []
+    title, quantity = _(spec.title), spec.quantity
+    rows = [Row(arm, "", mean.mean, mean.low, mean.high, values) for arm, values, mean in means]
+    figure = interval_plot(rows, quantity.label, title=title, are_differences=False, digits=quantity.digits)
+    alt = extremes_told(title, {arm: mean.mean for arm, _values, mean in means}, quantity.show)
     marks = _("Small dots are {units}; the large mark is their mean with its 95% t interval.", units=_(spec.sample))
-    return Plot(interval_dots(rows, title=title, x_label=spec.quantity.label), name, f"{title}. {marks}", alt)
+    return [report.figure(figure, name, f"{title}. {marks}", alt)]
 
 
-def _lines(name: str, spec: Lines) -> Plot | None:
+def _lines(name: str, spec: Lines, report: ReportFolder) -> list[Section]:
     measured = [curve for curve in spec.curves if curve.x and not curve.theory]
     if not measured:
-        return None
+        return []
     drawn = [*measured[:MOST_LINES], *(curve for curve in spec.curves if curve.theory)]
-    lines = [Line(one.label, one.x, one.y, one.low, one.high, theory=one.theory) for one in drawn]
+    lines = [
+        Line(one.label, one.x, one.y, one.low, one.high, look="theory" if one.theory else "marked") for one in drawn
+    ]
     levels = [Reference(label, value) for label, value in (spec.levels or {}).items()]
-    title = _(spec.title)
-    ends = {curve.label: curve.y[-1] or 0.0 for curve in measured}
+    x, y = (Axis(_(axis.label), log=axis.log, ticks=axis.ticks) for axis in (spec.x, spec.y))
+    title, ends = _(spec.title), {curve.label: curve.y[-1] or 0.0 for curve in measured}
+    figure = line_plot(lines, x, y, references=levels, title=title)
     alt = extremes_told(title, ends, lambda value: minus(number(value, ".3g")))
     bands = _("Means over seeds; bands: range over seeds.") if any(curve.low for curve in measured) else ""
     caption = " ".join(filter(None, (f"{title}.", bands, spec.note))) + left_out([curve.label for curve in measured])
-    return Plot(line_plot(lines, _axis(spec.x), _axis(spec.y), references=levels, title=title), name, caption, alt)
-
-
-def _axis(spec: Axis) -> DrawnAxis:
-    return DrawnAxis(_(spec.label), log=spec.log, ticks=spec.ticks)
+    return [report.figure(figure, name, caption, alt)]
 
 
 def extremes_told(title: str, values: Mapping[str, float], show: Callable[[float], str]) -> str:

@@ -7,32 +7,39 @@ figures is used, and the user's matplotlib settings have no effect.
 
 import functools
 import io
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, ParamSpec
 
 import matplotlib.style
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import ScalarFormatter
 
 from vitral.core.language import localised
 from vitral.core.text import visible
-from vitral.report.palette import GRID, INK, MUTED, PAPER
+from vitral.report.html import GRID, INK, MUTED, PAPER
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#7f7f7f")
 DASHES = ("solid", (0, (6, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)))
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*")
 
-FONT_SIZE = 12.0
+FONT_SIZE, SMALL = 12.0, 10.5
+WIDTH, TITLE_WIDTH = 9.2, 72
+"""Inches of every figure, so that letters have one size on a page, and characters of a line of its title."""
+APART = 3.0
+"""A reach this many times the next smaller one is off the axis."""
 BAND = {"color": MUTED, "alpha": 0.15, "linewidth": 0}
 """A band behind a plot; its colour is one that a dark page replaces."""
-POINTS_PER_INCH = 72.0
 PNG_DPI = 144
 
 _SETTINGS = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": FONT_SIZE,
-    "axes.titlesize": FONT_SIZE + 1,
+    "axes.titlesize": FONT_SIZE,
+    "figure.titlesize": FONT_SIZE + 1,
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
     "axes.labelcolor": INK,
@@ -87,6 +94,28 @@ def styled(draw: Callable[Parameters, Figure]) -> Callable[Parameters, Figure]:
         return figure
 
     return drawn
+
+
+def sheet(height: float, title: str = "", rows: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
+    """An empty figure of this many inches in height with its plots row by row; matplotlib finds room for all texts."""
+    figure = Figure(figsize=(WIDTH, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
+    figure.suptitle(textwrap.fill(drawable(title), TITLE_WIDTH), x=0.01, ha="left", fontweight="bold")
+    return figure, figure.subplots(rows, columns, squeeze=False).flatten().tolist()
+
+
+def common_reach(reaches: Sequence[float]) -> float:
+    """The largest reach that an axis shows: the largest of all, or the one below a gap in their upper half.
+
+    Args:
+        reaches: of each row or panel, its largest distance from zero; those of zero do not count.
+
+    >>> common_reach([0.2, 0.5, 1.1, 0.8]), common_reach([0.2, 0.5, 1.1, 0.8, 75.0])
+    (1.1, 1.1)
+    """
+    ordered = sorted(reach for reach in reaches if reach > 0)
+    upper = range(len(ordered) // 2 + len(ordered) % 2, len(ordered))
+    gap = next((place for place in upper if ordered[place] > APART * ordered[place - 1]), len(ordered))
+    return ordered[gap - 1] if ordered else 0.0
 
 
 class _Numbers(ScalarFormatter):

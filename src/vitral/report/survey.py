@@ -1,14 +1,13 @@
 """A text before training: the report of `data` and the n-gram baselines of `evaluation`, to print or as a page."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vitral.core.language import N_, _, in_language, ngettext, number
+from vitral.core.language import N_, _, in_language, number
 from vitral.core.shown import Shown
 from vitral.core.tables import Tabular
-from vitral.core.text import nats
 from vitral.data import CorpusReport, Dataset, Text, corpus_report
 from vitral.evaluation import NgramBaselines, baseline_name, ngram_baselines
 from vitral.report.bars import alphabet_bars
@@ -16,8 +15,8 @@ from vitral.report.folder import ReportFolder, Unwritten
 from vitral.report.html import page
 from vitral.report.notebook import page_of
 from vitral.report.plain import plain_text
-from vitral.report.sections import Heading, Listing, Paragraph, Section, Table
-from vitral.report.tables import Column, DataTable, decimals, whole
+from vitral.report.sections import Heading, Listing, Paragraph, Section
+from vitral.report.tables import Column, Table, decimals, whole
 
 PAGE = "corpus.html"
 
@@ -44,41 +43,18 @@ class Survey(Shown, Tabular):
 
     def __str__(self) -> str:
         """The text in numbers, its n-gram baselines, its problems, and how to train on it."""
-        report = self.report
-        tables = [Table("", ("", ""), tuple(text_facts(report)), prose=(1,))]
-        tables += [Table(_("N-gram baselines"), ("", _("nats per token")), tuple(ngram_rows(self.baselines)))]
-        lines = tuple(map(_, (*report.notes, *report.problems, *self.advice)))
-        return plain_text(_("The text: {name}", name=report.name), [*tables, Listing(lines)])
+        lines = tuple(map(_, (*self.report.notes, *self.report.problems, *self.advice)))
+        return plain_text("", [text_table(self.report), ngram_table(self.baselines), Listing(lines)]).lstrip()
 
     def records(self) -> list[dict[str, Any]]:
         """The alphabet, one row for each character, the most frequent first."""
         ordered = sorted(self.report.alphabet, key=lambda entry: -entry.count)
         return [asdict(entry) for entry in ordered]
 
-    def table(self) -> DataTable:
+    def table(self) -> Table:
         """The text in numbers, with its n-gram baselines in nats per token, in a form to be written."""
-        report, baselines = self.report, self.baselines
-        with in_language("en"):  # as data
-            orders = {baseline_name(order): order for order in baselines.orders}
-
-        def told(quantity: str) -> str:
-            return baseline_name(orders[quantity]) if quantity in orders else _(quantity)
-
-        rows = [
-            (N_("bytes"), report.num_bytes),
-            (N_("characters"), report.num_characters),
-            (N_("lines"), report.lines.num_lines),
-            (N_("distinct characters"), len(report.alphabet)),
-            (N_("tokens in the vocabulary"), report.vocab_size),
-            *((_TOKENS[split], count) for split, count in report.tokens.items()),
-            (N_("training windows"), report.num_windows),
-            (N_("share of the test text that is in the training text"), report.duplicates.share),
-            *((name, baselines.orders[order]) for name, order in orders.items()),
-            (N_("bigram entropy of the test text"), baselines.test_bigram_entropy),
-        ]
-        columns = (Column("quantity", N_("quantity"), told, is_prose=True), Column("value", N_("value"), _in_words))
-        plain = [{"quantity": quantity, "value": value} for quantity, value in rows]
-        return DataTable(_("The text: {name}", name=report.name), columns, plain)
+        facts = text_table(self.report)
+        return replace(facts, columns=FACTS[:2], rows=[*facts.rows, *ngram_table(self.baselines).rows])
 
     def page(self, report: ReportFolder) -> str:
         """The report as an HTML document; its figure is added to `report`."""
@@ -103,8 +79,17 @@ _TOKENS = {
 }
 
 
-def _in_words(value: float) -> str:
-    return whole(value) if isinstance(value, int) else decimals(3)(value)
+def named(quantity: str) -> str:
+    """A quantity or an n-gram, by its English name, in the current language."""
+    order = quantity.removesuffix("-gram")
+    return _(quantity) if order == quantity else _("{order}-gram", order=order)
+
+
+FACTS = (
+    Column("quantity", N_("quantity"), named, is_prose=True),
+    Column("value", N_("value"), lambda value: (whole if isinstance(value, int) else decimals(3))(value)),
+    Column("note", "", lambda note: note or "", is_prose=True),
+)
 
 
 @page_of.register
@@ -119,59 +104,40 @@ def survey_dataset(dataset: Dataset, text: Text, *, context_length: int, batch_s
     return Survey(report, ngram_baselines(splits["train"], splits["test"], dataset.tokenizer.vocab_size))
 
 
-SPLIT_NAMES = {"train": N_("train"), "validation": N_("validation"), "test": N_("test")}
-
-
-def text_facts(report: CorpusReport) -> list[tuple[str, str]]:
-    """The text in numbers, as (quantity, value)."""
+def text_table(report: CorpusReport) -> Table:
+    """The text in numbers."""
     endings = ", ".join(f"{number(count, ',')} {name}" for name, count in report.lines.endings.items() if count)
-    splits = ", ".join(f"{_(SPLIT_NAMES[split])} {number(count, ',')}" for split, count in report.tokens.items())
     lines, twice = report.lines, report.duplicates
-    distinct, rare = len(report.alphabet), len(report.rare)
-    return [
-        (_("bytes"), number(report.num_bytes, ",")),
-        (_("characters"), number(report.num_characters, ",")),
-        (_("lines"), _("{number:,} (longest {longest:,} characters)", number=lines.num_lines, longest=lines.longest)),
-        (_("line endings"), endings or _("none")),
+    told = _("longest {longest:,} characters; line endings: {endings}", longest=lines.longest, endings=endings or "–")
+    rows = [
+        (N_("bytes"), report.num_bytes, f"SHA-256 {report.sha256[:16]}…"),
+        (N_("characters"), report.num_characters, ""),
+        (N_("lines"), lines.num_lines, told),
+        (N_("distinct characters"), len(report.alphabet), _("{rare:,} of them rare", rare=len(report.rare))),
+        (N_("tokens in the vocabulary"), report.vocab_size, report.tokenizer),
+        *((_TOKENS[split], count, "") for split, count in report.tokens.items()),
         (
-            _("alphabet"),
-            ngettext(
-                "{number:,} distinct character, {rare:,} of them rare",
-                "{number:,} distinct characters, {rare:,} of them rare",
-                distinct,
-                number=distinct,
-                rare=rare,
-            ),
+            N_("training windows"),
+            report.num_windows,
+            _("{batches:,.0f} batches per epoch", batches=report.batches_per_pass),
         ),
         (
-            _("tokens"),
-            _(
-                "{number:,} in the vocabulary ({tokenizer}); {splits}",
-                number=report.vocab_size,
-                tokenizer=report.tokenizer,
-                splits=splits,
-            ),
+            N_("share of the test text that is in the training text"),
+            twice.share,
+            _("windows of {length} characters", length=twice.length),
         ),
-        (
-            _("training windows"),
-            _(
-                "{number:,}; {batches:,.0f} batches per epoch",
-                number=report.num_windows,
-                batches=report.batches_per_pass,
-            ),
-        ),
-        (
-            _("test text also in training text"),
-            _("{share:.1%} of windows of {length} characters", share=twice.share, length=twice.length),
-        ),
-        ("SHA-256", report.sha256),
     ]
+    keys = [column.key for column in FACTS]
+    return Table(_("The text: {name}", name=report.name), FACTS, [dict(zip(keys, row, strict=True)) for row in rows])
 
 
-def ngram_rows(baselines: NgramBaselines) -> list[tuple[str, str]]:
-    """The n-gram baselines as (name, nats per token)."""
-    rows = ((baseline_name(order), nats(loss)) for order, loss in baselines.orders.items())
-    return [*rows, (_("bigram entropy of the test text"), nats(baselines.test_bigram_entropy))]
+def ngram_table(baselines: NgramBaselines, caption: str = "") -> Table:
+    """The n-gram baselines in nats per token."""
+    with in_language("en"):  # as data
+        rows = [{"quantity": baseline_name(order), "value": loss} for order, loss in baselines.orders.items()]
+    rows.append({"quantity": N_("bigram entropy of the test text"), "value": baselines.test_bigram_entropy})
+    columns = (FACTS[0], replace(FACTS[1], label=N_("nats per token")))
+    return Table(caption or _("N-gram baselines"), columns, rows)
 
 
 def survey_sections(survey: Survey, folder: ReportFolder) -> list[Section]:
@@ -198,7 +164,7 @@ def survey_sections(survey: Survey, folder: ReportFolder) -> list[Section]:
         advice = [Heading(_("Training on it"), 3), Listing(tuple(map(_, survey.advice)))]
     read = _("On reading: {notes}", notes=" ".join(map(_, report.notes)))
     return [
-        Table(_("The text in numbers"), ("", ""), tuple(text_facts(report)), prose=(1,)),
+        text_table(report),
         *([Paragraph(read)] if report.notes else []),
         *advice,
         Heading(_("Problems"), 3),
@@ -211,6 +177,6 @@ def survey_sections(survey: Survey, folder: ReportFolder) -> list[Section]:
                 "last token."
             )
         ),
-        Table(_("N-gram baselines"), (_("model"), _("nats per token")), tuple(ngram_rows(survey.baselines))),
+        ngram_table(survey.baselines),
         figure,
     ]

@@ -1,28 +1,55 @@
-"""Tables of plain data, and their written forms: CSV, Markdown, LaTeX, JSON, and a section of a page or of plain text.
+"""The table: rows of plain data with columns declared once, and every form in which it is written.
 
-A table has the values themselves and says how each column is shown. Data (CSV, JSON) have the values, in full precision
-and in English form, under the columns' keys. What people read (Markdown, LaTeX, pages, text) has the shown cells under
-the columns' labels, in the current language.
+Data (CSV, JSON) have the values themselves, in full precision and in English form, under the columns' keys. What people
+read (pages, Markdown, LaTeX, text) has the shown cells under the columns' labels, in the current language.
 """
 
 import json
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vitral.core.language import _, number
-from vitral.core.latex import escape
+from vitral.core.latex import escape as latex_escape
 from vitral.core.tables import as_csv, in_spreadsheet
-from vitral.core.text import NONE, minus
-from vitral.report import sections
-from vitral.report.markdown import table_lines
+from vitral.core.text import NONE, minus, visible
 
-FORMS = ("json", "csv", "markdown", "latex")
-"""Written forms of a table besides text."""
-ENDINGS = {"csv": "csv", "markdown": "md", "latex": "tex", "json": "json"}
-"""The endings of their files."""
+ENDINGS = {"json": "json", "csv": "csv", "markdown": "md", "latex": "tex"}
+"""Written forms of a table besides text, and the endings of their files."""
+_SPECIAL = re.compile(r"([\\`*_\[\]<>&|~$])")
+_BLOCK_START = re.compile(r"^([ \t]*)(?:(\d+)([.)])|(#{1,6}|[+-]|=+|-+))(?=\s|$)", re.MULTILINE)
+_TABLE = r"""\begin{table}
+\centering
+\caption{%s}
+\begin{tabular}{%s}
+\toprule
+%s
+\midrule
+%s\bottomrule
+\end{tabular}
+\end{table}
+"""
+
+
+def escape(text: str) -> str:
+    r"""Plain text escaped so that Markdown shows exactly it.
+
+    >>> escape("a_b <i> 1*2")
+    'a\\_b \\<i\\> 1\\*2'
+    """
+
+    def start(match: re.Match[str]) -> str:
+        indent, figure, point, mark = match.groups()
+        return f"{indent}\\{mark}" if mark else f"{indent}{figure}\\{point}"
+
+    return _BLOCK_START.sub(start, _SPECIAL.sub(r"\\\1", visible(text)))
+
+
+def one_line(text: str) -> str:
+    """Plain text escaped for a line of Markdown."""
+    return " ".join(escape(text).split())
 
 
 def as_text(value: Any) -> str:
@@ -57,6 +84,7 @@ class Column:
         is_prose: whether it has words, which are left-aligned.
         is_name: whether the label is a name, such as that of a run, which is not translated.
         is_long: whether its cells may be long and are broken where a table is too wide.
+        sort: key of the values that a page sorts by; its own if empty.
     """
 
     key: str
@@ -65,102 +93,115 @@ class Column:
     is_prose: bool = False
     is_name: bool = False
     is_long: bool = False
+    sort: str = ""
 
 
 @dataclass(frozen=True)
-class DataTable:
-    """A table of plain data.
+class Table:
+    """A table; the first column names the rows.
 
     Attributes:
         caption: in the current language.
-        columns: in order; the first names the rows.
-        rows: values by the columns' keys; other keys are left out.
+        columns: in order; a text is the heading of a column of cells that are shown as they are.
+        rows: values by the columns' keys, other keys are left out; or one cell for each column.
+        prose: indices of left-aligned columns whose heading is a text.
+        is_sortable: whether a page sorts it by any column.
     """
 
     caption: str
-    columns: tuple[Column, ...]
-    rows: Sequence[Mapping[str, Any]]
+    columns: Sequence[Column | str]
+    rows: Sequence[Mapping[str, Any] | Sequence[str]]
+    prose: Sequence[int] = ()
+    is_sortable: bool = False
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The headings for people."""
-        return tuple(column.label if column.is_name or not column.label else _(column.label) for column in self.columns)
+        return tuple(
+            one if isinstance(one, str) else one.label if one.is_name or not one.label else _(one.label)
+            for one in self.columns
+        )
 
     @property
     def cells(self) -> tuple[tuple[str, ...], ...]:
         """The rows as people read them."""
-        return tuple(tuple(column.show(row.get(column.key)) for column in self.columns) for row in self.rows)
+        return tuple(
+            tuple(one.show(row.get(one.key)) for one in self.columns if isinstance(one, Column))
+            if isinstance(row, Mapping)
+            else tuple(row)
+            for row in self.rows
+        )
 
     @property
     def words(self) -> tuple[int, ...]:
         """Indices of the left-aligned columns besides the first."""
-        return tuple(index for index, column in enumerate(self.columns) if index and column.is_prose)
+        kinds = enumerate(self.columns)
+        return tuple(i for i, one in kinds if i and (i in self.prose or (isinstance(one, Column) and one.is_prose)))
 
-    def varied(self, kept: Collection[str]) -> "DataTable":
+    @property
+    def long(self) -> tuple[int, ...]:
+        """Indices of the columns whose cells may be broken."""
+        return tuple(i for i, one in enumerate(self.columns) if isinstance(one, Column) and one.is_long)
+
+    @property
+    def sort_keys(self) -> list[list[float | str | None]]:
+        """Of each cell, the value that it is sorted by; None stays at the end."""
+
+        def key(value: Any) -> float | str | None:
+            return float(value) if isinstance(value, int | float) else value if value is None else str(value)
+
+        by = [one.sort or one.key for one in self.columns if isinstance(one, Column)]
+        return [[key(row.get(one)) for one in by] for row in self.rows if isinstance(row, Mapping)]
+
+    def varied(self, kept: Collection[str]) -> "Table":
         """The table without the columns in which all rows are the same, which the caption says instead.
 
         Args:
             kept: keys of columns that stay in any case.
         """
-        if not self.rows:
-            return self
-        cells = list(zip(*self.cells, strict=True))
-        stay = [i for i, column in enumerate(self.columns) if column.key in kept or len({*cells[i]}) > 1]
-        facts = [f"{self.labels[i]} {cells[i][0]}" for i in range(len(cells)) if i not in stay and cells[i][0] != NONE]
+        labels, cells = self.labels, list(zip(*self.cells, strict=True))
+        same = [i for i, cell in enumerate(cells) if len({*cell}) == 1 and self._key(i) not in kept]
+        facts = "; ".join(f"{labels[i]} {cells[i][0]}" for i in same if cells[i][0] != NONE)
         if not facts:
             return self
-        places = {"caption": self.caption, "facts": "; ".join(facts)}
+        places = {"caption": self.caption, "facts": facts}
         several = len(self.rows) > 1
         caption = _("{caption}. The same in all: {facts}.", **places) if several else _("{caption}. {facts}.", **places)
-        return DataTable(caption, tuple(self.columns[i] for i in stay), self.rows)
+        return replace(self, caption=caption, columns=[one for i, one in enumerate(self.columns) if i not in same])
+
+    def _key(self, place: int) -> str:
+        column = self.columns[place]
+        return column if isinstance(column, str) else column.key
 
     def plain(self) -> list[dict[str, Any]]:
         """The rows as plain data, with the columns' keys only; a number that is not finite is None."""
-        return [{column.key: _plain(row.get(column.key)) for column in self.columns} for row in self.rows]
 
-    def section(self) -> sections.Table:
-        """As a section of a page."""
-        return sections.Table(self.caption, self.labels, self.cells, self.words)
+        def finite(value: Any) -> Any:
+            return None if isinstance(value, float) and not math.isfinite(value) else value
+
+        keys = [self._key(place) for place in range(len(self.columns))]
+        pairs = (row if isinstance(row, Mapping) else dict(zip(keys, row, strict=True)) for row in self.rows)
+        return [{key: finite(row.get(key)) for key in keys} for row in pairs]
 
     def write(self, form: str) -> str:
-        """One of the `FORMS`, ending in a newline."""
-        forms = {"json": self.json, "csv": self.csv, "markdown": self.markdown, "latex": self.latex}
-        return forms[form]()
+        """One of the forms of `ENDINGS`, ending in a newline; Markdown has no caption, LaTeX needs booktabs."""
+        if form == "json":
+            return json.dumps(self.plain(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        if form == "csv":
+            rows = [[_in_csv(value) for value in row.values()] for row in self.plain()]
+            return as_csv([[self._key(place) for place in range(len(self.columns))], *rows])
+        if form == "markdown":
+            return "\n".join(self.markdown_lines) + "\n"
+        aligned = "".join("l" if not i or i in self.words else "r" for i in range(len(self.columns)))
+        body = "".join(f"{_in_latex(cells)}\n" for cells in self.cells)
+        return _TABLE % (latex_escape(self.caption), aligned, _in_latex(self.labels), body)
 
-    def json(self) -> str:
-        """A list of objects."""
-        return json.dumps(self.plain(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-    def csv(self) -> str:
-        """Comma-separated values with a line of keys; an empty cell for None."""
-        rows = [[_in_csv(value) for value in row.values()] for row in self.plain()]
-        return as_csv([[column.key for column in self.columns], *rows])
-
-    def markdown(self) -> str:
-        """A table of GitHub's Markdown, without the caption."""
-        return "\n".join(table_lines(self.labels, self.cells, self.words)) + "\n"
-
-    def latex(self) -> str:
-        """A `table` for LaTeX with the package booktabs."""
-        aligned = "".join("l" if not index or index in self.words else "r" for index in range(len(self.columns)))
-        lines = [
-            r"\begin{table}",
-            r"\centering",
-            rf"\caption{{{escape(self.caption)}}}",
-            rf"\begin{{tabular}}{{{aligned}}}",
-            r"\toprule",
-            *(_row(cells) for cells in (self.labels,)),
-            r"\midrule",
-            *(_row(cells) for cells in self.cells),
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-        ]
-        return "\n".join(lines) + "\n"
-
-
-def _plain(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    @property
+    def markdown_lines(self) -> list[str]:
+        """The lines of a table of GitHub's Markdown."""
+        marks = ["---" if not i or i in self.words else "---:" for i in range(len(self.columns))]
+        lines = [list(map(one_line, self.labels)), marks, *(list(map(one_line, row)) for row in self.cells)]
+        return [f"| {' | '.join(cells)} |" for cells in lines]
 
 
 def _in_csv(value: Any) -> str:
@@ -169,7 +210,7 @@ def _in_csv(value: Any) -> str:
     return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
 
 
-def _row(cells: Sequence[str]) -> str:
-    line = " & ".join(map(escape, cells)) + r" \\"
+def _in_latex(cells: Sequence[str]) -> str:
+    line = " & ".join(map(latex_escape, cells)) + r" \\"
     # After the end of a row LaTeX would read a bracket or a star as an argument.
     return re.sub(r"^(\s*)([\[*])", r"\1{\2}", line)

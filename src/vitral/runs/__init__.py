@@ -37,28 +37,4 @@ __all__ = [
     "verify",
 ]
 
-__getattr__ = lazily(
-    __name__,
-    {
-        "Checkpoint": "checkpoint",
-        "Decision": "identity",
-        "Finding": "verification",
-        "FoundRuns": "summary",
-        "Identity": "identity",
-        "LoadedRun": "loading",
-        "Parent": "identity",
-        "RunConfig": "config",
-        "RunFolder": "folder",
-        "RunSummary": "summary",
-        "SealedRun": "sealed",
-        "TrainingConfig": "config",
-        "enter": "sealed",
-        "find_runs": "summary",
-        "is_run": "folder",
-        "load_run": "loading",
-        "refuse_existing": "folder",
-        "summarize_run": "summary",
-        "trajectory": "loading",
-        "verify": "verification",
-    },
-)
+__getattr__ = lazily(__name__)

@@ -10,7 +10,6 @@ from vitral.core.language import _
 from vitral.core.process import MOST_THREADS
 from vitral.data.config import CorpusConfig
 from vitral.model.config import ModelConfig
-from vitral.runs.keys import FREE
 from vitral.runs.optimizers import AdamWConfig, OptimizerConfig
 
 Steps = Annotated[int, Field(ge=1, le=10**9)]
@@ -197,3 +196,7 @@ def comparable(config: RunConfig) -> dict[str, Any]:
     if plain["training"]["objective"] == "next-token":  # as in runs made before other objectives existed
         del plain["training"]["objective"]
     return plain
+
+
+FREE = ("log_every", "sample_every", "sample_tokens", "watch", "checkpoint_every", "keep_checkpoints", "sharding")
+"""Keys of [training] that do not affect the results, so that they may change when a run is resumed."""

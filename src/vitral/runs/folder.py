@@ -17,7 +17,7 @@ What is read back is verified against the newest intact checkpoint. `vitral.runs
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ import tomli_w
 
 from vitral.core import files
 from vitral.core.config import parse_toml
-from vitral.core.errors import StorageError, UsageError
+from vitral.core.errors import StorageError, UsageError, reason
 from vitral.core.files import (
     as_json,
     insist,
@@ -44,7 +44,6 @@ from vitral.core.seals import json_object, sealed_json, unsealed_json
 from vitral.runs import checkpoint as checkpoints
 from vitral.runs.checkpoint import Checkpoint, list_checkpoints, load_checkpoint, load_state, step_name
 from vitral.runs.metrics_log import MetricsLog
-from vitral.runs.search import run_folders
 
 DUE = {"evaluation", "sample"}
 """Events that are due at a step."""
@@ -55,6 +54,8 @@ MOST_DOCUMENT = 1 << 26
 CONFIG, RUN = "config.toml", "run.json"
 IMPORTED = "imported"
 """The source of the text of an imported model, and the key of corpus.json that says where the model comes from."""
+MOST_FOLDERS = 100_000
+"""Folders that are looked into."""
 INSIDE = ("steps", "samples", "report")
 """Folders inside a run."""
 
@@ -396,3 +397,41 @@ def refuse_existing(path: Path) -> None:
         raise UsageError(
             "{path}: exists already; choose another --out (or vitral resume {path}, if it is a run)", path=path
         )
+
+
+def readable_path(path: Path | str) -> str:
+    r"""A path as text that every file can hold: bytes that are no UTF-8 are written as `\xff`."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def run_folders(top: Path, notes: list[str], most: int = MOST_FOLDERS) -> Iterator[Path]:
+    """Folders that are runs, whole or not; what is not looked into is noted.
+
+    Raises:
+        UsageError: the top folder cannot be read.
+    """
+
+    def unreadable(error: OSError) -> None:
+        told = {"folder": readable_path(error.filename), "error": reason(error)}
+        if Path(error.filename) == top:
+            raise UsageError("{folder}: cannot be read ({error})", **told)
+        notes.append(N_("{folder}: cannot be read ({error})").format(**told))
+
+    for number, (folder, inside, there) in enumerate(os.walk(top, onerror=unreadable)):
+        if _was_a_run({*inside, *there}):
+            yield Path(folder)
+            inside.clear()
+        inside[:] = sorted(name for name in inside if not name.startswith("."))
+        for path in (os.path.join(folder, name) for name in inside):
+            if os.path.islink(path):
+                notes.append(N_("{folder}: a link, which is not followed").format(folder=readable_path(path)))
+        if number == most:
+            notes.append(N_("{folder}: not looked into; name it itself").format(folder=readable_path(folder)))
+            return
+
+
+def _was_a_run(names: set[str]) -> bool:
+    """Whether a folder with these names is a run, or a part of one that was not copied whole."""
+    if "steps" in names:
+        return bool(names & {"config.toml", "run.json", "metrics.jsonl"})
+    return "run.json" in names or {"corpus.json", "tokenizer.json"} <= names

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
 from vitral.runs.checkpoint import Checkpoint
-from vitral.runs.config import RunConfig
+from vitral.runs.config import FREE, RunConfig
 from vitral.runs.folder import CONFIG, IMPORTED, RunFolder
 from vitral.runs.identity import SPECIAL_IDS, Identity, Parent
-from vitral.runs.keys import FREE
 from vitral.runs.verification import Verified, verify
 
 if TYPE_CHECKING:
@@ -58,8 +57,7 @@ class SealedRun:
         if origin is None:
             return {} if parent is None else dict(parent.special_ids or {})
         said = origin.get("config")
-        found = {key: said.get(key) for key in SPECIAL_IDS} if isinstance(said, Mapping) else {}
-        return {key: value for key, value in found.items() if _is_id(value)}
+        return {key: said[key] for key in SPECIAL_IDS if said.get(key) is not None} if said else {}
 
     @property
     def descends_from(self) -> str | None:
@@ -147,12 +145,6 @@ class SealedRun:
             UsageError: the file is damaged.
         """
         return self.folder.ngrams(self.identity.plain())
-
-
-def _is_id(value: Any) -> bool:
-    """Whether a value is an id, or a list of them."""
-    listed = value if isinstance(value, list) and value else [value]
-    return all(type(one) is int and one >= 0 for one in listed)
 
 
 def enter(path: Path, warn: Callable[[str], object]) -> SealedRun:

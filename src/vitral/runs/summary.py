@@ -15,11 +15,9 @@ from typing import Any, Literal
 from vitral.core.errors import UsageError, reason
 from vitral.core.files import as_json, sha256
 from vitral.core.language import Message
-from vitral.runs.checkpoint import Checkpoint, count_weights, step_name
-from vitral.runs.checkpoint_files import FORMAT, MANIFEST
-from vitral.runs.folder import CONFIG, IMPORTED, log_seal
+from vitral.runs.checkpoint import FORMAT, MANIFEST, Checkpoint, count_weights, step_name
+from vitral.runs.folder import CONFIG, IMPORTED, log_seal, readable_path, run_folders
 from vitral.runs.lock import is_held
-from vitral.runs.search import readable_path, run_folders
 from vitral.runs.verification import Verified, verify
 
 State = Literal["finished", "running", "stopped", "damaged"]

@@ -23,8 +23,7 @@ from vitral.core.config import differences
 from vitral.core.errors import StorageError, UsageError, reason
 from vitral.core.files import read, readable
 from vitral.core.language import N_, Message
-from vitral.runs.checkpoint import Checkpoint, list_checkpoints, load_state, step_name
-from vitral.runs.checkpoint_files import contents
+from vitral.runs.checkpoint import Checkpoint, contents, list_checkpoints, load_state, step_name
 from vitral.runs.folder import CONFIG, MOST_DOCUMENT, RUN, RunFolder, log_seal, pointers
 from vitral.runs.metrics_log import NAME as LOG
 

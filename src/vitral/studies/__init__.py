@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from vitral.studies.catalogue import study_named, study_names
     from vitral.studies.design import Arm, Study
     from vitral.studies.execution import run_study
-    from vitral.studies.losses import against_counts, loss_claims
+    from vitral.studies.losses import loss_claims
     from vitral.studies.results import ArmResult, RunResult, StudyResult
     from vitral.studies.study_file import read_study
 
@@ -22,7 +22,6 @@ __all__ = [
     "RunResult",
     "Study",
     "StudyResult",
-    "against_counts",
     "loss_claims",
     "read_study",
     "run_study",
@@ -30,12 +29,4 @@ __all__ = [
     "study_names",
 ]
 
-_HOMES = {
-    "catalogue": "study_named study_names",
-    "design": "Arm Study",
-    "execution": "run_study",
-    "losses": "against_counts loss_claims",
-    "results": "ArmResult RunResult StudyResult",
-    "study_file": "read_study",
-}
-__getattr__ = lazily(__name__, {name: home for home, names in _HOMES.items() for name in names.split()})
+__getattr__ = lazily(__name__)

@@ -6,11 +6,11 @@ The first arm is the base. Every other arm lists its changes and nothing else; t
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
-from vitral.core.language import N_, _
+from vitral.core.language import _
 
 FIXED = ("seed", "corpus")
 """Keys that no arm may change: arms are paired by seed, and losses of different tokens cannot be compared."""
@@ -26,24 +26,21 @@ AMOUNTS = ("training.steps", "training.batch_size", "training.accumulation")
 KNOBS = ("training.optimizer.", "training.schedule.", "training.clip_norm", "model.dropout", *AMOUNTS)
 """Keys, or how they begin, that may be tuned. Sizes are not among them: a larger model mostly has the lower loss."""
 
-LONGER_STEPS, LONGER_SEEDS = 2, 2
-"""The second budget of an arm that fails: times the steps, and from how many seeds."""
-
-EARLIER = (
-    (
-        N_("arms: {name!r} is compared with {other!r}, which is no arm before it"),
-        N_("arms: {name!r} is compared with {other!r}, which needs a larger budget"),
-    ),
-    (
-        N_("arms: {name!r} begins from {other!r}, which is no arm before it"),
-        N_("arms: {name!r} begins from {other!r}, which needs a larger budget"),
-    ),
-)
-"""Of a baseline arm, and of one to begin from: that it is missing, or comes with a larger budget only."""
-
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
 Factors = Annotated[tuple[Annotated[float, Field(gt=0, le=1e6)], ...], Field(strict=False, min_length=2)]
 Tune = dict[str, Factors]
+
+
+def _seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:
+    if not seeds:
+        raise UsageError("at least one is needed, three or more for a verdict")
+    if len({*seeds}) < len(seeds):
+        raise UsageError("{seeds} is there twice; a repeated run is no further run", seeds=_repeated(seeds))
+    return seeds
+
+
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Seeds = Annotated[tuple[Seed, ...], Field(strict=False), AfterValidator(_seeds)]
 
 
 class Arm(Config):
@@ -97,16 +94,9 @@ class Budget(Config):
         tuned: whether arms are tuned.
     """
 
-    seeds: Annotated[tuple[int, ...], Field(strict=False)] | None = None
+    seeds: Seeds | None = None
     tuned: bool = True
     changes: dict[str, Any] = Field(default_factory=dict)
-
-    @field_validator("seeds")
-    @classmethod
-    def _can_be_drawn(cls, seeds: tuple[int, ...] | None) -> tuple[int, ...] | None:
-        if seeds is not None:
-            check_seeds(seeds)
-        return seeds
 
 
 class Study(Config):
@@ -141,7 +131,7 @@ class Study(Config):
     design: str = ""
     base: str = "study"
     arms: Annotated[tuple[Arm, ...], Field(strict=False)]
-    seeds: Annotated[tuple[int, ...], Field(strict=False)] = (1, 2, 3, 4, 5, 6)
+    seeds: Seeds = (1, 2, 3, 4, 5, 6)
     budgets: dict[BudgetName, Budget] = Field(default_factory=dict)
     probes: Annotated[tuple[str, ...], Field(strict=False)] = ()
     unit: Unit = "nats per token"
@@ -166,7 +156,6 @@ class Study(Config):
                 raise UsageError(
                     "budgets: {budget!r} leaves only the base, so there is nothing to compare", budget=budget
                 )
-        check_seeds(self.seeds)
         check_tune(self.tune)
         self._check_matched()
         seeds = [self.seeds, *(budget.seeds for budget in self.budgets.values() if budget.seeds is not None)]
@@ -226,11 +215,12 @@ class Study(Config):
                 "arms: {name!r} begins from an arm and from a run; leave out init_from or run", name=arm.name
             )
         before = {other.name: other for other in self.arms[: self.arms.index(arm)]}
-        for named, (missing, larger) in zip((arm.against, arm.init_from), EARLIER, strict=True):
-            if named is not None and named not in before:
-                raise UsageError(missing, name=arm.name, other=named)
-            if named is not None and BUDGETS.index(before[named].budget) > BUDGETS.index(arm.budget):
-                raise UsageError(larger, name=arm.name, other=named)
+        for other in filter(None, (arm.against, arm.init_from)):
+            named = {"name": arm.name, "other": other}
+            if other not in before:
+                raise UsageError("arms: {name!r} names {other!r}, which is no arm before it", **named)
+            if BUDGETS.index(before[other].budget) > BUDGETS.index(arm.budget):
+                raise UsageError("arms: {name!r} names {other!r}, which needs a larger budget", **named)
         if arm.against is not None and not before[arm.against].compared:
             raise UsageError(
                 "arms: {name!r} is compared with {against!r}, whose loss is not compared",
@@ -296,14 +286,7 @@ def check_seeds(seeds: Sequence[int]) -> None:
     Raises:
         UsageError: names the seed.
     """
-    if not seeds:
-        raise UsageError("seeds: at least one is needed, three or more for a verdict")
-    if min(seeds) < 0:
-        raise UsageError("seeds: {seeds} is negative", seeds=min(seeds))
-    if max(seeds) >= 2**63:
-        raise UsageError("seeds: {seeds} is too large; seeds are below 2^63", seeds=max(seeds))
-    if len(set(seeds)) < len(seeds):
-        raise UsageError("seeds: {seeds} is there twice; a repeated run is no further run", seeds=_repeated(seeds))
+    Budget.parse({"seeds": [*seeds]}, "study")
 
 
 def _repeated(items: Sequence) -> Any:

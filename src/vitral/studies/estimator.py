@@ -29,6 +29,8 @@ from statistics import NormalDist
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from vitral.core.errors import UsageError
+
 LEVEL = 0.05
 """Chance of any false claim in one family."""
 LEAST_SEEDS = 3
@@ -45,6 +47,8 @@ DRAWS = 99_999
 SAME = 1e-10
 """Standard error of log losses that rounding alone explains."""
 POWER = 0.8
+RESAMPLES = 9999
+"""Of a bootstrap."""
 
 
 @dataclass(frozen=True)
@@ -229,3 +233,61 @@ def _statistic(score: np.ndarray | float, freedom: np.ndarray) -> np.ndarray:
     """The inverse of `_score`, for positive statistics."""
     normal = np.asarray(score) * (8 * freedom + 3) / (8 * freedom + 1)
     return np.sqrt(freedom * np.expm1(normal**2 / freedom))
+
+
+# ---------------------------------------------------------------- means with their intervals
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and its confidence interval.
+
+    Attributes:
+        mean: of the values.
+        low: lower end; None where there is no estimate of spread (a single value).
+        high: upper end, or None.
+        num: number of values.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    num: int
+
+
+def mean_interval(values: Sequence[float], confidence: float = 1 - LEVEL) -> Interval:
+    """The mean and its Student interval, mean ± t · s / √n with n - 1 degrees of freedom (Student 1908).
+
+    Args:
+        values: at least one, all finite.
+        confidence: between 0 and 1.
+
+    Raises:
+        UsageError: a value is not finite.
+    """
+    if not all(map(math.isfinite, values)):
+        raise UsageError("an interval needs finite values")
+    mean, num = math.fsum(values) / len(values), len(values)
+    if num == 1:
+        return Interval(mean, None, None, 1)
+    from scipy import stats
+
+    half = float(stats.t.ppf((1 + confidence) / 2, num - 1)) * standard_error(values, mean)
+    return Interval(mean, mean - half, mean + half, num)
+
+
+def bootstrap_interval(values: Sequence[float]) -> Interval:
+    """The mean and its percentile bootstrap interval (Efron 1979), from `RESAMPLES` draws that are always the same.
+
+    Args:
+        values: such as one difference for each block of a text; at least two, all finite.
+    """
+    found = np.asarray(values)
+    drawn = np.random.default_rng(0).integers(len(found), size=(RESAMPLES, len(found)))
+    low, high = np.quantile(found[drawn].mean(axis=1), [LEVEL / 2, 1 - LEVEL / 2])
+    return Interval(float(found.mean()), float(low), float(high), len(found))
+
+
+def standard_error(values: Sequence[float], mean: float) -> float:
+    """S / √n of at least two values."""
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values))

@@ -16,15 +16,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from vitral.core.errors import TrainingStopped, VitralError
+from vitral.core.errors import TrainingStopped, UsageError, VitralError
 from vitral.core.files import is_left_behind, storage, sync
 from vitral.core.language import in_language
 from vitral.core.parts import import_parts
 from vitral.runs import RunConfig, RunFolder, enter, is_run, load_run
-from vitral.runs.lock import is_held, only_writer
-from vitral.studies.outside import tokens_key
+from vitral.runs.lock import is_held
 from vitral.studies.record import ARMS
-from vitral.studies.resolution import ResolvedArm
+from vitral.studies.resolution import ResolvedArm, tokens_key
 from vitral.studies.results import run_name
 from vitral.studies.texts import Texts
 from vitral.training import Callback, resume, train
@@ -177,15 +176,14 @@ def has_ended(path: Path) -> bool:
     return any(event["event"] == "stopped" or (event["event"] == "end" and event["finished"]) for event in events)
 
 
-def take_back(out: Path) -> None:
-    """Put an unfinished run out of a finished one's place, where an earlier Vitral trained it, so that `do` resumes it.
+def require_finished(out: Path) -> None:
+    """Refuse an unfinished run in a finished one's place: what a study trains gets its place when it is finished.
 
     Raises:
-        UsageError: its log is damaged, or a process trains it.
+        UsageError: it is not finished, or its log is damaged.
     """
-    if is_run(out) and not has_ended(out):
-        with only_writer(out):
-            out.rename(_new_name(out))
+    if not has_ended(out):
+        raise UsageError("{path}: is not finished; vitral resume {path} goes on with it", path=out)
 
 
 def _new_name(out: Path) -> Path:

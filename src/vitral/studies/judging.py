@@ -21,8 +21,7 @@ import numpy as np
 from vitral.core.language import _, ngettext
 from vitral.studies import estimator
 from vitral.studies.claims import ENOUGH_SEEDS, SAME, Claim, Comparison, Failures, Sample
-from vitral.studies.estimator import LEVEL
-from vitral.studies.intervals import mean_interval, standard_error
+from vitral.studies.estimator import LEVEL, mean_interval, standard_error
 
 
 def judge(comparisons: Sequence[Comparison]) -> tuple[Claim, ...]:

@@ -6,21 +6,28 @@ where it fails, nothing is compared. A failure of any other arm is a result.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from vitral.core.language import N_, _, ngettext, number
+from vitral.core.language import N_, _, number
 from vitral.core.text import capital, nats, signed, unbroken
-from vitral.evaluation import rank_among_baselines
-from vitral.studies.beside_counts import BIGRAM, floors, rank
+from vitral.evaluation import baseline_name, neighbours, rank_among_baselines
 from vitral.studies.claims import ENOUGH_SEEDS, Check, Claim, Comparison, Failures, Judged, Note, Quantity
-from vitral.studies.design import LONGER_STEPS
+from vitral.studies.estimator import Interval, bootstrap_interval, mean_interval
 from vitral.studies.judging import judge_losses
 from vitral.studies.resolution import is_causal_lm
-from vitral.studies.results import ArmResult, RunResult, StudyResult
+from vitral.studies.results import ArmResult, StudyResult
 
-_NGRAMS = {1: N_("unigrams"), 2: N_("bigrams"), 3: N_("trigrams")}
+BIGRAM = 2
+BELOW_THE_FLOOR = 0.005
+"""Nats below the floor that rounding and a last short window can explain."""
+ONE_TOKEN = "one-token-floor"
+"""The probe that measures what a position can know that sees one token and its place."""
+IN_ATTENTION = ("rotary", "alibi", "relative", "none")
+"""Positions that a model without attention does not see; others are embedded."""
+ONE_WORK = "one-work"
+"""The split whose parts come from one work, drawn by the seed where seeds draw the text."""
 
 
 @dataclass(frozen=True)
@@ -47,98 +54,6 @@ class LossClaims:
     def contrast(self, arm: str) -> Claim | None:
         """The contrast of this arm; None for the base and for arms that are not compared."""
         return next((claim for claim in self.contrasts if claim.comparison.arm == arm), None)
-
-
-@dataclass(frozen=True)
-class AgainstCounts:
-    """The base's loss beside the n-gram baseline of one order.
-
-    Attributes:
-        loss: mean test loss of the base over its finished seeds, in nats per token; None where no seed finished.
-        seeds: that finished.
-        order: of the n-grams.
-        counted: their loss.
-        rank: of the base among all n-gram baselines; empty where no seed finished.
-        lowest: the step at which the test loss, averaged over the seeds, was lowest.
-        last: the last step.
-        passes: how often the base saw each training token.
-    """
-
-    loss: float | None
-    seeds: int
-    order: int
-    counted: float
-    rank: str
-    lowest: int
-    last: int
-    passes: float
-
-    @property
-    def beats(self) -> bool:
-        """Whether the model predicts better than the counts."""
-        return self.loss is not None and self.loss < self.counted
-
-    @property
-    def text(self) -> str:
-        """One or two sentences; the second says why the counts are not beaten."""
-        ngrams = _(_NGRAMS[self.order]) if self.order in _NGRAMS else _("{n}-grams", n=self.order)
-        if self.loss is None:
-            return _("The model does not beat counting {ngrams}: it finished from no seed.", ngrams=ngrams)
-        given = {"ngrams": ngrams, "loss": nats(self.loss), "counted": nats(self.counted), "n": self.seeds}
-        if self.beats:
-            return ngettext(
-                "The model beats counting {ngrams}: its test loss is {loss} nats per token (mean of {n} seed), theirs "
-                "{counted}. It is {rank}.",
-                "The model beats counting {ngrams}: its test loss is {loss} nats per token (mean of {n} seeds), theirs "
-                "{counted}. It is {rank}.",
-                self.seeds,
-                **given,
-                rank=self.rank,
-            )
-        told = ngettext(
-            "The model does not beat counting {ngrams}: its test loss is {loss} nats per token (mean of {n} seed), "
-            "theirs {counted}.",
-            "The model does not beat counting {ngrams}: its test loss is {loss} nats per token (mean of {n} seeds), "
-            "theirs {counted}.",
-            self.seeds,
-            **given,
-        )
-        return f"{told} {self._why()}"
-
-    def _why(self) -> str:
-        seen = {"last": self.last, "passes": self.passes}
-        if self.lowest == self.last:
-            return _(
-                "Its loss was still falling after {last:,} steps, {passes:.1f} passes over the text: it needs more "
-                "steps.",
-                **seen,
-            )
-        return _(
-            "Its loss was lowest after step {lowest:,} of {last:,} steps, {passes:.1f} passes over the text: it needs "
-            "more text, not more steps.",
-            **seen,
-            lowest=self.lowest,
-        )
-
-
-def against_counts(result: StudyResult, order: int) -> AgainstCounts:
-    """The base of a study beside the n-gram baseline of this order."""
-    base = result.arms[0]
-    finished = [run for run in base.runs if run.test_loss is not None]
-    mean = fmean(run.test_loss for run in finished if run.test_loss is not None) if finished else None
-    curves = [dict(run.curve) for run in finished]
-    common = sorted(set.intersection(*map(set, curves))) if curves else []
-    training_tokens = result.corpus["split"]["tokens"]["train"]
-    return AgainstCounts(
-        loss=mean,
-        seeds=len(finished),
-        order=order,
-        counted=result.baselines.orders[order],
-        rank="" if mean is None else rank_among_baselines(mean, result.baselines),
-        lowest=min(common, key=lambda step: fmean(curve[step] for curve in curves), default=0),
-        last=base.config["training"]["steps"],
-        passes=base.num_tokens / training_tokens,
-    )
 
 
 def loss_claims(result: StudyResult) -> LossClaims:
@@ -241,28 +156,18 @@ def too_early(result: StudyResult, base: ArmResult) -> str:
     if not failed:
         return ""
     runs = [run for run in base.runs if run.seed in failed]
-    told = [*_not_below(result, base, runs), *(_stopped(run) for run in runs if run.stopped is not None)]
+    told = []
+    for run in runs:
+        if run.stopped is not None:
+            told.append(_("seed {seed}: {why}", seed=run.seed, why=_(run.stopped)))
+            continue
+        line = nats(bigram_baseline(result, run.seed))
+        text = N_("{loss} from seed {seed}, bigram baseline {bigram}")
+        told.append(_(text, loss=nats(base.losses[run.seed]), seed=run.seed, bigram=line))
     given = {"arm": base.arm.title, "failed": len(failed), "n": len(base.runs), "losses": "; ".join(told)}
     if any(run.stopped is None for run in runs):
         return _("{arm} fails in {failed} of {n} seeds ({losses}); train for longer", **given)
     return _("{arm} fails in {failed} of {n} seeds ({losses})", **given)
-
-
-def _stopped(run: RunResult) -> str:
-    return _("seed {seed}: {why}", seed=run.seed, why=_(run.stopped or ""))
-
-
-def _not_below(result: StudyResult, arm: ArmResult, runs: Sequence[RunResult]) -> list[str]:
-    """The losses that are not below a bigram baseline, by baseline; there is one, unless seeds draw the text."""
-    by_line: dict[str, list[str]] = {}
-    for run in runs:
-        if run.stopped is None:
-            told = _("{loss} from seed {seed}", loss=nats(arm.losses[run.seed]), seed=run.seed)
-            by_line.setdefault(nats(bigram_baseline(result, run.seed)), []).append(told)
-    return [
-        _("not below the bigram baseline of {bigram}: {losses}", bigram=line, losses=", ".join(losses))
-        for line, losses in by_line.items()
-    ]
 
 
 def _notes(result: StudyResult, contrasts: Sequence[Claim]) -> list[Note]:
@@ -270,11 +175,6 @@ def _notes(result: StudyResult, contrasts: Sequence[Claim]) -> list[Note]:
     seen = [claim.detectable for claim in contrasts if claim.detectable is not None]
     if seen:
         notes.append(Note(_seen(seen)))
-    notes += [
-        Note(_closing(result, claim), claim.comparison.arm)
-        for claim in contrasts
-        if claim.failures is not None and {claim.comparison.arm, claim.comparison.rival} <= result.longer.keys()
-    ]
     for arm in result.arms:
         stopped = [run for run in arm.runs if run.stopped]
         if stopped:
@@ -293,56 +193,6 @@ def _notes(result: StudyResult, contrasts: Sequence[Claim]) -> list[Note]:
         )
         notes.append(Note(text))
     return notes
-
-
-def last_losses(runs: Sequence[RunResult]) -> dict[int, float]:
-    """By seed, the last test loss measured while training, in nats per token."""
-    return {run.seed: run.curve[-1][1] for run in runs if run.curve and run.stopped is None}
-
-
-def _closing(result: StudyResult, claim: Claim) -> str:
-    """Whether the gap between an arm that fails and its baseline arm closes with a second budget."""
-    arm, rival = result.arm(claim.comparison.arm), result.arm(claim.comparison.rival)
-    usual, longer = (
-        [last_losses(runs) for runs in both]
-        for both in ((arm.runs, rival.runs), [result.longer[one.arm.name] for one in (arm, rival)])
-    )
-    steps = arm.config["training"]["steps"]
-    given = {"rival": rival.arm.title, "steps": steps, "more": steps * LONGER_STEPS}
-    for one, finished in zip((arm, rival), longer, strict=True):
-        if not finished:
-            return _("{arm} finishes from no seed after {more:,} steps.", arm=capital(one.arm.title), **given)
-    given["arm"] = capital(arm.arm.title)
-    ended = set.intersection(*map(set, longer))
-    seeds = ended.intersection(*usual)
-    if not ended:
-        return _(
-            "{arm} against {rival}: no seed finishes in both, neither after {steps:,} nor after {more:,} steps.",
-            **given,
-        )
-    gap = lambda one, other: signed(fmean(one[seed] - other[seed] for seed in sorted(seeds or ended)), 3)  # noqa: E731
-    if not seeds:
-        return ngettext(
-            "{arm} against {rival}: no seed finishes in both after {steps:,} steps; after {more:,} steps the gap is "
-            "{gap} nats per token ({n} seed).",
-            "{arm} against {rival}: no seed finishes in both after {steps:,} steps; after {more:,} steps the gap is "
-            "{gap} nats per token ({n} seeds).",
-            len(ended),
-            **given,
-            gap=gap(*longer),
-            n=len(ended),
-        )
-    return ngettext(
-        "{arm} against {rival}: the gap is {before} nats per token after {steps:,} steps and {after} after {more:,} "
-        "steps ({n} seed).",
-        "{arm} against {rival}: the gap is {before} nats per token after {steps:,} steps and {after} after {more:,} "
-        "steps ({n} seeds).",
-        len(seeds),
-        **given,
-        before=gap(*usual),
-        after=gap(*longer),
-        n=len(seeds),
-    )
 
 
 def _seen(detectable: Sequence[float]) -> str:
@@ -366,3 +216,94 @@ def difference_text(claim: Claim | None, *, percent: bool = True) -> str:
     span = f" ({unbroken(claim.span)})" if claim.span else ""
     share = f", {signed(claim.percent, 1)}%" if percent and claim.percent is not None else ""
     return f"{signed(claim.difference, digits)}{span}{share}"
+
+
+# ---------------------------------------------------------------- beside counts
+
+
+def mean_loss(arm: ArmResult) -> Interval | None:
+    """The arm's mean test loss over its finished seeds, in the study's unit; None where no seed finished."""
+    return mean_interval(list(arm.losses.values())) if arm.losses else None
+
+
+def rank(result: StudyResult) -> Note:
+    """The base among the n-gram baselines, with the uncertainty of the seeds and of the test text."""
+    base = result.arms[0]
+    mean, title = mean_loss(base), capital(base.arm.title)
+    if mean is None:
+        return Note(_("{arm} finished from no seed, so nothing is compared with it.", arm=title), base.arm.name)
+    given = {"arm": title, "loss": nats(mean.mean), "unit": _(result.study.unit)}
+    if not is_causal_lm(base.config):
+        return Note(_("{arm}: test loss {loss} {unit}, of another task.", **given), base.arm.name)
+    loss = mean.mean / base.factor
+    place = rank_among_baselines(loss, result.baselines)
+    near = [order for order in neighbours(loss, result.baselines.orders) if order and result.beside_ngrams.get(order)]
+    beside = {order: _beside(result, order) for order in near}
+    zero = lambda one: one and one.low is not None and one.low <= 0 <= one.high  # noqa: E731
+    equal = [baseline_name(order) for order, intervals in beside.items() if any(map(zero, intervals))]
+    if equal:
+        place = _("not distinguishable from the {ngram} baseline", ngram=_(" and ").join(equal))
+    told = [_("{arm}: test loss {loss} {unit}, {rank}.", **given, rank=place)]
+    told += [_told_beside(result, order, *intervals) for order, intervals in beside.items()]
+    return Note(" ".join(told), base.arm.name)
+
+
+def _beside(result: StudyResult, order: int) -> tuple[Interval, Interval | None]:
+    """The base minus one n-gram baseline, over seeds and over blocks of the test text.
+
+    Where every seed has a test text of its own, the seeds' interval contains the choice of the text.
+    """
+    base, by_seed = result.arms[0], result.beside_ngrams[order]
+    seeds = mean_interval([fmean(one) * base.factor for one in by_seed.values()])
+    if result.study.draws_text and result.base["corpus"]["split"] == ONE_WORK:
+        return seeds, None
+    return seeds, bootstrap_interval([fmean(one) * base.factor for one in zip(*by_seed.values(), strict=True)])
+
+
+def _told_beside(result: StudyResult, order: int, seeds: Interval, text: Interval | None) -> str:
+    spans = []
+    if seeds.low is not None and seeds.high is not None:
+        ends = {"low": signed(seeds.low, 3), "high": signed(seeds.high, 3)}
+        own = N_("over seeds, each with its own test text, {low} to {high}")
+        spans.append(_(N_("over seeds {low} to {high}") if text is not None else own, **ends))
+    if text is not None:
+        ends = {"low": signed(text.low or 0.0, 3), "high": signed(text.high or 0.0, 3)}
+        spans.append(_("over {n} blocks of the test text {low} to {high}", n=text.num, **ends))
+    given = {"ngram": baseline_name(order), "difference": signed(seeds.mean, 3), "unit": _(result.study.unit)}
+    span = _(" (95% interval {spans})", spans=", ".join(spans)) if spans else ""
+    return _("Against the {ngram} baseline {difference} {unit}{span}.", **given, span=span)
+
+
+def floors(result: StudyResult) -> tuple[Check, ...]:
+    """Arms whose positions see one token, beside the entropy of the next token given what they see.
+
+    The mean loss on a text of any function of the current token, and of its position in the window where positions are
+    embedded, is at least that text's own conditional entropy of the next token (Gibbs' inequality).
+    """
+    base, measured, found = result.arms[0], result.measured.get(ONE_TOKEN), list[Check]()
+    for arm in result.arms:
+        same_text = arm.config["corpus"] == base.config["corpus"]
+        if not (arm.losses and arm.sees_one_token and same_text and is_causal_lm(arm.config)):
+            continue
+        positions = arm.config["model"]["positions"]
+        if (positions["name"] if isinstance(positions, Mapping) else positions) in IN_ATTENTION:
+            floor = result.baselines.test_bigram_entropy * base.factor
+            meaning = _("the bigram entropy of the test text, since each position sees one token")
+        elif measured:
+            floor = measured["given_place"] * base.factor
+            meaning = _(
+                "the entropy of the next token given the token and its position in the window, since each position "
+                "sees no more"
+            )
+        else:
+            continue
+        expected = _(
+            "at least {floor}, {meaning} (mean {mean}, bigram baseline {baseline})",
+            floor=nats(floor),
+            meaning=meaning,
+            mean=nats(fmean(arm.losses.values())),
+            baseline=nats(result.baseline(BIGRAM)),
+        )
+        limits = floor - BELOW_THE_FLOOR, None, expected, result.study.unit
+        found.append(Check(arm.arm.title, _("lowest test loss"), min(arm.losses.values()), *limits, arm=arm.arm.name))
+    return tuple(found)

@@ -8,11 +8,9 @@ A file has the data, the run and step it is of, and its own hash:
 format, is reported in one line and measured again.
 """
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
 from typing import TypeVar
 
 from vitral.core.errors import UsageError, reason
@@ -20,7 +18,7 @@ from vitral.core.files import as_json, make, names, read, replace_durably
 from vitral.core.language import N_, _, restored, storable
 from vitral.core.seals import sealed_json, unsealed_json
 from vitral.data import Dataset
-from vitral.data.batches import Split, thinned
+from vitral.data.batches import thinned
 from vitral.evaluation import NgramBaselines, evaluate_split, ngram_differences
 from vitral.runs import LoadedRun, enter
 from vitral.studies.design import BudgetName
@@ -28,7 +26,8 @@ from vitral.studies.probe import Plain, Probe, Setting, Trained
 from vitral.studies.probes import probe_named
 from vitral.studies.record import MEASURES
 from vitral.studies.resolution import is_causal_lm
-from vitral.studies.results import ArmResult, RunResult, StudyResult, load_last, run_name, run_path
+from vitral.studies.results import ArmResult, RunResult, StudyResult, load_last, run_path
+from vitral.studies.texts import final_split, mean_baselines
 from vitral.training import Callback, RunConfig, TrainingConfig
 from vitral.training.objectives import masking_of
 
@@ -36,11 +35,8 @@ FORMAT = 3
 MOST_BYTES = 1 << 26
 """Maximum size of a file."""
 WHY = "why"
-_OF_RUN = re.compile(rf"{MEASURES}/[^/]+/([^/]+)-seed-(\d{{1,20}})\.json")
 USUAL: BudgetName = "standard"
 """The budget of probes in a study of one size."""
-FINAL_TOKENS = 5_000_000
-"""Most tokens of the test split on which final losses are measured."""
 
 
 Loaded = TypeVar("Loaded")
@@ -83,16 +79,10 @@ def _of_runs(
     found: dict[str, dict[int, Plain]] = {arm.arm.name: {} for arm in result.arms}
     why: dict[tuple[str, str], None] = {}
     for arm, run in ((one, run) for one in result.arms for run in one.runs if run.seed in one.losses):
-        name = arm.arm.name
-
-        def look(loaded: LoadedRun, run: RunResult = run, arm: ArmResult = arm) -> Plain:
-            name, before, budget = arm.arm.name, arm.arm.init_from, result.budget or USUAL
-            parent = None if arm.arm.run is None else Path(arm.arm.run)
-            if before is not None:
-                parent = run_path(result.folder, before, run.seed)
-            first = None if before is None else datasets[before, run.seed]
-            return probe.measure(Trained(name, run.seed, loaded, datasets[name, run.seed], budget, first, parent))
-
+        name, before = arm.arm.name, arm.arm.init_from
+        parent = Path(arm.arm.run) if arm.arm.run else before and run_path(result.folder, before, run.seed)
+        texts = datasets[name, run.seed], result.budget or USUAL, before and datasets[before, run.seed]
+        look = lambda loaded, run=run, of=(*texts, parent): probe.measure(Trained(name, run.seed, loaded, *of))  # noqa: B023, E731
         one = kept.of_run(probe.name, arm, run, look)
         if WHY in one:
             why[name, one[WHY]] = None
@@ -136,12 +126,6 @@ def _curve_baselines(result: StudyResult) -> NgramBaselines:
     return mean_baselines(found) if found else result.curve_baselines
 
 
-def mean_baselines(found: Sequence[NgramBaselines]) -> NgramBaselines:
-    """The mean of several texts' baselines."""
-    orders = {order: fmean(one.orders[order] for one in found) for order in found[0].orders}
-    return NgramBaselines(orders, fmean(one.test_bigram_entropy for one in found))
-
-
 def beside_ngrams(result: StudyResult, datasets: Datasets, callback: Callback) -> StudyResult:
     """The result with the base's losses minus the n-gram baselines', by seed and block of the test text.
 
@@ -161,11 +145,6 @@ def beside_ngrams(result: StudyResult, datasets: Datasets, callback: Callback) -
         for order, blocks in kept.of_run("beside-ngrams", base, run, look).get("orders", {}).items():
             beside.setdefault(int(order), {})[run.seed] = blocks
     return replace(result, beside_ngrams=dict(sorted(beside.items())))
-
-
-def final_split(dataset: Dataset) -> Split:
-    """The test split, thinned to FINAL_TOKENS where it is longer: for final losses and n-gram baselines."""
-    return thinned(dataset.splits["test"], FINAL_TOKENS)
 
 
 @dataclass(frozen=True)
@@ -257,32 +236,18 @@ def data_of(raw: bytes, of: Plain | None) -> Plain:
 
 
 def check_measures(folder: Path) -> tuple[int, list[str]]:
-    """The measurements in a study's folder: how many are intact, one line about each other.
+    """The measurements in a study's folder: how many agree with their hashes, one line about each other.
 
     Raises:
         UsageError: a link or a device stands where a folder of the study is expected.
     """
     intact, complaints = 0, list[str]()
-    for name in _measurements(folder):
-        try:
-            data_of(read(folder / name, MOST_BYTES), _of_file(folder, name))
-            intact += 1
-        except (ValueError, OSError) as error:
-            complaints.append(N_("{name!a:.120}: {what}").format(name=name, what=reason(error)))
-    return intact, complaints
-
-
-def _measurements(folder: Path) -> Iterator[str]:
     for name in names(folder / MEASURES):
-        path = f"{MEASURES}/{name}"
-        inside = [path] if (folder / path).is_file() else [f"{path}/{one}" for one in names(folder / path)]
-        yield from (one for one in inside if one.endswith(".json"))
-
-
-def _of_file(folder: Path, name: str) -> Plain | None:
-    """The run and step that the file of a measurement should be of."""
-    found = _OF_RUN.fullmatch(name)
-    if found is None:
-        return None
-    run = enter(folder / run_name(found[1], int(found[2])), lambda line: None)
-    return {"run": run.identity.run, "step": run.config.training.steps}
+        path = folder / MEASURES / name
+        for file in [path] if path.is_file() else [path / one for one in names(path)]:
+            try:
+                intact += file.suffix == ".json" and bool(unsealed_json(read(file, MOST_BYTES)))
+            except (ValueError, OSError) as error:
+                told = file.relative_to(folder)
+                complaints.append(N_("{name!a:.120}: {what}").format(name=str(told), what=reason(error)))
+    return intact, complaints

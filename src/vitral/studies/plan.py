@@ -88,14 +88,12 @@ def plan_study(
 
 
 def _budget(study: Study, name: str | None) -> BudgetName | None:
-    if name is None:
-        return next((budget for budget in BUDGETS if budget in study.budgets), None)
-    known: dict[str, BudgetName] = {budget: budget for budget in BUDGETS}
-    chosen = known.get(name)
-    if chosen is None:
+    for budget in BUDGETS:
+        if name == budget or (name is None and budget in study.budgets):
+            return budget
+    if name is not None:
         raise UsageError("budget {name}: not one of {budgets}", name=name, budgets=", ".join(BUDGETS))
-    study.at(chosen)
-    return chosen
+    return None
 
 
 def settings_of(table: Mapping[str, Any], path: str = "") -> Iterator[str]:

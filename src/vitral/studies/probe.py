@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, linear_regression
 from typing import Any, TypeVar
 
 from vitral.core.errors import UsageError
@@ -20,9 +20,9 @@ from vitral.data import Dataset
 from vitral.data.batches import Split
 from vitral.model import Transformer
 from vitral.runs import LoadedRun
-from vitral.studies.claims import ENOUGH_SEEDS, LEVEL, Check, Comparison, Note, Plain, Quantity, Sample
+from vitral.studies.claims import ENOUGH_SEEDS, LEVEL, Check, Comparison, Note, Plain, Quantity, Sample, to_fixed
 from vitral.studies.design import BUDGETS, BudgetName
-from vitral.studies.intervals import mean_interval
+from vitral.studies.estimator import mean_interval
 from vitral.studies.losses import baseline_arm
 from vitral.studies.resolution import is_causal_lm, tokens_trained
 from vitral.studies.results import StudyResult
@@ -216,7 +216,7 @@ class Fixed:
         """The comparisons, arm by arm."""
         meaning = _(self.meaning, value=self.value)
         return [
-            Comparison(arm.title, meaning, quantity, values, dict.fromkeys(values, self.value), arm.name)
+            to_fixed(arm.title, self.value, meaning, quantity, values, arm.name)
             for arm in arms
             for quantity in self.quantities
             if (values := arm.values(quantity))
@@ -398,8 +398,7 @@ class Probe:
     """Measures every finished run, or once a whole study, without any of its trained models.
 
     Attributes:
-        name: small letters and hyphens; its module is `vitral.studies.probes.NAME`, its files are
-            `measures/NAME/ARM-seed-N.json`, or `measures/NAME.json`.
+        name: small letters and hyphens; its files are `measures/NAME/ARM-seed-N.json`, or `measures/NAME.json`.
         title: of its part of the page.
         measure: from a `Trained`, or a `Setting`, to plain data, a function of it alone; raises `UsageError` with the
             reason for what it cannot measure, which is then left out.
@@ -423,7 +422,7 @@ class Probe:
     ranges: Sequence[Range] = ()
     figure: Dots | Course | None = None
     more: Callable[[StudyResult, Any], View] | None = None
-    seconds: tuple[float, float, float] = (1.5, 1.5, 1.5)
+    seconds: tuple[float, float, float] = (2, 4, 12)
     of_runs: bool = True
 
     def view(self, result: StudyResult, measured: Any) -> View:
@@ -477,17 +476,25 @@ def untrained_of(arm: ArmMeasures) -> ArmMeasures:
     return replace(arm, name=f"{arm.name}-untrained", title=_("{arm}, untrained", arm=arm.title), runs=runs)
 
 
-def mean_curve(label: str, values: Mapping[float, Sequence[float]], **look: bool) -> Curve:
+def mean_curve(label: str, values: Mapping[float, Sequence[float]]) -> Curve:
     """The mean of several values at each place; band: their range."""
     places = sorted(values)
     y = [values[place] for place in places]
-    return Curve(label, places, [*map(fmean, y)], [*map(min, y)], [*map(max, y)], **look)
+    return Curve(label, places, [*map(fmean, y)], [*map(min, y)], [*map(max, y)])
 
 
 def curve_over(label: str, arms: Arms, x: Quantity, y: Quantity) -> Curve:
     """The mean of one quantity against that of another, a point for each arm that has both."""
     points = {place: list(arm.values(y).values()) for arm in arms if (place := arm.mean(x)) is not None}
     return mean_curve(label, {place: values for place, values in points.items() if values})
+
+
+def slopes(places: Sequence[float], values: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """The slope of the line of least squares through one value at each place, seed by seed where all have one."""
+    if len({*places}) < 2:
+        return {}
+    seeds = [seed for seed in values[0] if all(seed in one for one in values)]
+    return {seed: linear_regression(places, [one[seed] for one in values]).slope for seed in seeds}
 
 
 def difference(name: str, one: Quantity, other: Quantity) -> Quantity:

@@ -18,9 +18,9 @@ FORMAT = 2
 MOST_RECORD = 1 << 26
 """Maximum bytes of study.json; a study of a thousand arms is smaller."""
 ARMS, MEASURES, REPORT = "arms", "measures", "report"
-TUNING, LONGER = "tuning", "longer"
-"""Folders of the runs in which values are tried, and of failing arms' runs with a second budget."""
-FOLDERS = (ARMS, MEASURES, REPORT, TUNING, LONGER)
+TUNING = "tuning"
+"""Folder of the runs in which values are tried."""
+FOLDERS = (ARMS, MEASURES, REPORT, TUNING)
 LOGS = "slurm"
 """Folder of what the jobs of a batch system print."""
 
@@ -74,21 +74,11 @@ def _read(path: Path) -> Found:
     return found
 
 
-def require_same(out: Path, found: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Refuse a study that is not the recorded one, for example because a text of it is another here.
-
-    Raises:
-        UsageError: says what differs.
-    """
-    difference = first_difference(_essence(found), _essence(given))
-    if difference:
-        raise UsageError(
-            "{path}: contains another study: {difference}; choose another --out", path=out, difference=difference
-        )
-
-
-def write_record(folder: Path, given: Found, found: Mapping[str, Any] | None) -> None:
+def write_record(folder: Path, given: Found, found: Mapping[str, Any] | None) -> Found:
     """Write the record of a call, after comparing it with the one that is there.
+
+    Returns:
+        The record with the seeds that the study began with.
 
     Args:
         folder: the study's folder.
@@ -99,8 +89,14 @@ def write_record(folder: Path, given: Found, found: Mapping[str, Any] | None) ->
         UsageError: the folder is another study's, or has runs of seeds that are not asked for now.
         StorageError: it cannot be written.
     """
+    began = given["seeds"] if found is None else found["first_seeds"]
+    given = given | {"first_seeds": [seed for seed in began if seed in given["seeds"]] or given["seeds"]}
     if found is not None:
-        require_same(folder, found, given)
+        difference = first_difference(_essence(found), _essence(given))
+        if difference:
+            raise UsageError(
+                "{path}: contains another study: {difference}; choose another --out", path=folder, difference=difference
+            )
         kept = [seed for seed in found["seeds"] if seed not in given["seeds"] and _has_runs(folder, found, seed)]
         if kept:
             raise UsageError(
@@ -111,6 +107,7 @@ def write_record(folder: Path, given: Found, found: Mapping[str, Any] | None) ->
     content = sealed_json(given)
     if found is None or read(folder / RECORD, MOST_RECORD) != content:
         replace_durably(folder / RECORD, content)
+    return given
 
 
 def _has_runs(folder: Path, record: Mapping[str, Any], seed: int) -> bool:

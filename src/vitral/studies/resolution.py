@@ -4,19 +4,21 @@ import json
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 from vitral.core.config import differences, merge
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.data.config import BPEConfig, CorpusConfig
+from vitral.data.tokenizers import Tokenizer
 from vitral.model import ModelConfig, cost, count_parameters
+from vitral.runs import SealedRun, enter
 from vitral.studies.design import Arm, Study
-from vitral.studies.outside import beginning, source_of
 from vitral.training import RunConfig
-from vitral.training.optimizer_cost import optimizer_flops, step_flops
+from vitral.training.costs import optimizer_flops, step_flops
 
 SAME_TEST_TEXT = ("source", "task", "split", "works", "newlines", "separator", "encoding", "field", "glob")
 """Keys of the corpus that decide the test split; compared arms share them even where arms vary the text."""
@@ -196,14 +198,6 @@ def _require_same_model(study: Study, arm: Arm, config: RunConfig, parent: str, 
         )
 
 
-def with_more_steps(arm: ResolvedArm, times: int) -> ResolvedArm:
-    """The arm trained for so many times its steps, evaluated as often."""
-    training = arm.config.training
-    changes = {"steps": times * training.steps, "evaluate_every": times * training.evaluate_every}
-    where = _("arm {arm}, longer", arm=arm.arm.name)
-    return replace(arm, config=RunConfig.parse(merge(arm.config.plain(), {"training": changes}), where))
-
-
 def matched_steps(config: RunConfig, flops: int, vocab_size: int, inherited: int, where: str) -> RunConfig:
     """The configuration with the number of steps whose operations, the inherited ones included, are nearest to `flops`.
 
@@ -265,3 +259,59 @@ def first_difference(recorded: Mapping[str, Any], given: Mapping[str, Any], path
 def _shown(value: Any) -> str:
     text = _("not set") if value is None else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+# ---------------------------------------------------------------- runs outside a study that arms begin from
+
+TOKENS = ("tokenizer", "specials")
+"""Keys of the corpus that are those of the run."""
+
+
+def source_of(arm: Arm) -> SealedRun | None:
+    """The run outside the study that an arm begins from; None if there is none.
+
+    Raises:
+        UsageError: the folder is no run.
+    """
+    return None if arm.run is None else enter(Path(arm.run), lambda line: None)
+
+
+def beginning(arm: Arm, base: Mapping[str, Any]) -> dict[str, Any]:
+    """The base's configuration with the model and the tokens of the run that an arm begins from."""
+    source = source_of(arm)
+    if source is None:
+        return dict(base)
+    corpus = {key: value for key, value in base["corpus"].items() if key not in TOKENS}
+    corpus["tokenizer"] = source.config.corpus.plain()["tokenizer"]
+    if specials := tuple(source.tokenizer.declared):
+        corpus["specials"] = list(specials)
+    return {**base, "model": source.config.model.plain(), "corpus": corpus}
+
+
+def tokenizers_of(study: Study) -> dict[str, Tokenizer]:
+    """The tokenizers of the runs that arms begin from, by `tokens_key`; every arm with these tokens uses them.
+
+    Raises:
+        UsageError: two runs have different tokenizers of one kind, so that losses could not be compared.
+    """
+    found: dict[str, Tokenizer] = {}
+    for arm in study.arms:
+        source = source_of(arm)
+        if source is None:
+            continue
+        former = found.setdefault(tokens_key(source.config.corpus), source.tokenizer)
+        if former.plain() != source.tokenizer.plain():
+            raise UsageError(
+                "study {study}, arm {arm}: the tokenizer of {run} is not that of the run of another arm; put them in "
+                "two studies",
+                study=study.name,
+                arm=arm.name,
+                run=arm.run,
+            )
+    return found
+
+
+def tokens_key(config: CorpusConfig) -> str:
+    """What a configuration says of its tokens."""
+    plain = config.plain()
+    return json.dumps({key: plain.get(key) or None for key in TOKENS}, sort_keys=True)

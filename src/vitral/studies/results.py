@@ -62,8 +62,7 @@ class ArmResult:
         flops_per_token: floating-point operations of one training step, per token, forward and backward.
         runs: one for each seed.
         factor: of the study's unit: a loss in nats per token times it is in that unit.
-        optimizer_flops: floating-point operations of the optimizer in one training step.
-        inherited_flops: floating-point operations of the trainings whose weights a run begins from.
+        other_flops: floating-point operations of the optimizer and of the trainings whose weights a run begins from.
     """
 
     arm: Arm
@@ -72,14 +71,12 @@ class ArmResult:
     flops_per_token: int
     runs: tuple[RunResult, ...]
     factor: float = 1.0
-    optimizer_flops: int = 0
-    inherited_flops: int = 0
+    other_flops: int = 0
 
     @property
     def flops(self) -> int:
         """Floating-point operations of a run's training, the optimizer's and those of trainings before it included."""
-        own = self.num_tokens * self.flops_per_token + self.config["training"]["steps"] * self.optimizer_flops
-        return self.inherited_flops + own
+        return self.num_tokens * self.flops_per_token + self.other_flops
 
     @property
     def losses(self) -> dict[int, float]:
@@ -157,7 +154,6 @@ class StudyResult:
         unmeasured: by probe, the reasons, in English, why measurements are missing, each with its arm ("" for the
             study itself).
         tuning: the trials of each arm that was tuned.
-        longer: by arm, runs with a second budget, of arms that fail and of their baseline arms.
         beside_ngrams: by order of the n-grams and by seed, the base's loss minus the baseline's in each block of the
             test text, in nats per token.
     """
@@ -176,7 +172,6 @@ class StudyResult:
     measured: Mapping[str, Any] = field(default_factory=dict)
     unmeasured: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     tuning: tuple[Tuned, ...] = ()
-    longer: Mapping[str, tuple[RunResult, ...]] = field(default_factory=dict)
     beside_ngrams: Mapping[int, Mapping[int, Sequence[float]]] = field(default_factory=dict)
 
     def arm(self, name: str) -> ArmResult:

@@ -9,7 +9,6 @@ A file has the fields of `vitral.studies.design.Study` and two shorthands, which
 """
 
 import itertools
-import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -23,7 +22,6 @@ from vitral.core.errors import UsageError
 from vitral.core.language import N_, Message
 from vitral.studies.design import BUDGETS, Arm, Budget, BudgetName, Study
 
-MOST_ARMS = 1000
 Table = dict[str, Any]
 _PLACE = re.compile(r"\{(\w*)\}")
 
@@ -105,8 +103,6 @@ def _arms(arm: Table, base: Table, where: str) -> Iterator[Table]:
 
 def _axes(given: Any, where: str) -> list[list[Table]]:
     grid = _Grid.parse({"grid": given}, where).grid
-    if math.prod(map(len, grid)) > MOST_ARMS:
-        raise UsageError("{where}.grid: more than {most_arms} combinations", where=where, most_arms=MOST_ARMS)
     keys = [{key for row in axis for key in row} - {"budget"} for axis in grid]
     for one, other in itertools.combinations(keys, 2):
         if one & other:

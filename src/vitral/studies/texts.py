@@ -1,6 +1,7 @@
 """The texts of a study's arms: each prepared once, its n-grams counted once, refused where an arm cannot use it."""
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 from vitral.core.errors import UsageError
 from vitral.core.language import _
@@ -11,12 +12,24 @@ from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation import NgramBaselines, ngram_baselines
 from vitral.evaluation.losses import bits_per_nat
 from vitral.studies.design import Study
-from vitral.studies.measures import final_split, mean_baselines
-from vitral.studies.outside import tokens_key
-from vitral.studies.resolution import ResolvedArm
+from vitral.studies.resolution import ResolvedArm, tokens_key
 from vitral.training import RunConfig
-from vitral.training.memory import require_training_memory
+from vitral.training.costs import require_training_memory
 from vitral.training.objectives import masking_of
+
+FINAL_TOKENS = 5_000_000
+"""Most tokens of the test split on which final losses are measured."""
+
+
+def final_split(dataset: Dataset) -> Split:
+    """The test split, thinned to FINAL_TOKENS where it is longer: for final losses and n-gram baselines."""
+    return thinned(dataset.splits["test"], FINAL_TOKENS)
+
+
+def mean_baselines(found: Sequence[NgramBaselines]) -> NgramBaselines:
+    """The mean of several texts' baselines."""
+    orders = {order: fmean(one.orders[order] for one in found) for order in found[0].orders}
+    return NgramBaselines(orders, fmean(one.test_bigram_entropy for one in found))
 
 
 class Texts:

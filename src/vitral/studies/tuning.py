@@ -126,8 +126,10 @@ def tune_arms(arms: Sequence[ResolvedArm], work: Work) -> tuple[tuple[ResolvedAr
         return {name: [_read(made[name], row, work) for row in tried[name]] for name in names}
 
     for wave in work.waves({arm.arm.name: arm.arm.init_from for arm in arms}):
-        made |= {name: _after(made[name], made) for name in wave}
-        tried |= {name: [*_planned(study, arms, made[name])] for name in wave}
+        for name in wave:
+            if (before := made[name].arm.init_from) is not None:  # trained with the values chosen for that one
+                made[name] = replace(made[name], inherited_flops=made[before].all_flops)
+            tried[name] = [*_planned(study, arms, made[name])]
         for name, results in trials(wave).items():
             beyond = edge(made[name], tried[name], results)
             there = beyond is not None and is_run(out / trial_name(name, beyond))
@@ -142,22 +144,8 @@ def tune_arms(arms: Sequence[ResolvedArm], work: Work) -> tuple[tuple[ResolvedAr
     return tuple(made.values()), tuple(found[name] for name in tuned_arms)
 
 
-def _after(arm: ResolvedArm, made: Mapping[str, ResolvedArm]) -> ResolvedArm:
-    """An arm after the training of the one that it begins from, with the values chosen for that one."""
-    before = arm.arm.init_from
-    return arm if before is None else replace(arm, inherited_flops=made[before].all_flops)
-
-
 def can_be_tried(study: Study, arm: ResolvedArm, row: Row, arms: Sequence[ResolvedArm], texts: Texts) -> bool:
-    """Whether a row makes a configuration that fits into memory and to its text.
-
-    Args:
-        study: the design.
-        arm: untuned.
-        row: of factors.
-        arms: all of the study, as designed.
-        texts: of the arms.
-    """
+    """Whether a row of an untuned arm makes a configuration that fits into memory and to its text."""
     try:
         require_fit(study, [scaled(arm, row)], [TUNING_SEED], texts, arms)
     except UsageError:

@@ -13,4 +13,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Callback", "Event", "RunConfig", "TrainingConfig", "all_of", "continue_run", "resume", "silent", "train"]
 
-__getattr__ = lazily(__name__, {"continue_run": "continuation", "resume": "resumption", "train": "run"})
+__getattr__ = lazily(__name__)

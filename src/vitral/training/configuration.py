@@ -16,9 +16,8 @@ from vitral.runs import RunFolder, enter, load_run, refuse_existing
 from vitral.runs.presets import Preset, presets
 from vitral.training import Callback, RunConfig, ranks, resume, train
 from vitral.training.deadline import TimeFrame
-from vitral.training.plans import FIT, ResolvedPlan
+from vitral.training.plans import FIT, LADDER, ResolvedPlan
 from vitral.training.run import how_far_begun, resolved_plan
-from vitral.training.sizes import LADDER
 from vitral.training.text_plan import TextPlan, plan_text, usual_shape, written_plan
 
 DEFAULT_PRESET = "fast"

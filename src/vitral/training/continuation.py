@@ -16,9 +16,8 @@ from vitral.training import ranks
 from vitral.training.deadline import TimeFrame
 from vitral.training.events import Callback, silent
 from vitral.training.optimizers import load_optimizer_tensors, optimizer_of
-from vitral.training.parts import require_same_parts
 from vitral.training.resumption import identity_of, last_checkpoint, restored
-from vitral.training.run import begin, complete, follow, keep, resolved_plan
+from vitral.training.run import begin, complete, follow, keep, require_same_parts, resolved_plan
 from vitral.training.trainer import Trainer, chain_from_anchor
 
 WARMUP = 0.05
@@ -126,20 +125,9 @@ def continued(config: RunConfig, former: RunConfig, step: int) -> RunConfig:
 
 def schedule_note(config: RunConfig, former: RunConfig) -> str:
     """The steps and learning rates of a run that continues another, as an English sentence."""
-    training, schedule = config.training, config.training.schedule
-    told = {"first": former.training.steps + 1, "last": training.steps, "highest": training.optimizer.learning_rate}
-    if schedule.name == "constant":
-        return N_("continue: steps {first:,} to {last:,}; the learning rate stays {highest:g}").format(**told)
-    sentence = N_(
-        "continue: steps {first:,} to {last:,}; the learning rate rises to {highest:g} in {warmup:,} steps (before: "
-        "{before:g}), then goes down to {lowest:g} ({schedule})"
-    )
-    return sentence.format(
-        **told,
-        warmup=schedule.warmup_steps,
-        before=former.training.optimizer.learning_rate,
-        lowest=schedule.final_fraction * training.optimizer.learning_rate,
-        schedule=schedule.name,
+    training, rate = config.training, config.training.optimizer.learning_rate
+    return N_("continue: steps {first:,} to {last:,}; the learning rate is at most {highest:g} ({schedule})").format(
+        first=former.training.steps + 1, last=training.steps, schedule=training.schedule.name, highest=rate
     )
 
 

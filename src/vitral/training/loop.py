@@ -6,6 +6,7 @@ how often the run was interrupted, except through sealed decisions.
 """
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -13,20 +14,19 @@ from torch import Tensor
 
 from vitral.core.devices import ordered_sums, precision
 from vitral.core.errors import StorageError, TrainingStopped, reason
-from vitral.core.language import N_
+from vitral.core.language import N_, Message
 from vitral.core.streams import ambient_stream
 from vitral.data.batches import thinned
 from vitral.evaluation import evaluate_split
 from vitral.runs import Checkpoint
+from vitral.runs.config import ScheduleConfig
 from vitral.training import ranks
-from vitral.training.clock import Clock
 from vitral.training.objectives import make_inputs
 from vitral.training.optimizers import optimizer_tensors
 from vitral.training.ranks import RankLost
-from vitral.training.schedules import learning_rate
 from vitral.training.stopping import StopAsked
 from vitral.training.summing import StepSum
-from vitral.training.trainer import ANCHOR_EVERY, Trainer, link
+from vitral.training.trainer import ANCHOR_EVERY, Clock, Trainer, link
 from vitral.training.views import early_is_due, evaluate_early, write_sample
 
 FAULT = StorageError.exit_code
@@ -143,13 +143,7 @@ def one_step(trainer: Trainer) -> tuple[float, float, float]:
     )
     loss, norm = summed.total(), summed.norm()
     loss_value, norm_value, state_value = _fetched(loss, norm, _norm_of_state(trainer))
-    culprit = _first_not_finite(trainer, state_value)
-    if culprit is not None or not math.isfinite(loss_value) or not math.isfinite(norm_value):
-        raise TrainingStopped(
-            "{why}; the steps before it are saved in {path}; try a lower learning rate or training.clip_norm = 1.0",
-            why=_why_not_finite(trainer, loss_value, norm_value, culprit),
-            path=trainer.folder.path,
-        )
+    _require_finite(trainer, loss_value, norm_value, state_value)
     if training.clip_norm is not None:
         torch.nn.utils.clip_grads_with_norm_(trainer.parameters.values(), training.clip_norm, norm)
     for group in trainer.optimizer.param_groups:
@@ -316,9 +310,15 @@ def _save_last_good_step(trainer: Trainer, stopped: TrainingStopped | RankLost) 
         trainer.folder.reseal()
 
 
-def not_finite_state(trainer: Trainer) -> str | None:
-    """The first weight or optimizer tensor that is not finite, in English; None if all are, on every rank."""
-    return _first_not_finite(trainer, float(_norm_of_state(trainer)))
+def not_finite_state(trainer: Trainer) -> Message | None:
+    """The first weight or optimizer tensor that is not finite; None if all are, on every rank."""
+    return None if math.isfinite(float(_norm_of_state(trainer))) else _not_finite_of_state(trainer)
+
+
+def _not_finite_of_state(trainer: Trainer) -> Message | None:
+    optimizer = optimizer_tensors(trainer.model, trainer.optimizer)
+    weight = _not_finite(N_("the weight {name} is not finite"), trainer.parameters)
+    return weight or _not_finite(N_("the optimizer's {name} is not finite"), optimizer)
 
 
 def _norm_of_state(trainer: Trainer) -> Tensor:
@@ -332,30 +332,61 @@ def _norm_of_state(trainer: Trainer) -> Tensor:
     return ranks.all_reduce(torch.nn.utils.get_total_norm([ranks.local_rows(one) for one in every]))
 
 
-def _first_not_finite(trainer: Trainer, norm: float) -> str | None:
-    """The first tensor that is not finite, None if all are; `norm` is that of `_norm_of_state`."""
-    if math.isfinite(norm):
-        return None
-    optimizer = optimizer_tensors(trainer.model, trainer.optimizer)
-    of_weight, of_optimizer = N_("the weight {name} is not finite"), N_("the optimizer's {name} is not finite")
-    bad = [of_weight.format(name=name) for name, one in trainer.parameters.items() if not _is_finite(one)]
-    bad += [of_optimizer.format(name=name) for name, value in optimizer.items() if not _is_finite(value)]
-    return bad[0] if bad else None
+def _not_finite(sentence: Message, tensors: Mapping[str, Tensor | None]) -> Message | None:
+    """A sentence about the first of some tensors that is not finite."""
+    for name, tensor in tensors.items():
+        if tensor is not None and not bool(ranks.full_tensor(tensor.detach()).isfinite().all()):
+            return sentence.format(name=name)
+    return None
 
 
-def _is_finite(tensor: Tensor) -> bool:
-    return bool(ranks.full_tensor(tensor.detach()).isfinite().all())
+def _require_finite(trainer: Trainer, loss: float, norm: float, state: float) -> None:
+    """Stop before a step whose numbers are not finite: the norm of the state, the loss, or the gradients' norm.
 
-
-def _why_not_finite(trainer: Trainer, loss: float, norm: float, culprit: str | None) -> str:
-    """The step, its batch, and what is not finite."""
-    step = trainer.state.step
+    Raises:
+        TrainingStopped: names the step, its batch, and what is not finite.
+    """
+    if math.isfinite(loss + norm + state):
+        return
+    culprit = None if math.isfinite(state) else _not_finite_of_state(trainer)
     if culprit is None and not math.isfinite(loss):
         culprit = N_("the loss is {loss}").format(loss=loss)
     elif culprit is None:
-        parameters = trainer.parameters.items()
-        names = [name for name, p in parameters if p.grad is not None and not _is_finite(p.grad)]
-        of_gradient, of_norm = N_("the gradient of {name} is not finite"), N_("the gradients' norm is {norm}")
-        culprit = of_gradient.format(name=names[0]) if names else of_norm.format(norm=norm)
-    sentence = N_("stopped before step {step}: {culprit} (batch {batch} of seed {seed})")
-    return sentence.format(culprit=culprit, step=step + 1, batch=step, seed=trainer.config.seed)
+        if math.isfinite(norm):
+            return  # large numbers whose norm overflows
+        gradients = {name: parameter.grad for name, parameter in trainer.parameters.items()}
+        culprit = _not_finite(N_("the gradient of {name} is not finite"), gradients)
+        culprit = culprit or N_("the gradients' norm is {norm}").format(norm=norm)
+    step, sentence = trainer.state.step, N_("stopped before step {step}: {culprit} (batch {batch} of seed {seed})")
+    raise TrainingStopped(
+        "{why}; the steps before it are saved in {path}; try a lower learning rate or training.clip_norm = 1.0",
+        why=sentence.format(culprit=culprit, step=step + 1, batch=step, seed=trainer.config.seed),
+        path=trainer.folder.path,
+    )
+
+
+SHAPES: dict[str, Callable[[float, float], float]] = {
+    "constant": lambda progress, decay: 1.0,
+    "cosine": lambda progress, decay: (1 + math.cos(math.pi * progress)) / 2,
+    "linear": lambda progress, decay: 1 - progress,
+    "trapezoidal": lambda progress, decay: min(1.0, (1 - progress) / decay),
+}
+"""Position between final rate (0) and peak rate (1), as a function of progress 0 … 1 after the warm-up."""
+
+
+def learning_rate(schedule: ScheduleConfig, peak: float, step: int, steps: int) -> float:
+    """The learning rate of step number `step`, 0 … steps - 1; both are counted from `schedule.begin`.
+
+    Warm-up: peak · (step + 1) / warmup_steps. Then final + (peak - final) · shape(progress), where progress
+    is 0 at the first step after the warm-up and 1 just after the last step.
+
+    >>> learning_rate(ScheduleConfig(name="linear"), 1.0, 5, 10)
+    0.5
+    """
+    begin = schedule.begin or 0
+    step, steps = step - begin, steps - begin
+    if step < schedule.warmup_steps:
+        return peak * (step + 1) / schedule.warmup_steps
+    progress = (step - schedule.warmup_steps) / max(1, steps - schedule.warmup_steps)
+    share = SHAPES[schedule.name](min(progress, 1.0), schedule.decay_fraction)
+    return peak * (schedule.final_fraction + (1 - schedule.final_fraction) * share)

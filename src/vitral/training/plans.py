@@ -4,27 +4,26 @@ A run is a pure function of its configuration. The plan is therefore measured on
 part of the configuration, shared by resumes and by all arms of a study.
 """
 
-import math
 import os
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 import torch
 
+from vitral.core.config import merge
 from vitral.core.devices import resolve_device
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.core.machine import cores
 from vitral.core.process import MOST_THREADS, using_threads
-from vitral.model import Transformer, cost
+from vitral.model import Transformer, cost, count_parameters
 from vitral.runs.config import RunConfig, TrainingConfig
 from vitral.training.deadline import steps_in
 from vitral.training.objectives import no_compiler
 from vitral.training.regularisation import regularisation
-from vitral.training.sizes import LADDER, MOST_PER_TOKEN, sizes_for
-from vitral.training.trials import ExecutionPlan, StepTime, TooSlow, time_steps
+from vitral.training.trials import ExecutionPlan, time_steps
 
 TRIAL_SHARE, TRIAL_SECONDS = 0.05, 6.0
 """Share of a time limit for timing steps, and its maximum in seconds."""
@@ -34,10 +33,6 @@ UNLIMITED = 0.25
 """Seconds of timing each plan without a time limit."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """Environment variables from which PyTorch takes its number of threads."""
-SLOW = 1.5
-"""Another precision is given up where its first step takes this many times that of float32."""
-ATTEMPTS = 3
-"""First steps with more threads or in another precision before these are given up."""
 WORTH_COMPILING = 1800.0
 """Seconds of training above which compiling is likely to pay off: a fitted size is compiled up to three times."""
 FIT = "fit"
@@ -66,12 +61,12 @@ class _Trials:
     seconds: float | None
     notes: list[str]
 
-    def time(self, plan: ExecutionPlan, share: float, *, trials: int = 2, limit: float = math.inf) -> StepTime:
-        """Time steps for a share of the time for trials."""
+    def time(self, plan: ExecutionPlan, share: float, *, trials: int = 2) -> float:
+        """Seconds of a step, timed for a share of the time for trials."""
         if self.seconds is None:
-            return time_steps(self.config, self.build, plan, least=UNLIMITED, trials=trials, limit=limit)
+            return time_steps(self.config, self.build, plan, least=UNLIMITED, trials=trials).steady
         given = share * self.seconds
-        return time_steps(self.config, self.build, plan, least=given, most=given, trials=trials, limit=limit)
+        return time_steps(self.config, self.build, plan, least=given, most=given, trials=trials).steady
 
 
 def resolve_plan(
@@ -143,26 +138,18 @@ def _faster_threads(trials: _Trials) -> int:
     if most == 1:
         return 1
     plan = ExecutionPlan("float64" if trials.config.training.dtype == "float64" else "float32", compile=False)
-    with using_threads(1):
-        one = trials.time(plan, THREAD_SHARE)
-    told = {"one": 1000 * one.steady, "threads": most}
-    with using_threads(most):
-        try:
-            several = _given_up_early(trials, plan, THREAD_SHARE, one)
-        except TooSlow:
-            sentence = N_(
-                "plan: 1 thread (a step: 1 thread {one:.1f} ms, {threads} threads more than {times:g} times as long)"
-            )
-            trials.notes.append(sentence.format(**told, times=SLOW))
-            return 1
-    is_faster = several.steady < one.steady
+    seconds = list[float]()
+    for threads in (1, most):
+        with using_threads(threads):
+            seconds.append(trials.time(plan, THREAD_SHARE, trials=1))
+    one, several = seconds
     sentence = (
         N_("plan: {threads} threads (a step: 1 thread {one:.1f} ms, {threads} threads {several:.1f} ms)")
-        if is_faster
+        if several < one
         else N_("plan: 1 thread (a step: 1 thread {one:.1f} ms, {threads} threads {several:.1f} ms)")
     )
-    trials.notes.append(sentence.format(**told, several=1000 * several.steady))
-    return most if is_faster else 1
+    trials.notes.append(sentence.format(threads=most, one=1000 * one, several=1000 * several))
+    return most if several < one else 1
 
 
 def _chosen_precision(trials: _Trials) -> tuple[ExecutionPlan, float]:
@@ -172,55 +159,35 @@ def _chosen_precision(trials: _Trials) -> tuple[ExecutionPlan, float]:
         return _fastest(trials)
     plan = ExecutionPlan(training.dtype, training.compile)
     try:
-        return plan, trials.time(plan, 2 * PRECISION_SHARE).steady
+        return plan, trials.time(plan, 2 * PRECISION_SHARE)
     except Exception as error:  # the compiler and its backends raise many types
         if not plan.compile:
             raise
         trials.notes.append(no_compiler(error))
     plan = replace(plan, compile=False)
-    return plan, trials.time(plan, 2 * PRECISION_SHARE).steady
-
-
-def _given_up_early(trials: _Trials, plan: ExecutionPlan, share: float, plain: StepTime) -> StepTime:
-    """Time another plan; its first step may fail twice, since it prepares kernels that the next one finds ready.
-
-    Raises:
-        TooSlow: even the third first step took `SLOW` times that of the plain plan.
-    """
-    for _ in range(ATTEMPTS - 1):
-        with suppress(TooSlow):
-            return trials.time(plan, share, trials=1, limit=SLOW * plain.first)
-    return trials.time(plan, share, trials=1, limit=SLOW * plain.first)
+    return plan, trials.time(plan, 2 * PRECISION_SHARE)
 
 
 def _fastest(trials: _Trials) -> tuple[ExecutionPlan, float]:
-    """The fastest plan: float32 first; another precision is given up early where it is slow."""
-    training, notes = trials.config.training, trials.notes
-    first = ExecutionPlan("float64" if training.dtype == "float64" else "float32", compile=False)
-    found = trials.time(first, PRECISION_SHARE)
-    timed = {first: found.steady}
-    told = N_("{dtype}, not compiled {milliseconds:.1f} ms").format(dtype=first.dtype, milliseconds=1000 * found.steady)
-    if training.dtype != "float64":
-        other = ExecutionPlan("bfloat16", compile=False)
-        try:
-            timed[other] = _given_up_early(trials, other, PRECISION_SHARE, found).steady
-            sentence = N_("{before}, bfloat16, not compiled {milliseconds:.1f} ms")
-            told = sentence.format(before=told, milliseconds=1000 * timed[other])
-        except TooSlow:
-            sentence = N_("{before}, bfloat16, not compiled more than {times:g} times as long")
-            told = sentence.format(before=told, times=SLOW)
+    """The fastest plan of float32, bfloat16, and the faster one compiled, where that is likely to pay off."""
+    training, timed, said = trials.config.training, dict[ExecutionPlan, float](), list[str]()
+
+    def enter(plan: ExecutionPlan) -> None:
+        timed[plan] = trials.time(plan, PRECISION_SHARE)
+        sentence = N_("{before}, {plan} {milliseconds:.1f} ms") if said else N_("{plan} {milliseconds:.1f} ms")
+        said.append(sentence.format(before=said[-1] if said else "", plan=str(plan), milliseconds=1000 * timed[plan]))
+
+    for dtype in ("float64",) if training.dtype == "float64" else ("float32", "bfloat16"):
+        enter(ExecutionPlan(dtype, compile=False))
     plan = min(timed, key=lambda each: timed[each])
     expected = timed[plan] * training.steps if training.minutes is None else 60 * training.minutes
     if expected >= WORTH_COMPILING and training.sharding == "replicated":
-        compiled = ExecutionPlan(plan.dtype, compile=True)
         try:
-            timed[compiled] = trials.time(compiled, PRECISION_SHARE).steady
-            sentence = N_("{before}, {dtype}, compiled {milliseconds:.1f} ms")
-            told = sentence.format(before=told, dtype=plan.dtype, milliseconds=1000 * timed[compiled])
+            enter(replace(plan, compile=True))
         except Exception as error:  # the compiler and its backends raise many types
-            notes.append(no_compiler(error))
+            trials.notes.append(no_compiler(error))
         plan = min(timed, key=lambda each: timed[each])
-    notes.append(N_("plan: {plan} (a step: {times})").format(plan=plan, times=told))
+    trials.notes.append(N_("plan: {plan} (a step: {times})").format(plan=str(plan), times=said[-1]))
     return plan, timed[plan]
 
 
@@ -281,4 +248,58 @@ def _regularised(
     trials.config = chosen
     sentence = N_("plan: dropout {rate:g}: {steps:,.0f} steps in the time would see this text {times:.1f} times")
     trials.notes.append(sentence.format(rate=found.rate, steps=steps, times=times))
-    return chosen, trials.time(plan, PRECISION_SHARE, trials=1).steady
+    return chosen, trials.time(plan, PRECISION_SHARE, trials=1)
+
+
+@dataclass(frozen=True)
+class Size:
+    """A model size with its training.
+
+    Attributes:
+        least_steps: number of steps from which this size reaches a lower loss than the smaller ones in the same time.
+        model: its keys of [model].
+        training: its keys of [training].
+    """
+
+    least_steps: int
+    model: Mapping[str, Any]
+    training: Mapping[str, Any]
+
+    def of(self, config: RunConfig) -> RunConfig:
+        """The configuration with this size."""
+        return RunConfig.parse(merge(config.plain(), {"model": self.model, "training": self.training}), "plan")
+
+
+def _muon(rate: float) -> dict[str, Any]:
+    rest = {"name": "adamw", "learning_rate": rate / 2, "weight_decay": 0.0}
+    return {
+        "optimizer": {"name": "muon", "learning_rate": rate, "momentum": 0.85, "rest": rest},
+        "schedule": {"name": "linear", "warmup_steps": 20},
+    }
+
+
+LADDER = (
+    Size(0, {"d_model": 64, "num_layers": 2, "num_heads": 4, "d_ff": 256}, _muon(0.04)),
+    Size(450, {"d_model": 96, "num_layers": 2, "num_heads": 4, "d_ff": 256}, _muon(0.04)),
+    Size(650, {"d_model": 128, "num_layers": 2, "num_heads": 4, "d_ff": 512}, _muon(0.04)),
+    Size(1500, {"d_model": 128, "num_layers": 4, "num_heads": 4, "d_ff": 512}, _muon(0.04)),
+    Size(2500, {"d_model": 192, "num_layers": 4, "num_heads": 6, "d_ff": 768}, _muon(0.04)),
+    Size(3000, {"d_model": 256, "num_layers": 6, "num_heads": 8, "d_ff": 1024}, _muon(0.04)),
+)
+"""Sizes from small to large; up to 128 × 4 the borders are measured, the others are extrapolated (docs/speed.md)."""
+
+MOST_PER_TOKEN = 4.0
+"""Parameters per token of the training text above which a size ends no better than a smaller one: it learns the text by
+heart, or with more dropout takes longer to the same loss (measured: docs/experiments.md)."""
+
+
+def sizes_for(config: RunConfig, num_tokens: int) -> list[RunConfig]:
+    """The configurations with the sizes of the ladder that suit a training text of so many tokens, small to large.
+
+    The smallest size suits every text.
+    """
+    smallest, *larger = (size.of(config) for size in LADDER)
+    return [
+        smallest,
+        *takewhile(lambda one: count_parameters(one.model, 1) <= MOST_PER_TOKEN * num_tokens, larger),
+    ]

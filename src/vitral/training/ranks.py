@@ -240,12 +240,6 @@ def require_share(config: RunConfig, where: str) -> None:
             tokens=ranks * each * config.model.context_length,
             before=config.tokens_per_step,
         )
-    if training.reduction is None:
-        raise UsageError(
-            "{where}: begun by an earlier Vitral, which added the batches of a step in the order of one rank; go on "
-            "with one",
-            where=where,
-        )
 
 
 def broadcast(plain: Any = None) -> Any:

@@ -17,12 +17,19 @@ from vitral.runs.loading import load_checkpoint_of, load_weights
 from vitral.runs.lock import only_writer
 from vitral.runs.sealed import identity_in, with_free_keys
 from vitral.training import ranks
+from vitral.training.costs import require_training_memory
 from vitral.training.deadline import TimeFrame
 from vitral.training.events import Callback, silent
-from vitral.training.memory import require_training_memory
 from vitral.training.optimizers import load_optimizer_tensors, optimizer_of
-from vitral.training.parts import accepted_changes
-from vitral.training.run import build_model, follow, initial_state, keep, note_excess, run_to_the_end, share
+from vitral.training.run import (
+    accepted_changes,
+    build_model,
+    follow,
+    initial_state,
+    keep,
+    run_to_the_end,
+    share,
+)
 from vitral.training.stopping import stop_on_signals
 from vitral.training.trainer import Planner, Trainer, TrainerState, chain_from_anchor
 
@@ -126,8 +133,6 @@ def _continue(
             warn(N_("metrics.jsonl: an incomplete last line of {bytes:,} bytes was removed").format(bytes=torn))
         if sources:
             trainer.decide({"parts": dict(sources)})
-        if checkpoint is None:
-            note_excess(trainer)
         return run_to_the_end(trainer)
 
 

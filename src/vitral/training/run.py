@@ -1,48 +1,46 @@
 """Start a run."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from vitral.core.allocation import keep_all_freed_memory
 from vitral.core.devices import resolve_device, weight_dtype
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.core.launching import launch_name
+from vitral.core.parts import changed_parts
 from vitral.core.process import only_training, using_threads
 from vitral.data import SPLITS, Dataset, corpus_report, count_windows, prepare, prepare_recorded
 from vitral.data.batches import too_short
-from vitral.data.tokenizers import Tokenizer
+from vitral.data.tokenizers import Tokenizer, extends
 from vitral.evaluation import NgramBaselines
 from vitral.model import Transformer, count_parameters
-from vitral.model.selfcheck import check_device, fresh_excess
+from vitral.model.selfcheck import check_device
 from vitral.runs import LoadedRun, Parent, RunConfig, RunFolder, is_run, load_run
-from vitral.runs.checkpoint_files import FORMAT
+from vitral.runs.checkpoint import FORMAT
 from vitral.runs.config import comparable
 from vitral.runs.environment import describe_environment
 from vitral.runs.folder import refuse_existing
 from vitral.runs.identity import document_hash, new_identity
+from vitral.runs.loading import load_weights
 from vitral.runs.lock import only_writer
 from vitral.training import ranks
+from vitral.training.costs import require_training_memory
 from vitral.training.deadline import Deadline, TimeFrame, TimeLimit
 from vitral.training.events import Callback, Event, silent
-from vitral.training.inherited import inherit_weights, inherited_config, require_inherited
 from vitral.training.loop import run_steps, save
-from vitral.training.memory import require_training_memory
 from vitral.training.optimizers import load_optimizer_tensors, optimizer_of, optimizer_tensors
-from vitral.training.parts import require_same_parts
-from vitral.training.plans import ResolvedPlan, resolve_plan
+from vitral.training.plans import FIT, ResolvedPlan, resolve_plan
 from vitral.training.stopping import stop_on_signals
 from vitral.training.trainer import Planner, Trainer, TrainerState
 
 MOST_REPORTED = 1 << 23
 """Characters of a text whose problems are said before training; those of a longer one would keep it waiting."""
-MOST_EXCESS = 0.5
-"""A fresh model whose loss on random tokens is larger than ln V by more than this is noted."""
 
 
 def train(
@@ -170,8 +168,6 @@ def begin(
         first = None if parent is None else save_initial_weights
         trainer.folder = RunFolder.create(out, trainer.config.plain(), documents, first)
         with only_writer(out):
-            if parent is None:
-                note_excess(trainer)
             return run_to_the_end(trainer)
 
 
@@ -238,20 +234,6 @@ def how_far_begun(folder: Path) -> str | None:
         return None
     ends = RunFolder.open(folder).metrics("end")
     return "finished" if ends and ends[-1]["finished"] else "stopped"
-
-
-def note_excess(trainer: Trainer) -> None:
-    """Note that a fresh model begins with a loss far from ln V."""
-    excess, vocab_size = fresh_excess(trainer.model), trainer.model.vocab_size
-    if excess <= MOST_EXCESS:
-        return
-    sentence = N_(
-        "before its first step, the model's loss on random tokens is {loss:,.2f} nats per token instead of about "
-        "ln {vocab_size:,} = {usual:.2f}: its initial logits are too large, and the first steps are spent on making "
-        "them smaller; see model.initialisation"
-    )
-    usual = math.log(vocab_size)
-    trainer.note(sentence.format(loss=usual + excess, vocab_size=vocab_size, usual=usual))
 
 
 def _documents(trainer: Trainer, plan: Sequence[str], minutes: float | None) -> dict[str, dict[str, Any]]:
@@ -355,3 +337,86 @@ def run_to_the_end(trainer: Trainer) -> RunFolder:
         trainer.shard()
     run_steps(trainer)
     return trainer.folder
+
+
+BY_TOKEN = ("token_embedding.weight", "head.weight")
+"""Tensors with one row for each token of the vocabulary."""
+
+
+def require_inherited(dataset: Dataset, source: LoadedRun) -> None:
+    """Refuse a text that was tokenized by other means than the run's tokenizer or one that has grown from it.
+
+    Raises:
+        UsageError: an id has another meaning.
+    """
+    if not extends(dataset.tokenizer, source.tokenizer):
+        where = source.folder.path
+        raise UsageError(
+            "--init-from {where}: the text was tokenized with another tokenizer; use the one of that run", where=where
+        )
+
+
+def inherited_config(config: RunConfig, tokenizer: Tokenizer) -> RunConfig:
+    """The configuration with every special token of the tokenizer, those of the other run included.
+
+    Raises:
+        UsageError: the configuration asks for another size of the model.
+    """
+    if config.training.plan == FIT:
+        raise UsageError('training.plan: "fit" chooses the size of a new model; with --init-from use "auto"')
+    corpus = config.corpus.model_copy(update={"specials": tuple(tokenizer.declared) or None})
+    return config.model_copy(update={"corpus": corpus})
+
+
+def inherit_weights(model: Transformer, source: LoadedRun) -> None:
+    """Load the weights of another run; rows of tokens that it does not have keep their initial values.
+
+    Raises:
+        UsageError: the models differ in more than the size of the vocabulary.
+    """
+    weights = dict(source.model.state_dict())
+    if model.vocab_size > source.model.vocab_size:
+        own = model.state_dict()
+        weights |= {name: _with_new_rows(weights[name], own[name]) for name in BY_TOKEN if name in weights.keys() & own}
+    load_weights(model, weights, f"--init-from {source.folder.path}")
+
+
+def _with_new_rows(former: Tensor, initial: Tensor) -> Tensor:
+    """The former rows above the last initial ones; unchanged if the widths differ, which `load_weights` refuses."""
+    if former.shape[1] != initial.shape[1]:
+        return former
+    rows = initial.clone()
+    rows[: len(former)] = former
+    return rows
+
+
+def require_same_parts(config: RunConfig, where: str) -> None:
+    """Refuse a configuration whose own parts are not those that are registered.
+
+    Raises:
+        UsageError: a part is not registered, or its source is another than the configuration's.
+    """
+    for key in changed_parts(config, where):
+        raise UsageError(
+            "{where}: the source of {key} is another than the recorded one; register that one, or for a new run leave "
+            "its file and sha256 out of the configuration",
+            where=where,
+            key=key,
+        )
+
+
+def accepted_changes(config: RunConfig, where: str, *, accept: bool) -> dict[str, str]:
+    """The own parts of a stopped run whose source is another now: the new hash by kind and name.
+
+    Raises:
+        UsageError: a part is not registered, or changed and that is not accepted.
+    """
+    changed = changed_parts(config, where)
+    if changed and not accept:
+        raise UsageError(
+            "{where}: the source of {key} has changed since the run was trained, so that its next steps may be others; "
+            "register the former source, or give --changed-parts to go on with this one, which is recorded",
+            where=where,
+            key=min(changed),
+        )
+    return changed

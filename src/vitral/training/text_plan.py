@@ -6,13 +6,13 @@ expected. What the user has chosen stays as it is.
 """
 
 import math
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
 from vitral.core.errors import UsageError
-from vitral.core.language import N_, Message
+from vitral.core.language import N_
 from vitral.data import BLOCK, Corpus, CorpusConfig, Split, prepare
 from vitral.data.alphabet import character_counts
 from vitral.data.long_texts import pieces
@@ -60,14 +60,12 @@ class Choice:
         value: its value as plain data.
         reason: why, as a phrase.
         is_pinned: whether the user chose it.
-        remark: what is bad about a pinned value, in one sentence.
     """
 
     key: str
     value: Any
     reason: str
     is_pinned: bool = False
-    remark: Message | None = None
 
     @property
     def word(self) -> str:
@@ -101,14 +99,12 @@ class TextPlan:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The plan as English sentences, one for each choice and for each remark."""
-        told = [TOLD[choice.key].format(value=choice.word, reason=choice.reason) for choice in self.choices]
-        return (*told, *(choice.remark for choice in self.choices if choice.remark is not None))
+        """The plan as English sentences, one for each choice."""
+        return tuple(TOLD[choice.key].format(value=choice.word, reason=choice.reason) for choice in self.choices)
 
     def plain(self) -> list[dict[str, Any]]:
         """The choices as plain data."""
-        remarks = [None if choice.remark is None else choice.remark.removeprefix(_PLAN) for choice in self.choices]
-        return [{**asdict(choice), "remark": said} for choice, said in zip(self.choices, remarks, strict=True)]
+        return [asdict(choice) for choice in self.choices]
 
 
 TOLD = {
@@ -119,7 +115,6 @@ TOLD = {
     "model.dropout": N_("plan: dropout {value}: {reason}"),
 }
 """What a choice says, by its key."""
-_PLAN = "plan: "
 
 IN_FILES = N_("files with val in their names are held out")
 OF_TOKENS = N_("the one that made these tokens")
@@ -156,9 +151,9 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
             size=size,
             least=LEAST_CHARACTERS,
         )
-    choose("corpus.split", split, why, _split_remark)
+    choose("corpus.split", split, why)
     tokenizer, why = _tokenizer(size, alphabet, config) if corpus.shards is None else ({"name": "file"}, OF_TOKENS)
-    choose("corpus.tokenizer", tokenizer, why, lambda pin: _tokenizer_remark(pin, alphabet))
+    choose("corpus.tokenizer", tokenizer, why)
     context, batch = _shape(config.training.minutes)
     time = N_("a given number of steps") if config.training.minutes is None else in_minutes(config.training.minutes)
     room = context if "model.context_length" in pinned else _room(corpus, config, choose.values)
@@ -186,12 +181,9 @@ class _Chooser:
     def __init__(self, given: Mapping[str, Any], pinned: Set[str]) -> None:
         self.values, self.choices, self._pinned = dict(given), list[Choice](), pinned
 
-    def __call__(
-        self, key: str, value: Any, reason: str, remark: Callable[[Any], Message | None] = lambda pin: None
-    ) -> None:
+    def __call__(self, key: str, value: Any, reason: str) -> None:
         if key in self._pinned:
-            pin = self.values[key]
-            self.choices.append(Choice(key, pin, N_("as you chose"), True, None if pin == value else remark(pin)))
+            self.choices.append(Choice(key, self.values[key], N_("as you chose"), is_pinned=True))
         else:
             self.values[key] = value
             self.choices.append(Choice(key, value, reason))
@@ -225,15 +217,6 @@ def _split(size: int) -> tuple[str, str]:
     return "blocks", N_("blocks of {block:,} characters spread over the text are held out").format(block=BLOCK)
 
 
-def _split_remark(pin: str) -> Message | None:
-    if pin != "blocks":
-        return None
-    remark = N_(
-        "plan: split blocks holds out more than a quarter of a text this short; tail would hold out {share:.0%}"
-    )
-    return remark.format(share=HELD_OUT)
-
-
 def _tokenizer(size: int, alphabet: int, config: RunConfig) -> tuple[dict[str, Any], str]:
     """The tokenizer with the fewest bits per character at equal arithmetic (measured: docs/experiments.md)."""
     there = {"alphabet": alphabet, "size": size}
@@ -243,16 +226,6 @@ def _tokenizer(size: int, alphabet: int, config: RunConfig) -> tuple[dict[str, A
         return {"name": "char"}, (one if alphabet == 1 else several).format(**there)
     why = N_("{alphabet:,} distinct characters in {size:,}; byte pairs are better for texts this long").format(**there)
     return {"name": "bpe", "vocab_size": 1024}, why
-
-
-def _tokenizer_remark(pin: Mapping[str, Any], alphabet: int) -> Message | None:
-    if alphabet < LARGE_ALPHABET or pin["name"] == "char":
-        return None
-    remark = N_(
-        "plan: {alphabet:,} distinct characters are spelled in bytes by {tokenizer}; characters were "
-        "measured to be better"
-    )
-    return remark.format(alphabet=alphabet, tokenizer=pin["name"])
 
 
 def _dropout(size: int, config: RunConfig, values: Mapping[str, Any]) -> tuple[dict[str, float], str]:
@@ -275,7 +248,7 @@ def _expected_steps(config: RunConfig) -> float:
 
 def _room(corpus: Corpus, config: RunConfig, values: Mapping[str, Any]) -> int:
     """The longest context with a whole window in every split; for a text that is not short, only a lower bound."""
-    if len(corpus.text) >= SHORT and config.corpus.passages is None:
+    if len(corpus.text) >= SHORT:
         return SHORT
     corpus_table = {key: value for key, value in config.corpus.plain().items() if key != "replacement"}
     table = corpus_table | {key.split(".")[1]: value for key, value in values.items() if "corpus." in key}

@@ -51,6 +51,10 @@ class StepTime:
     steady: float
 
 
+SLOW = 1.5
+"""Times that a first step may take of that of a plainer plan: after longer ones other steps are not timed."""
+
+
 class TooSlow(Exception):
     """The first step took longer than its limit."""
 

@@ -4,10 +4,10 @@ Nothing here is shared with the checker that these sheets measure.
 """
 
 from students import slips_of_arithmetic, slips_of_attention, slips_of_blocks, slips_of_endings
-from students.pen import HABITS, LISTED, UNLISTED, Habit
+from students.pen import HABITS, LISTED
 from students.problems import PROBLEMS
 from students.sheets import KINDS, Changed, Sheet, student_sheet
-from students.slips import SLIPS, SlipKind
+from students.slips import SLIPS
 from students.slips_of_arithmetic import CELLS
 
 __all__ = [
@@ -17,11 +17,8 @@ __all__ = [
     "LISTED",
     "PROBLEMS",
     "SLIPS",
-    "UNLISTED",
     "Changed",
-    "Habit",
     "Sheet",
-    "SlipKind",
     "student_sheet",
 ]
 

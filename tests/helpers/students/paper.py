@@ -30,7 +30,6 @@ class Paper:
         self.shown: dict[str, Value] = {}
         self.full: dict[str, Value] = {}
         self.where = ""
-        self.about = ""
         self.work()
 
     def work(self) -> None:
@@ -39,6 +38,7 @@ class Paper:
             where = self.where = slip.place(self)
         for step in self.problem.steps:
             value = slip.make(self, step) if slip and step == where and slip.make else self.own(step)
+            value = self.pen.stored(value)
             written = self.pen.written(step, value)
             carried = self.pen.carried(step, value, written, step in self.printed)
             if slip and step == where and slip.misprint:
@@ -91,9 +91,9 @@ class Paper:
             return "x"
         return "attn_norm" if self.problem.settings["norm"] == "pre" else "resid_pre"
 
-    def project(self, letter: str, source: str = "", matrix: str = "", bias: bool = True) -> Value:
-        [rows] = self.have[source or self.source]
-        shifts = self.have.get(f"b_{letter}") if bias else None
+    def project(self, letter: str, matrix: str = "") -> Value:
+        [rows] = self.have[self.source]
+        shifts = self.have.get(f"b_{letter}")
         return [
             self.pen.times(rows, weight, shifts[head][0] if shifts else None)
             for head, weight in enumerate(self.have[matrix or f"w_{letter}"])
@@ -157,11 +157,11 @@ class Paper:
     def heads(self) -> list[Matrix]:
         return self.have["z"] if "z" in self.have else self.step_z()
 
-    def step_output(self, joined: Matrix | None = None, bias: bool = True) -> Value:
+    def step_output(self, joined: Matrix | None = None) -> Value:
         joined = joined or self.joined()
         if "w_o" not in self.have:
             return [joined]
-        shift = self.have["b_o"][0][0] if bias and "b_o" in self.have else None
+        shift = self.have["b_o"][0][0] if "b_o" in self.have else None
         return [self.pen.times(joined, self.have["w_o"][0], shift)]
 
     def step_out(self) -> Value:

@@ -7,6 +7,7 @@ digits of a number than the sheet prints, but for √d_k ≈ 1.41 on a sheet of 
 
 import math
 import random
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
@@ -16,7 +17,7 @@ PRECISE = Context(prec=40)
 
 ZERO, ONE = Decimal(0), Decimal(1)
 NEVER = Decimal("-Infinity")
-ROUNDING = {"half-up": ROUND_HALF_UP, "half-even": ROUND_HALF_EVEN, "cut": ROUND_DOWN}
+ROUNDING = {"half-up": ROUND_HALF_UP, "half-even": ROUND_HALF_EVEN, "cut": ROUND_DOWN, "floor": ROUND_FLOOR}
 
 Row = list[Decimal]
 Matrix = list[Row]
@@ -35,12 +36,12 @@ class Habit:
     Attributes:
         name: of the habit.
         carry: with which numbers the next step goes on: "full", "printed" (rounded where a step is printed),
-            "stepwise" (every step rounded), "guard" (every step rounded to more digits), "significant", "mixed".
-        rounding: "half-up", "half-even" or "cut".
+            "stepwise" (every step rounded), "guard" (every step rounded to more digits), "significant", "mixed", "half"
+            (every step in half precision, as a notebook may compute).
+        rounding: "half-up", "half-even", "cut" or "floor".
         guard: further digits carried.
         significant: digits of a number that are printed, instead of decimals; 0 for decimals.
         root: decimals of √d_k; None for exact.
-        root_cut: whether √d_k is cut off instead of rounded.
         inverse: whether scores are multiplied by a rounded 1/√d_k.
         exp: how exponentials are taken: "exact", "digits", "table", "2.718", "shifted".
         exp_digits: their decimals.
@@ -51,6 +52,7 @@ class Habit:
         percent: whether weights are whole per cent.
         inner: whether means, variances and denominators are rounded to one digit more than the sheet.
         gelu: "exact" or "tanh".
+        given: whether weights have more digits than the sheet prints of them, as in a notebook.
     """
 
     name: str
@@ -59,7 +61,6 @@ class Habit:
     guard: int = 0
     significant: int = 0
     root: int | None = None
-    root_cut: bool = False
     inverse: bool = False
     exp: str = "exact"
     exp_digits: int = 4
@@ -70,11 +71,12 @@ class Habit:
     percent: bool = False
     inner: bool = False
     gelu: str = "exact"
+    given: bool = False
 
     @property
-    def listed(self) -> bool:
-        """Whether a checker may be expected to know it."""
-        return self.name in LISTED
+    def of_machine(self) -> bool:
+        """Whether only a machine works so: in half precision, or with weights that the sheet shows rounded."""
+        return self.given or self.carry == "half"
 
     def matters(self, steps: Sequence[str], d_k: int | None, gelu: bool) -> bool:
         """Whether it makes a difference on a problem: these steps, scores over √d_k (or None), a GELU."""
@@ -106,6 +108,9 @@ LISTED = {
     "products": Habit("products", carry="printed", products=True),
     "repaired": Habit("repaired", carry="printed", repair=True),
     "significant-print": Habit("significant-print", significant=3),
+    "floor": Habit("floor", rounding="floor"),
+    "half-precision": Habit("half-precision", carry="half"),
+    "given-rounded": Habit("given-rounded", given=True),
 }
 """Habits that a checker may be expected to know. Where carry is "full", any of `CARRIES` is drawn, with exceptions."""
 
@@ -116,7 +121,6 @@ UNLISTED = {
     "exp-shifted": Habit("exp-shifted", exp="shifted"),
     "reciprocal": Habit("reciprocal", reciprocal=True),
     "percent": Habit("percent", carry="printed", percent=True),
-    "root-cut": Habit("root-cut", root=3, root_cut=True),
     "inverse-root": Habit("inverse-root", root=3, inverse=True),
     "running": Habit("running", carry="printed", running=True),
     "mixed": Habit("mixed", carry="mixed"),
@@ -126,7 +130,7 @@ UNLISTED = {
 """Honest habits that a checker is not told of."""
 
 HABITS = {**LISTED, **UNLISTED}
-FIXED = ("full", "significant-carry", "mixed")
+FIXED = ("full", "significant-carry", "mixed", "given-rounded")
 """Habits whose way of carrying is themselves."""
 
 
@@ -135,7 +139,7 @@ def draw_habit(rng: random.Random, name: str, digits: int) -> Habit:
     habit = HABITS[name]
     if habit.carry == "full" and name not in FIXED:
         habit = replace(habit, carry=rng.choice(CARRIES))
-    if habit.rounding == "half-up" and name not in ("full", "half-even") and rng.random() < 0.12:
+    if habit.rounding == "half-up" and name not in ("full", "half-even", "given-rounded") and rng.random() < 0.12:
         habit = replace(habit, rounding="cut")
     if habit.exp in ("digits", "shifted"):
         habit = replace(habit, exp_digits=rng.choice([count for count in (2, 3, 4) if count >= digits]))
@@ -179,6 +183,12 @@ class Pen:
         clean = value.quantize(ONE.scaleb(-places - 6), rounding=ROUND_HALF_EVEN)
         return clean.quantize(Decimal(1).scaleb(-places), rounding=ROUNDING[self.habit.rounding])
 
+    def stored(self, value: Value) -> Value:
+        """A step's numbers as the student's machine keeps them."""
+        if self.habit.carry != "half":
+            return value
+        return [[[Decimal(struct.unpack("e", struct.pack("e", x))[0]) for x in row] for row in rows] for rows in value]
+
     def places(self, step: str, value: Decimal) -> int:
         """The decimals with which a number of a step is written."""
         if self.habit.percent and step == "weights":
@@ -211,7 +221,7 @@ class Pen:
             return written
         if carry == "mixed":
             carry = random.Random(f"{self.seed}{step}").choice(("full", "printed"))
-        if carry == "full" or (carry == "printed" and not printed):
+        if carry in ("full", "half") or (carry == "printed" and not printed):
             return value
         if carry == "guard":
             return [
@@ -250,11 +260,10 @@ class Pen:
             return score * self._short(1 / root, max(self.digits, habit.root or 3))
         return score / self._short(root, habit.root)
 
-    def _short(self, value: Decimal, places: int | None) -> Decimal:
+    @staticmethod
+    def _short(value: Decimal, places: int | None) -> Decimal:
         if places is None or value == value.to_integral_value():
             return value
-        if self.habit.root_cut:
-            return value.quantize(Decimal(1).scaleb(-places), rounding=ROUND_DOWN)
         return value.quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_UP)
 
     def exp(self, value: Decimal) -> Decimal:

@@ -28,6 +28,7 @@ class Problem:
         heads: number of heads.
         settings: anything else that a step needs.
         exact: steps that are sums and products of what is given.
+        given_digits: decimals to which given weights are rounded on the sheet; None where they are as they are.
     """
 
     kind: str
@@ -39,6 +40,7 @@ class Problem:
     heads: int = 1
     settings: dict[str, Any] = field(default_factory=dict)
     exact: set[str] = field(default_factory=set)
+    given_digits: int | None = None
 
 
 def transposed(rows: Matrix) -> Matrix:
@@ -58,8 +60,9 @@ def draw_number(rng: random.Random, style: str) -> Decimal:
     return Decimal(rng.randint(-120, 150)) / 100
 
 
-def typed_given(value: Decimal) -> str:
-    """A given number as typed: a fraction where it is one."""
+def typed_given(value: Decimal, digits: int | None) -> str:
+    """A given number as typed, rounded to so many digits: a fraction where it is one."""
+    value = value if digits is None else round(value, digits)
     thirds = value * 3
     if int(value.as_tuple().exponent) < -9:
         return f'"{thirds.quantize(ONE)}/3"'

@@ -79,10 +79,8 @@ class Sheet:
         extent: "all" steps are printed, "some", or only the "output".
         slip: its name; None on an honest sheet.
         slip_step: the step in which it happens.
-        about: where exactly.
         first: the first printed step that the slip changes.
         changed: the cells that it changes, in the order of the sheet.
-        exact: the cells whose true result fits its digits.
         steps: the printed steps, in order.
         remade: the same sheet with another slip instead, or None.
     """
@@ -95,10 +93,8 @@ class Sheet:
     extent: str
     slip: str | None
     slip_step: str
-    about: str
     first: str | None
     changed: tuple[Changed, ...]
-    exact: frozenset[Place]
     steps: tuple[str, ...]
     remade: Callable[[str], str | None] = field(repr=False, compare=False, default=lambda slip: None)
 
@@ -110,44 +106,40 @@ class Sheet:
 
 def student_sheet(
     seed: int,
-    kind: str | None = None,
     habit: str | None = None,
     slip: str | None = None,
     *,
     kinds: tuple[str, ...] = KINDS,
-    extent: str | None = None,
 ) -> Sheet:
     """The sheet of a seed.
 
     Args:
         seed: every seed is another sheet.
-        kind: one of `PROBLEMS`; None draws one of `kinds`.
         habit: the name of a habit, "listed" or "unlisted" for any of those; None: listed.
         slip: the name of a slip, "any" for any of them, None for an honest sheet.
-        kinds: to draw from.
-        extent: "all", "some" or "output"; None draws one.
+        kinds: of problems to draw from.
     """
-    choose = random.Random(f"{seed}/{kind}/{habit}/{slip}/{extent}")
+    choose = random.Random(f"{seed}/None/{habit}/{slip}/None")
     names = {"listed": tuple(LISTED), "unlisted": tuple(UNLISTED), None: tuple(LISTED)}.get(habit, (str(habit),))
     with localcontext(PRECISE):
         chosen, way, topic = slip, "", ""
         for attempt in range(MOST_ATTEMPTS):
             if attempt % PATIENCE == 0:  # another slip, another habit, another kind where they cannot be
                 chosen, way = choose.choice(tuple(SLIPS)) if slip == "any" else slip, choose.choice(names)
-                topic = kind or choose.choice(kinds)
-            rng = random.Random(f"{seed}/{kind}/{habit}/{chosen}/{extent}/{attempt}")
+                topic = "attention" if HABITS[way].of_machine else choose.choice(kinds)
+            rng = random.Random(f"{seed}/None/{habit}/{chosen}/None/{attempt}")
             try:
-                maker = _Maker(rng, seed, topic if slip is None else kind or rng.choice(kinds), way, extent)
+                maker = _Maker(rng, seed, topic if slip is None else rng.choice(kinds), way)
                 return maker.sheet(chosen)
             except (Again, ArithmeticError):  # such as the logarithm of a negative number after a slip
                 continue
-    raise AssertionError(f"no sheet for seed {seed}, {kind}, {habit}, {slip}, {extent}")
+    raise AssertionError(f"no sheet for seed {seed}, {habit}, {slip}")
 
 
 class _Maker:
     """Makes one sheet; raises `Again` where the draw does not work out."""
 
-    def __init__(self, rng: random.Random, seed: int, kind: str, habit: str, extent: str | None) -> None:
+    def __init__(self, rng: random.Random, seed: int, kind: str, habit: str) -> None:
         self.rng, self.seed, self.kind = rng, seed, kind
         self.digits = rng.choice((1, 2, 2, 2, 3, 3, 3, 4))
         self.habit = draw_habit(rng, habit, self.digits)
@@ -155,7 +147,7 @@ class _Maker:
         d_k = problem.settings["d_k"] if problem.scale == "sqrt" else None
         if not self.habit.matters(problem.steps, d_k, problem.settings.get("activation") == "gelu"):
             raise Again
-        self.extent = extent or rng.choice(("all", "all", "some", "some", "output"))
+        self.extent = rng.choice(("all", "all", "some", "some", "output"))
         self.printed = self.draw_printed()
         if self.habit.percent and self.digits > 2 and "weights" not in self.printed:
             raise Again
@@ -163,6 +155,16 @@ class _Maker:
         self.pen = Pen(self.habit, self.digits, digits_of, str(rng.random()))
         self.writer = Writer(rng, problem, f"sheet {seed}")
         self.salt = str(rng.random())
+
+    def in_a_notebook(self, slip: str | None) -> None:
+        """Attention without a slip, in which nothing is exact."""
+        given, habit = self.problem.given, self.habit
+        if slip or self.kind != "attention" or (habit.given and "w_q" not in given):
+            raise Again
+        self.problem.exact = set()
+        for name in [name for name in given if name.startswith("w_")] if habit.given else ():
+            given[name] = [[[Decimal(self.rng.gauss(0, 1)) for _ in row] for row in rows] for rows in given[name]]
+            self.problem.given_digits = self.digits
 
     def draw_digits(self) -> dict[str, int]:
         """The decimals of a printed step that has others than the sheet; more of them only if more are carried."""
@@ -184,6 +186,8 @@ class _Maker:
         return kept
 
     def sheet(self, slip: str | None) -> Sheet:
+        if self.habit.of_machine:
+            self.in_a_notebook(slip)
         if slip:
             self.printed.discard(SLIPS[slip].skips)
             if not SLIPS[slip].places(self.problem.steps, self.printed):
@@ -210,10 +214,8 @@ class _Maker:
             self.extent,
             slip,
             shown.where,
-            shown.about,
             first,
             changed,
-            exact,
             tuple(typed),
             self.remade,
         )
@@ -228,7 +230,7 @@ class _Maker:
 
     def check(self, honest: Paper) -> None:
         """Refuse what no lecturer sets: huge scores, weights that are all 0 or 1, a blank result."""
-        for step in ("scores", "scaled", "logits", "scores"):
+        for step in ("scores", "scaled", "logits"):
             if any(abs(x) > 9 for x in _cells(honest.have.get(step, [])) if x.is_finite()):
                 raise Again
         for step in ("weights", "probabilities"):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from students.paper import Paper
-from students.pen import Again, Matrix, Value
+from students.pen import Again, Value
 
 Make = Callable[[Paper, str], Value]
 Misprint = Callable[[Paper, str, Value, Value], tuple[Value, Value]]
@@ -19,19 +19,15 @@ class SlipKind:
     """One kind of slip.
 
     Attributes:
-        name: of the slip.
         steps: where it can happen; empty for any printed step.
         make: works the step out with the slip; None for a slip of the pen.
         misprint: changes what is written and what is carried on; None for a slip of a step.
-        rows: whether it may happen in a single row instead of everywhere.
         skips: a step that the student does not make then.
     """
 
-    name: str
     steps: tuple[str, ...]
     make: Make | None = None
     misprint: Misprint | None = None
-    rows: bool = False
     skips: str = ""
 
     def places(self, steps: list[str], printed: set[str]) -> list[str]:
@@ -59,7 +55,7 @@ def slip(name: str, *steps: str, rows: bool = False, skips: str = "") -> Callabl
             value = make(paper, step)
             return one_row(paper, step, value) if rows and paper.rng.random() < 0.3 else value
 
-        SLIPS[name] = SlipKind(name, steps, made, rows=rows, skips=skips)
+        SLIPS[name] = SlipKind(steps, made, skips=skips)
         return make
 
     return add
@@ -69,7 +65,7 @@ def pen_slip(name: str, *steps: str) -> Callable[[Misprint], Misprint]:
     """Add a slip of the pen to the table."""
 
     def add(misprint: Misprint) -> Misprint:
-        SLIPS[name] = SlipKind(name, steps, misprint=misprint)
+        SLIPS[name] = SlipKind(steps, misprint=misprint)
         return misprint
 
     return add
@@ -81,7 +77,6 @@ def one_row(paper: Paper, step: str, value: Value) -> Value:
     head = paper.rng.randrange(len(own))
     row = paper.rng.randrange(len(own[head]))
     own[head][row] = value[head][row]
-    paper.about = f"row {row + 1}"
     return own
 
 
@@ -96,7 +91,3 @@ def same_shape(left: Value, right: Value) -> bool:
         return [(len(rows), len(rows[0])) for rows in value]
 
     return shape(left) == shape(right)
-
-
-def square(rows: Matrix) -> bool:
-    return len(rows) == len(rows[0])

@@ -36,7 +36,6 @@ def cell_slip(
     name: str,
     change: Callable[[Paper, Decimal], Decimal],
     fits: Callable[[Decimal], bool] = lambda entry: entry != 0,
-    carried_on: float = 0.5,
 ) -> None:
     """A slip of the pen in one number; the student may go on from it, or from the number in mind."""
 
@@ -46,8 +45,7 @@ def cell_slip(
         h, i, j = cell
         entry = change(paper, written[h][i][j])
         need(entry != written[h][i][j])
-        paper.about = f"{step}{[i + 1, j + 1]}"
-        goes_on = paper.rng.random() < carried_on
+        goes_on = paper.rng.random() < 0.5
         return put(written, cell, entry), put(carried, cell, entry) if goes_on else carried
 
 
@@ -127,7 +125,6 @@ def one_term(name: str, change: Callable[[Paper, Decimal, Decimal], Decimal]) ->
         terms = [(a, row[j]) for a, row in zip(left[h][i], right[h], strict=True) if a and row[j]]
         need(len(terms) > 1)
         a, b = paper.rng.choice(terms)
-        paper.about = f"{step}{[i + 1, j + 1]}"
         return put(value, (h, i, j), value[h][i][j] - a * b + change(paper, a, b))
 
 
@@ -169,7 +166,6 @@ def given_misread(paper: Paper, step: str) -> Value:
     need(near)
     other = paper.rng.choice(near)
     need(kept[h][i][j] != kept[h][other[0]][other[1]])
-    paper.about = f"{name}{[i + 1, j + 1]} as {name}{[other[0] + 1, other[1] + 1]}"
     paper.have[name] = put(kept, (h, i, j), kept[h][other[0]][other[1]])
     value = paper.own(step)
     paper.have[name] = kept

@@ -6,7 +6,7 @@ from decimal import Decimal
 from students.paper import Paper
 from students.pen import NEVER, ONE, ZERO, Matrix, Row, Value
 from students.problems import transposed
-from students.slips import need, same_shape, slip, square
+from students.slips import need, same_shape, slip
 
 # The scale. It happens in `scaled`, where the sheet has a scale.
 
@@ -31,6 +31,7 @@ scale_by("scale-root", lambda paper, width: 1 / width.sqrt())
 scale_by("scale-d_model", lambda paper, width: 1 / Decimal(paper.problem.settings["d_model"]))
 scale_by("scale-root-d_model", lambda paper, width: 1 / Decimal(paper.problem.settings["d_model"]).sqrt())
 scale_by("scale-multiplied", lambda paper, width: width.sqrt() if paper.problem.scale == "sqrt" else width)
+scale_by("scale-log2", lambda paper, width: Decimal(2).ln() / (width + 1).ln())
 scale_by("scale-twice", lambda paper, width: 1 / width if paper.problem.scale == "sqrt" else 1 / width**2)
 
 # The mask.
@@ -128,6 +129,14 @@ def max_in_numerator(paper: Paper, row: Row) -> Row:
     return [paper.pen.exp(score - most) / sum(powers, ZERO) for score in row]
 
 
+def twice(paper: Paper, row: Row) -> Row:
+    need(NEVER not in row)
+    return paper.pen.softmax(paper.pen.softmax(row))
+
+
+softmax_as("softmax-twice", twice)
+softmax_as("softmax-temperature", lambda paper, row: paper.pen.softmax([score / 2 for score in row]))
+softmax_as("softmax-total-wrong", lambda paper, row: [w / Decimal("1.13") for w in paper.pen.softmax(row)])
 softmax_as("softmax-no-exp", divided_without_exp)
 softmax_as("softmax-not-divided", lambda paper, row: paper.pen.powers(row))
 softmax_as("softmax-base-2", of_base(2))
@@ -136,11 +145,23 @@ softmax_as("softmax-term-missing", one_term_short)
 softmax_as("softmax-max-numerator", max_in_numerator)
 
 
-@slip("softmax-columns", "weights", "probabilities")
-def softmax_columns(paper: Paper, step: str) -> Value:
-    source = paper.have[paper.before_softmax if step == "weights" else "logits"]
-    need(len(source[0]) > 1)
-    return [transposed([paper.pen.softmax(column) for column in transposed(rows)]) for rows in source]
+def softmax_along(name: str, function: Callable[[Paper, Matrix], Matrix]) -> None:
+    """A slip in what a softmax runs over."""
+
+    @slip(name, "weights", "probabilities")
+    def make(paper: Paper, step: str) -> Value:
+        source = paper.have[paper.before_softmax if step == "weights" else "logits"]
+        need(len(source[0]) > 1)
+        return [function(paper, rows) for rows in source]
+
+
+def whole(paper: Paper, rows: Matrix) -> Matrix:
+    total = sum(map(sum, map(paper.pen.powers, rows)), ZERO)
+    return [[power / total for power in paper.pen.powers(row)] for row in rows]
+
+
+softmax_along("softmax-columns", lambda paper, rows: transposed([paper.pen.softmax(row) for row in transposed(rows)]))
+softmax_along("softmax-whole", whole)
 
 
 # What is multiplied by what.
@@ -179,14 +200,13 @@ def summed(paper: Paper, step: str, z: Value) -> Value:
 @slip("other-matrix", "q", "k", "v")
 def other_matrix(paper: Paper, step: str) -> Value:
     other = paper.rng.choice([letter for letter in "qkv" if letter != step])
-    paper.about = f"w_{other}"
     return paper.project(step, matrix=f"w_{other}")
 
 
 @slip("matrix-transposed", "q", "k", "v", "mlp.pre", "mlp.out", "output", "out")
 def matrix_transposed(paper: Paper, step: str) -> Value:
     name = {"mlp.pre": "w_up", "mlp.out": "w_down", "output": "w_o", "out": "w_o"}.get(step, f"w_{step}")
-    need(name in paper.have and square(paper.have[name][0]))
+    need(name in paper.have and len(paper.have[name][0]) == len(paper.have[name][0][0]))
     kept = paper.have[name]
     paper.have[name] = [transposed(rows) for rows in kept]
     value = paper.own(step)
@@ -199,7 +219,6 @@ def other_token(paper: Paper, step: str) -> Value:
     value = paper.own(step)
     row, other = paper.rng.sample(range(len(value[0])), 2)
     need(paper.have[paper.source][0][row] != paper.have[paper.source][0][other])
-    paper.about = f"row {row + 1} from token {other + 1}"
     for rows in value:
         rows[row] = list(rows[other])
     return value
@@ -217,7 +236,6 @@ def scores_other_row(paper: Paper, step: str) -> Value:
     head = paper.rng.randrange(len(value))
     row, other = paper.rng.sample(range(len(value[head])), 2)
     value[head][row] = paper.pen.times([paper.have["q"][head][other]], transposed(paper.have["k"][head]))[0]
-    paper.about = f"row {row + 1} with q[{other + 1}]"
     return value
 
 

@@ -52,7 +52,13 @@ class Writer:
         problem = self.problem
         lines = [f'title = "{self.title}"', *problem.top, "[given]", *problem.settings.get("given", [])]
         for name, value in problem.given.items():
-            texts = [[[self.spelt(typed_given(x)) for x in row] for row in rows] for rows in value]
+            texts = [
+                [
+                    [self.spelt(typed_given(x, problem.given_digits if name[:2] == "w_" else None)) for x in row]
+                    for row in rows
+                ]
+                for rows in value
+            ]
             key = name.upper() if self.spelling == "capital" and name[1:2] in ("", "_") else name
             vector = name.startswith("b_") or name.endswith(("_gain", "_bias"))
             lines.append(f"{key} = {self.nested(name, texts, vector)}")

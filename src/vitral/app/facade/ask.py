@@ -26,10 +26,12 @@ from vitral.app.options import (
 from vitral.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from vitral.app.inspected import Inspection
+    from vitral.app.results import Inspection, Samples
     from vitral.app.run import Run
-    from vitral.app.samples import Samples
     from vitral.evaluation.measures import Measures, TextMeasures
+
+SAMPLE_TOKENS = 1000
+"""Of the text in which copies are looked for."""
 
 
 @validated
@@ -88,45 +90,46 @@ def generate(
     Raises:
         UsageError: not a run, an invalid option, a character the model has never seen, or a prompt that is too long.
     """
-    from vitral.app.samples import Samples
+    from vitral.app.results import Samples
     from vitral.data import UnseenCharacter
+    from vitral.decoding import GenerateOptions, Sampling, beam_search, stream, way_of
+    from vitral.decoding import generate as sampled
+    from vitral.decoding.text import check_stop
 
     if num_beams is not None and num_samples > num_beams:
         raise UsageError("--samples {n}: there are at most as many as --beams {beams}", n=num_samples, beams=num_beams)
+    check_stop(stop)
     loaded = opened(run, checkpoint, device, dtype)
-    options: dict[str, Any] = {
-        "max_tokens": max_tokens,
-        "temperature": 0.0 if greedy else temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "min_p": min_p,
-        "repetition_penalty": repetition_penalty,
-        "num_samples": num_samples,
-        "num_beams": num_beams,
-        "length_penalty": length_penalty,
-        "stop": stop,
+    loaded.sealed.require_causal_lm()
+    kept = {"top_k": top_k, "top_p": top_p, "min_p": min_p, "repetition_penalty": repetition_penalty}
+    chosen = {
+        "sampling": Sampling.parse({"temperature": 0.0 if greedy else temperature, **kept}, "generate"),
+        "options": GenerateOptions(num_samples=num_samples, crop=crop, use_cache=use_cache),
         "seed": seed,
-        "crop": crop,
-        "replace": replace,
-        "use_cache": use_cache,
     }
-    try:
-        if on_text is None or num_samples > 1 or num_beams is not None:
-            began = time.perf_counter()
-            found = tuple(loaded.samples([prompt], **options))
-            way = loaded.generation_way(use_cache=use_cache)
-            return Samples(str(loaded.path), loaded.step, found, time.perf_counter() - began, way)
-        pieces = loaded.stream(prompt, **options)
-        on_text(loaded.readable(prompt, replace))
-    except UnseenCharacter as error:
-        raise UsageError(
-            '--prompt: {where} is not in {alphabet}; remove it, or replace such characters: --replace " "',
-            where=error.where,
-            alphabet=error.alphabet,
-        ) from None
-    for piece in pieces:
-        on_text(piece)
-    return Samples(str(loaded.path), loaded.step, ())
+    model, tokenizer, began = loaded.model, loaded.tokenizer, time.perf_counter()
+    how: dict[str, Any] = {"max_tokens": max_tokens, "stop": tuple(stop)}
+    with loaded.in_precision():
+        try:
+            text = loaded.readable(prompt, replace)
+            if num_beams is not None:
+                how |= {"num_beams": num_beams, "length_penalty": length_penalty, "n_best": num_samples}
+                found = beam_search(model, tokenizer, text, **how)
+            elif on_text is None or num_samples > 1:
+                found = sampled(model, tokenizer, [text], **how, **chosen)
+            else:
+                pieces, found = stream(model, tokenizer, text, **how, **chosen), []
+                on_text(text)
+                for piece in pieces:
+                    on_text(piece)
+        except UnseenCharacter as error:
+            raise UsageError(
+                '--prompt: {where} is not in {alphabet}; remove it, or replace such characters: --replace " "',
+                where=error.where,
+                alphabet=error.alphabet,
+            ) from None
+        way = way_of(model, use_cache=use_cache)
+    return Samples(str(loaded.path), loaded.step, tuple(found), time.perf_counter() - began, way)
 
 
 @validated
@@ -166,8 +169,25 @@ def evaluate(
         raise UsageError(
             "--text measures one text alone: leave out --corpus and --copying, which are for the run's own text"
         )
+    from vitral.evaluation import evaluate_split, training_text
+    from vitral.evaluation.measures import Copying, Measures, TextMeasures, loss_on_text
+
     loaded = opened(run, checkpoint, device, dtype, corpus)
-    return loaded.measure(copying=copying is not False) if text is None else loaded.measure_text(text, replace=replace)
+    folder, step, masking = str(loaded.path), loaded.step, loaded.masking
+    with loaded.in_precision():
+        if text is not None:
+            name, loss, is_changed = loss_on_text(loaded.model, loaded.tokenizer, text, masking, replace)
+            return TextMeasures(folder, step, name, loss, is_changed)
+        splits = loaded.dataset().splits
+        losses = {
+            part: evaluate_split(loaded.model, splits[part], loaded.tokenizer, masking=masking)
+            for part in ("validation", "test")
+        }
+    copied = None
+    if copying is not False and masking is None:
+        copied = Copying.of(loaded.generate(max_tokens=SAMPLE_TOKENS), training_text(loaded.dataset()))
+    problems = tuple(loaded.sealed.document("corpus").get("problems", ()))
+    return Measures(folder, step, losses, loaded.ngram_baselines(), copied, masking is not None, problems)
 
 
 @validated
@@ -204,12 +224,17 @@ def inspect(
     Raises:
         UsageError: not a run, an empty text, one longer than the context, or an unseen character.
     """
-    from vitral.app.inspected import Inspection
-    from vitral.inspection.edit_data import read_edits
+    from vitral.app.results import Inspection
+    from vitral.inspection import inspect_text
+    from vitral.inspection.edit_data import edits_of, read_edits
 
-    made = read_edits(edits) if isinstance(edits, str) else edits
     loaded = opened(run, checkpoint, device, dtype, corpus)
-    return Inspection(loaded.inspect(text, windows=windows, top=top, edits=made, replace=replace))
+    text, made = loaded.readable(text, replace), edits_of(read_edits(edits) if isinstance(edits, str) else edits)
+    part = None if windows is None else loaded.dataset().splits["test"]
+    how = {"part": part, "windows": windows, "top": top, "edits": made, "masking": loaded.masking}
+    with loaded.in_precision():
+        found = inspect_text(loaded.model, loaded.tokenizer, text, **how)
+    return Inspection({"run": str(loaded.path), "step": loaded.step} | found)
 
 
 @validated

@@ -13,7 +13,7 @@ from vitral.app.options import Argument, Callback, Option, Paths, RunLike, Text,
 from vitral.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from vitral.app.pages import Bundle
+    from vitral.app.results import Bundle
     from vitral.app.run import Run
     from vitral.interop import Export
 
@@ -44,7 +44,7 @@ def bundle(
             tokenizer runs in Python only.
         StorageError: writing to disk failed.
     """
-    from vitral.app.pages import Bundle
+    from vitral.app.results import Bundle
     from vitral.core.files import create_durably, storage
     from vitral.page import page_content, page_document
     from vitral.runs import load_run
@@ -74,7 +74,7 @@ def _taken(path: Path) -> UsageError:
 
 @validated
 def open_(
-    runs: Annotated[RunLike | Sequence[RunLike], Argument("RUN...", list[Path], "run")],
+    runs: Annotated[RunLike | Sequence[RunLike], Argument("RUN...", list[Path])],
     *,
     checkpoint: Which = None,
     corpus: Text | None = None,

@@ -1,9 +1,11 @@
 """Computations in numbers: `explain`, `exercise`, `check`, `grade`."""
 
+import os
 from collections.abc import Sequence
-from dataclasses import replace as changed
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+
+from annotated_types import Interval
 
 from vitral.app.calls import validated
 from vitral.app.given import given, opened
@@ -17,8 +19,8 @@ from vitral.app.options import (
     RunLike,
     WhereRun,
     Which,
+    numbers,
     points,
-    seeds,
 )
 from vitral.core.errors import UsageError
 
@@ -29,12 +31,11 @@ if TYPE_CHECKING:
 
 TEXT = "To be"
 FIXABLE = ("rounding", "unclear", "follows", "wrong")
-MOST_EXERCISES = 1000
 
 
 @validated
 def explain(
-    what: Annotated[RunLike, Argument("EXAMPLE.toml|NAME|RUN", offers="explained")],
+    what: Annotated[RunLike, Argument("EXAMPLE.toml|NAME|RUN", offers="examples")],
     text: Annotated[str | None, Option()] = None,
     *,
     replace: str | None = None,
@@ -47,7 +48,6 @@ def explain(
     ending: bool = False,
     backward: bool = False,
     cell: Annotated[str | None, Option(metavar="NAME[2,1]")] = None,
-    sort_terms: bool = False,
     checkpoint: Which = None,
     device: WhereRun = None,
     dtype: RunIn = None,
@@ -72,7 +72,6 @@ def explain(
         ending: Run only: also show logits, probabilities and the choice.
         backward: Show the backward pass: the gradient of one number, or of a run's next-token loss.
         cell: With --backward, example only: the number, as in z[2,1].  [default: the last quantity's]
-        sort_terms: Write the terms of a sum in the order of their size.
         checkpoint: Checkpoint with the lowest validation loss (best), or the last one.
         device: Device to run the model on.
         dtype: Precision to run the model in.
@@ -81,7 +80,7 @@ def explain(
         UsageError: neither a run nor an example, or a block, head or position that it does not have.
     """
     from vitral.core.language import language
-    from vitral.explanation import RunView, walk_backward, walk_example
+    from vitral.explanation import RunView, walk_backward, walk_example, walk_run
     from vitral.explanation.examples.by_name import find_example
 
     is_run = not isinstance(what, str | Path) or Path(what).is_dir()
@@ -93,12 +92,14 @@ def explain(
         layers = _counted(0 if layer is None else layer, 0)
         view = RunView(layers, choice, block=block, ending=ending, language=language(), backward=backward)
         loaded = opened(what, checkpoint, device, dtype)
-        made = loaded.explain(TEXT if text is None else text, view, replace=replace)
+        read = loaded.readable(TEXT if text is None else text, replace)
+        with loaded.in_precision():
+            made = walk_run(loaded.model, loaded.tokenizer, read, view, loaded.path.name)
     else:
         _refuse_of_runs(str(what), text=text, replace=replace, layer=layer, block=block or None, ending=ending or None)
         example = find_example(str(what))
         made = walk_backward(example, cell, choice) if backward else walk_example(example, choice)
-    return changed(made, sort_terms=sort_terms)
+    return made
 
 
 def choice_of(head: Any, query: int | None, key: int | None, column: int | None, first: int) -> "Choice":
@@ -140,7 +141,7 @@ def _refuse_of_runs(what: str, **options: Any) -> None:
 
 @validated
 def exercise(
-    kind: Annotated[Paths | None, Argument("KIND", offers="kind")] = None,
+    kind: Annotated[Paths | None, Argument("KIND", offers="kinds")] = None,
     file: Annotated[Paths | None, Argument("FILE.toml", Path)] = None,
     *,
     positions: int | None = None,
@@ -148,22 +149,22 @@ def exercise(
     num_heads: int | None = None,
     mask: str | None = None,
     scale: str | None = None,
-    seed: Annotated[int | Sequence[int], Option(parsed=str, read=seeds)] = 1,
+    seed: Annotated[int | Sequence[int], Option(parsed=str, read=numbers)] = 1,
     out: Paths | None = None,
-    count: int | None = None,
+    count: Annotated[int | None, Interval(ge=1, le=1000)] = None,
     practice: bool = False,
     on_written: Callback | None = None,
 ) -> "Example":
     """Make small exercises to solve by hand, with their keys.
 
-    With KIND and --out FOLDER each exercise is written as a sheet in every form (.toml, .tex, .html to print, .pdf,
+    With KIND and --out FOLDER each exercise is written as a sheet in every form (.toml, .tex, .html to print,
     .xlsx), and its key into a folder inside it; with --out FILE only in the form of the ending.
 
     With FILE.toml the exercise is written there: fill it in, then run vitral check FILE.toml. Without a file the
     solution is shown step by step; the same kind, sizes and seed give the same numbers.
 
     Args:
-        kind: attention, multi-head, block, positions, choice, loss, cross-attention; left out: attention, any numbers.
+        kind: attention, multi-head, block, positions, choice, loss, cross-attention; left out: attention.
         file: File to write the exercise to, with question marks to fill in.  [default: show the solution]
         positions: Number of tokens, 1 to 8.  [default: 3; block, cross-attention: 2]
         d_model: Width of the model, 1 to 8.  [default: 4]
@@ -184,13 +185,22 @@ def exercise(
         StorageError: writing to disk failed.
     """
     from vitral.app.exercises import write_sheets
-    from vitral.explanation import exercise_of
+    from vitral.core.config import nearest
+    from vitral.explanation import KINDS, exercise_of
     from vitral.explanation.examples.by_name import make_exercise
     from vitral.explanation.exercises.sheets import ExerciseSheet
 
-    kind, file = _kind_and_file(kind, file, out)
+    if kind is not None and str(kind) not in KINDS:
+        if file is not None or not str(kind).endswith(".toml"):
+            raise UsageError("exercise: no kind {kind!r}; {hint}", kind=str(kind), hint=nearest(str(kind), KINDS))
+        kind, file = None, kind
+    chosen = list(dict.fromkeys([seed] if isinstance(seed, int) else seed))
+    if count is not None and len(chosen) > 1:
+        raise UsageError("exercise: give several seeds or --count, not both")
+    if count is not None:
+        chosen = range(chosen[0], chosen[0] + count)
     sizes = {"positions": positions, "d_model": d_model, "num_heads": num_heads, "mask": mask, "scale": scale}
-    made = [exercise_of(kind, **sizes, seed=one) for one in _seeds(seed, count)]
+    made = [exercise_of(kind and str(kind), **sizes, seed=one) for one in chosen]
     if kind is not None and out is not None and file is None:
         written = write_sheets([ExerciseSheet(one) for one in made], Path(out), with_practice=practice)
         if on_written is not None:
@@ -199,55 +209,12 @@ def exercise(
         raise UsageError("exercise: --practice goes with KIND and --out FOLDER")
     elif len(made) > 1:
         raise UsageError("exercise: several exercises need KIND and --out FOLDER")
-    return make_exercise(made[0], file)
-
-
-def _kind_and_file(
-    kind: str | Path | None, file: str | Path | None, out: str | Path | None
-) -> tuple[str | None, Path | None]:
-    """The first argument is a kind, or the file where the kind is left out.
-
-    Raises:
-        UsageError: two arguments of which the first is no kind, or a word that is nearly one.
-    """
-    from vitral.core.config import closest
-    from vitral.core.language import _
-    from vitral.explanation import KINDS
-
-    target = None if file is None else Path(file)
-    if kind is None or kind in KINDS:
-        return None if kind is None else str(kind), target
-    word = str(kind)
-    hint = closest(word, KINDS)
-    is_word = "." not in word and "/" not in word
-    if file is not None or (is_word and (hint or out is not None)):
-        raise UsageError(
-            "exercise: no kind {kind!r}; {hint}",
-            kind=word,
-            hint=hint or _("the kinds are {kinds}", kinds=", ".join(KINDS)),
-        )
-    return None, Path(kind)
-
-
-def _seeds(seed: int | Sequence[int], count: int | None) -> list[int]:
-    """The seeds, without repetition.
-
-    Raises:
-        UsageError: several seeds and a count, or too many.
-    """
-    several = list(dict.fromkeys([seed] if isinstance(seed, int) else seed))
-    if count is None:
-        return several
-    if len(several) > 1:
-        raise UsageError("exercise: give several seeds or --count, not both")
-    if not 1 <= count <= MOST_EXERCISES:
-        raise UsageError("--count {count}: expected 1 to {most}", count=count, most=MOST_EXERCISES)
-    return list(range(several[0], several[0] + count))
+    return make_exercise(made[0], None if file is None else Path(file))
 
 
 @validated
 def check(
-    example: Annotated[Paths, Argument("FILE|NAME|-", offers="example", each=True)],
+    example: Annotated[Paths, Argument("FILE|NAME|-", offers="examples", each=True)],
     *,
     fix: bool = False,
     out: Paths | None = None,
@@ -260,8 +227,8 @@ def check(
     are checked all the same.
 
     Args:
-        example: Worked examples, by file (TOML, Markdown, LaTeX, printed arrays, CSV, .xlsx) or by name (vitral list
-            examples); - is the standard input.
+        example: Worked examples, by file (TOML, Markdown, CSV, .xlsx) or by name (vitral list examples); - is
+            the standard input.
         fix: Write each corrected example beside it, in its format.  [default: only report]
         out: With --fix: folder to write to.  [default: beside the example]
 
@@ -296,12 +263,11 @@ def corrected(report: "CheckReport", out: Paths | None) -> Path | None:
 @validated
 def grade(
     folder: Annotated[Paths, Argument("FOLDER", Path)],
-    key: Annotated[Paths | Sequence[Paths], Option(parsed=list[str], offers="example")],
+    key: Annotated[Paths | Sequence[Paths], Option(parsed=list[str], offers="examples")],
     *,
     rule: Annotated[Any, Option(parsed=Path)] = None,
     points: Annotated[dict[str, float] | None, Option(parsed=str, read=points)] = None,
     total: float | None = None,
-    pseudonyms: Paths | None = None,
     marked: Paths | None = None,
     out: Paths | None = None,
 ) -> "GradedClass":
@@ -318,7 +284,6 @@ def grade(
         rule: TOML file with points and credit.  [default: 1 point for each step]
         points: Points of steps, as in weights=3,output=2.
         total: Points of a sheet without fault.  [default: the sum of the steps]
-        pseudonyms: CSV file of pseudonyms, shown instead of file names; made if there is none.
         marked: Folder for a page of each sheet with its marks.
         out: File for the page of the class (.html).
 
@@ -326,7 +291,45 @@ def grade(
         UsageError: there is no folder, no key or no sheet, a key or the rule cannot be read, or a file to write exists.
         StorageError: writing to disk failed.
     """
-    from vitral.app.grading import grade_class
+    from vitral.core.files import storage
+    from vitral.core.language import in_language
+    from vitral.explanation.examples.by_name import write_new
+    from vitral.explanation.grading.grading import check_rule
+    from vitral.explanation.grading.sheets import (
+        answer_keys,
+        different_keys,
+        graded_sheet,
+        grading_rule,
+        key_notes,
+        sheet_files,
+        sheet_names,
+    )
+    from vitral.report.graded_class import GradedClass
+    from vitral.report.graded_sheet import marked_page
 
-    files = {"pseudonyms": pseudonyms, "marked": marked, "out": out}
-    return grade_class(folder, key, rule=rule, points=points, total=total, **files)
+    keys = list(answer_keys([key] if isinstance(key, str | Path) else key))
+    key_paths = [each.example.path for each in keys]
+    keys = different_keys(keys)
+    used = grading_rule(rule, points, total)
+    check_rule(used, keys)
+    home = Path(folder)
+    ours = [out, marked, rule if isinstance(rule, str | Path) else None]
+    names = sheet_names(home, sheet_files(home, [*key_paths, *(Path(path) for path in ours if path is not None)]))
+    if not names:
+        raise UsageError("{folder}: has no sheets", folder=home)
+    with in_language("en"):
+        sheets = [graded_sheet(path, name, keys, used) for path, name in names.items()]
+        notes = tuple(key_notes(keys))
+    graded = GradedClass(tuple(keys), used, tuple(sorted(sheets, key=lambda sheet: sheet.name)), notes)
+    pages = {} if out is None else {Path(out): graded.page()}
+    if marked is not None:
+        each = {one.name: one.grade for one in graded.graded if one.grade is not None}
+        pages |= {Path(marked, f"{name}.html"): marked_page(name, made) for name, made in each.items()}
+    for path in pages:
+        if os.path.lexists(path):
+            raise UsageError("{target}: exists already and was not overwritten; choose another name", target=path)
+    for path, page in pages.items():
+        with storage(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_new(path, page)
+    return graded

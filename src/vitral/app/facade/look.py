@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from vitral.app.calls import validated
 from vitral.app.given import named, of_text, opened, path_of
@@ -14,7 +14,6 @@ from vitral.app.options import (
     Field,
     Glob,
     Option,
-    Paths,
     RunLike,
     Specials,
     TextOrTable,
@@ -23,24 +22,21 @@ from vitral.app.options import (
 from vitral.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from vitral.app.names import Names
+    from vitral.app.results import Names
     from vitral.app.run import Run
-    from vitral.data import Corpus, Dataset
     from vitral.doctor.health import Diagnosis
     from vitral.forecast.forecasting import Forecast
     from vitral.report.model import ModelCount
-    from vitral.report.runs import RunList
     from vitral.report.survey import Survey
     from vitral.runs import RunConfig
-    from vitral.training.text_plan import TextPlan
 
-Counted = Annotated[RunLike, Argument("PRESET|CONFIG.toml|TEXT|RUN", offers="counted")]
-Vocabulary = Annotated[TextOrTable | None, Option("--corpus", parsed=str, offers="text")]
+Counted = Annotated[RunLike, Argument("PRESET|CONFIG.toml|TEXT|RUN", offers="presets texts")]
+Vocabulary = Annotated[TextOrTable | None, Option("--corpus", parsed=str, offers="texts")]
 
 
 @validated
 def survey(
-    source: Annotated[RunLike, Argument("PATH|NAME|RUN", offers="text")] = "sample",
+    source: Annotated[RunLike, Argument("PATH|NAME|RUN", offers="texts")] = "sample",
     *,
     tokenizer: Tokenizer = None,
     split: Annotated[Any, Option(parsed=str)] = None,
@@ -74,6 +70,7 @@ def survey(
         UsageError: the text cannot be read, or is too short.
     """
     from vitral.data import load_corpus, prepare
+    from vitral.report.survey import survey_dataset
     from vitral.runs import is_run
     from vitral.training.configuration import pinned, plan_run, presets, refuse_choices
     from vitral.training.text_plan import written_plan
@@ -83,19 +80,16 @@ def survey(
         run = opened(source)
         refuse_choices(str(run.path), minutes=minutes, context=context, **keys)
         dataset, config = run.dataset(), run.sealed.config
-        return _survey(dataset, dataset.load_text(), config, written_plan(config, f"the run {run.path}"))
-    known, name = presets(), str(source)
-    start = name if name in known and known[name].run["corpus"]["source"] == name else None
-    plan = plan_run(start, minutes=minutes, overrides=[{"corpus": {**keys, "source": name}}, pinned(None, context)])
-    read = plan.corpus or load_corpus(plan.config.corpus)
-    return _survey(prepare(plan.config.corpus, corpus=read), read, plan.config, plan.text)
-
-
-def _survey(dataset: "Dataset", read: "Corpus", config: "RunConfig", plan: "TextPlan") -> "Survey":
-    from vitral.report.survey import survey_dataset
-
+        read, made = dataset.load_text(), written_plan(config, f"the run {run.path}")
+    else:
+        known, name = presets(), str(source)
+        start = name if name in known and known[name].run["corpus"]["source"] == name else None
+        plan = plan_run(start, minutes=minutes, overrides=[{"corpus": {**keys, "source": name}}, pinned(None, context)])
+        config, made = plan.config, plan.text
+        read = plan.corpus or load_corpus(config.corpus)
+        dataset = prepare(config.corpus, corpus=read)
     sizes = {"context_length": config.model.context_length, "batch_size": config.training.batch_size}
-    return replace(survey_dataset(dataset, read.text, **sizes), plan=tuple(plan.plain()), advice=plan.lines)
+    return replace(survey_dataset(dataset, read.text, **sizes), plan=tuple(made.plain()), advice=made.lines)
 
 
 @validated
@@ -204,9 +198,7 @@ def _configured(
 
 
 @validated
-def doctor(
-    run: Annotated[RunLike | None, Argument("RUN|STUDY", Path, "checkup")] = None, *, repair: bool = False
-) -> "Diagnosis":
+def doctor(run: Annotated[RunLike | None, Argument("RUN|STUDY", Path)] = None, *, repair: bool = False) -> "Diagnosis":
     """Check this machine, or a run or a study for damage.
 
     Exit code 1 if something is wrong.
@@ -235,7 +227,7 @@ def doctor(
 @validated
 def list_presets() -> "Names":
     """The presets with their descriptions; `vitral.presets` has their configurations."""
-    from vitral.app.names import Names
+    from vitral.app.results import Names
     from vitral.training.configuration import presets
 
     return Names("presets", {name: preset.description for name, preset in presets().items()}, {})
@@ -244,7 +236,7 @@ def list_presets() -> "Names":
 @validated
 def list_texts() -> "Names":
     """The texts that have a name."""
-    from vitral.app.names import Names
+    from vitral.app.results import Names
     from vitral.data import corpus_names
 
     return Names("texts", corpus_names(), {})
@@ -257,14 +249,12 @@ def list_studies(*, times: bool = False) -> "Names":
     Args:
         times: estimate the minutes of each on this machine, from a few training steps timed now.
     """
-    from vitral.app.names import Names
+    from vitral.app.results import Names
     from vitral.core.language import in_language
     from vitral.studies import study_names
-    from vitral.studies.study_cost import study_costs
+    from vitral.studies.study_cost import study_minutes
 
-    found: dict[str, dict[str, float]] = {name: {} for name in study_names()} if times else {}
-    for cost in study_costs() if times else ():
-        found[cost.name][cost.budget] = cost.minutes
+    found = {name: {} for name in study_names()} | study_minutes() if times else {}
     with in_language("en"):
         return Names("studies", study_names(), found)
 
@@ -272,28 +262,7 @@ def list_studies(*, times: bool = False) -> "Names":
 @validated
 def list_examples() -> "Names":
     """The worked examples of the gallery with their titles."""
-    from vitral.app.names import Names
+    from vitral.app.results import Names
     from vitral.explanation.examples.by_name import find_example, gallery
 
     return Names("examples", {name: find_example(name).title for name in gallery()}, {})
-
-
-@validated
-def list_runs(
-    folder: Paths = "runs", *, order: Literal["loss", "time", "name"] = "loss", text: str | None = None
-) -> "RunList":
-    """Every run below a folder in a table: text, size, loss beside its baselines, when, state.
-
-    Nothing is written, and no weights are read (`vitral doctor` verifies them).
-
-    Args:
-        folder: of runs, also nested, such as a study's.
-        order: "loss" (runs of one text and tokenizer together, best first), "time" (newest first) or "name".
-        text: only runs on texts whose name contains this.
-
-    Raises:
-        UsageError: there is no such folder, or no run in it.
-    """
-    from vitral.report.runs import list_runs
-
-    return list_runs(folder, order=order, text=text)

@@ -17,25 +17,25 @@ from vitral.app.options import (
     RunLike,
     Text,
     Threads,
-    seeds,
+    numbers,
 )
 from vitral.core.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
-    from vitral.app.pages import DemoPage
+    from vitral.app.results import DemoPage
     from vitral.compare.comparison import RunComparison
     from vitral.report.study import StudyPage
 
 
 @validated
 def study(
-    name: Annotated[Paths, Argument("NAME|MY.toml", offers="study")],
-    start: Annotated[Paths | None, Option("--base", parsed=str, offers="preset")] = None,
+    name: Annotated[Paths, Argument("NAME|MY.toml", offers="studies")],
+    start: Annotated[Paths | None, Option("--base", parsed=str, offers="presets")] = None,
     *,
     budget: str | None = None,
     corpus: Text | None = None,
     out: Paths | None = None,
-    seeds: Annotated[Sequence[int] | None, Option(parsed=str, read=seeds)] = None,
+    seeds: Annotated[Sequence[int] | None, Option(parsed=str, read=numbers)] = None,
     threads: Threads | None = None,
     workers: Threads | None = None,
     executor: Annotated[Any, Option(metavar="dask:ADDRESS|slurm:KEY=VALUE", parsed=str)] = None,
@@ -117,8 +117,9 @@ def demo(
         Interrupted: it was stopped; the same call goes on from there.
     """
     from vitral.app.demonstration import plan_demonstration
-    from vitral.app.pages import DemoPage
     from vitral.app.progress import progress_shown
+    from vitral.app.results import DemoPage
+    from vitral.report.demonstration import write_demonstration
     from vitral.studies.plan import settings_of
     from vitral.training import silent
 
@@ -127,8 +128,8 @@ def demo(
         on_plan(planned)
     with progress_shown(progress, callback or silent) as told, _going_on(planned.out):
         result = planned.finish(planned.train(told))
-        carried = planned.carry()
-        return DemoPage(planned.write(result), carried, result, planned.subject.prompt)
+        carried = planned.carry(result.run)
+        return DemoPage(write_demonstration(result, planned.out), carried, result, planned.subject.prompt)
 
 
 @contextmanager
@@ -147,7 +148,7 @@ def _going_on(folder: Path) -> Generator[None]:
 
 @validated
 def compare(
-    *runs: Annotated[RunLike, Argument("RUN...", Path, "run")],
+    *runs: Annotated[RunLike, Argument("RUN...", Path)],
     prompt: str = "",
     seed: Natural = 0,
     max_tokens: Count = 200,

@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 @validated
 def train(
-    start: Annotated[Paths | None, Argument("PRESET|CONFIG.toml|TEXT", offers="start")] = None,
+    start: Annotated[Paths | None, Argument("PRESET|CONFIG.toml|TEXT", offers="presets texts")] = None,
     out: Paths | None = None,
     *,
     corpus: TextOrTable | None = None,
     encoding: Encoding = None,
     field: Field = None,
     glob: Glob = (),
-    init_from: Annotated[RunLike | None, Option(parsed=Path, offers="run")] = None,
+    init_from: Annotated[RunLike | None, Option(parsed=Path)] = None,
     specials: Specials = (),
     replace: str | None = None,
     tokenizer: Tokenizer = None,

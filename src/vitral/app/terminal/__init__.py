@@ -6,7 +6,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections import UserDict
+from collections.abc import Sequence
 from functools import cache, wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,39 +19,38 @@ from typer.models import CommandInfo
 from vitral.app import session
 from vitral.app.command import Command, callback
 from vitral.app.facade import ask, carry, explain, look, study, train
-from vitral.app.terminal import checks, demo, exercises, names, training, views
-from vitral.app.terminal.complaints import complain, complain_of, show_traceback
+from vitral.app.terminal import training, views
 from vitral.app.terminal.help import Group, LanguageOption, TranslatedCommand, refusal, speaking
-from vitral.app.terminal.ranks import be_silent, leave
-from vitral.app.terminal.streams import OutputLost, guard, settle
+from vitral.app.terminal.streams import OutputLost, complain, complain_of, guard, say, settle, show_traceback
+from vitral.app.terminal.training import be_silent, leave
 from vitral.core import interrupts
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import _
 from vitral.core.launching import end_with_parent, launched
 
 COMMANDS = (
-    Command(study.demo, demo.show_demo, demo.touring, has_parts=False),
-    Command(look.survey, views.show_survey),
-    Command(look.count, views.show_count),
-    Command(look.forecast, views.show_forecast),
-    Command(train.train, training.show_trained, training.training),
-    Command(train.resume, training.show_continued, training.training),
-    Command(train.continue_, training.show_continued, training.training),
-    Command(ask.evaluate, views.show_measures),
-    Command(study.compare, views.show_comparison),
+    Command(study.demo, views.show_demo, training.touring, has_parts=False),
+    Command(look.survey, views.show_with_page),
+    Command(look.count, views.show),
+    Command(look.forecast, views.show),
+    Command(train.train, views.show_trained, training.training),
+    Command(train.resume, views.show_continued, training.training),
+    Command(train.continue_, views.show_continued, training.training),
+    Command(ask.evaluate, views.show),
+    Command(study.compare, views.show_with_page),
     Command(ask.generate, views.show_samples, views.pieces),
-    Command(ask.inspect, views.show_inspection, views.form_known),
+    Command(ask.inspect, views.show_inspection),
     Command(explain.explain, views.show_walkthrough),
-    Command(explain.exercise, exercises.show_exercise, exercises.sheets_listed, has_parts=False),
-    Command(explain.check, checks.show_checks, has_parts=False, shown=("fix", "out")),
+    Command(explain.exercise, views.show_exercise, views.sheets_listed, has_parts=False),
+    Command(explain.check, views.show_checks, has_parts=False, shown=("fix", "out")),
     Command(explain.grade, views.show_grades, has_parts=False),
-    Command(study.study, views.show_study, training.comparing),
-    Command(carry.bundle, views.show_bundle),
-    Command(carry.open_, views.show_nothing, views.announced),
+    Command(study.study, views.show, training.comparing),
+    Command(carry.bundle, views.show_object),
+    Command(carry.open_, views.show_nothing, training.announced),
     Command(carry.import_, views.show_imported),
     Command(carry.export, views.show_export),
-    Command(look.doctor, views.show_diagnosis),
-    Command(names.list_names, names.show_names, has_parts=False),
+    Command(look.doctor, views.show_object),
+    Command(views.list_names, views.show_names, has_parts=False),
 )
 """In the order of the help."""
 PartsOption = Annotated[
@@ -73,20 +73,11 @@ class _Carried(Exception):
         self.error = error
 
 
-class _Made(Mapping[str, Any]):
+class _Made(UserDict[str, Any]):
     """The commands by name, each made when it is asked for."""
 
-    def __init__(self) -> None:
-        self._commands = {command.name: command for command in COMMANDS}
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._commands)
-
-    def __len__(self) -> int:
-        return len(self._commands)
-
     def __getitem__(self, name: str) -> Any:
-        return _made(name, self._commands[name])
+        return _made(name, self.data[name])
 
 
 @cache
@@ -112,7 +103,7 @@ def _made(name: str, command: Command) -> Any:
 class Commands(Group):
     """The group of all commands."""
 
-    made = _Made()
+    made = _Made({command.name: command for command in COMMANDS})
 
 
 app = typer.Typer(
@@ -131,7 +122,6 @@ app = typer.Typer(
 def _print_version(is_asked: bool) -> None:
     """One line, without the seconds that an import of PyTorch takes."""
     if is_asked:
-        from vitral.app.terminal.screen import say
         from vitral.core.versions import versions
 
         say(versions())
@@ -238,19 +228,17 @@ def _require_current_folder() -> None:
 
 def _complain_of_usage(error: Any) -> int:
     """Say in one line what the argument parser refuses, and return the exit code."""
-    context = getattr(error, "ctx", None)
+    context, message = getattr(error, "ctx", None), error.format_message()
+    if setting := _setting_meant(error, session.given()):
+        message = _("{message}; did you mean {setting}?", message=refusal(error.message), setting=setting)
     command = context.command_path if context else "vitral"
-    setting = _setting_meant(error, session.given())
-    message = refusal(error.message if setting else error.format_message())
-    if setting:
-        message = _("{message}; did you mean {setting}?", message=message, setting=setting)
-    complain(_("{message} (see {command} --help)", message=message, command=command))
+    complain(_("{message} (see {command} --help)", message=refusal(message), command=command))
     return int(getattr(error, "exit_code", 2))
 
 
 def _setting_meant(error: Any, given: Sequence[str]) -> str | None:
     """The --set that an unknown option stands for, with its value; None if no key of the configuration has its name."""
-    option = error.option_name if type(error).__name__ == "NoSuchOption" else ""
+    option = getattr(error, "option_name", "") if type(error).__name__ == "NoSuchOption" else ""
     name = option.lstrip("-").replace("-", "_")
     is_like_another = error.format_message().replace("-", "_").count(name or "_") > 1
     if not name or is_like_another or all(one.name != "settings" for one in error.ctx.command.params):

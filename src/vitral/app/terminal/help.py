@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from vitral.app.terminal.complaints import complain
+from vitral.app.terminal.streams import complain
 from vitral.core.language import LANGUAGES, N_, VARIABLE, _, process_language, recognised, unknown_language
 
 OPTION = "--lang"

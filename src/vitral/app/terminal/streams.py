@@ -1,24 +1,33 @@
-"""Standard streams that may be full or cut, or belong to a terminal that is gone.
+"""Printing on standard streams that may be full or cut, or belong to a terminal that is gone.
 
 A failed write to standard output ends a command that prints its result, with `OutputLost`. A command that keeps its
 result on disk goes on, and the rest of its output is dropped. Errors of standard error are always dropped.
 """
 
 import codecs
-import errno
 import io
+import json
 import os
+import re
 import select
+import shlex
+import shutil
 import signal
 import sys
+import traceback
 from typing import TYPE_CHECKING, Any, TextIO
 
-from vitral.app.terminal.complaints import complain
-from vitral.core.errors import VitralError, reason
-from vitral.core.language import N_, _
+from vitral.core.errors import VitralError, printable, reason
+from vitral.core.language import _
+from vitral.core.text import visible
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+
+LONGEST = 300
+"""Characters shown of the text of an error that is not ours; it can contain a whole value."""
+NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
+"""PyTorch's words for it; on the CPU its error is a plain RuntimeError."""
 
 
 class OutputLost(VitralError):
@@ -39,24 +48,18 @@ class OutputLost(VitralError):
 class _Sink(io.RawIOBase):
     """The lowest layer of a standard stream: it remembers the first failed write and drops all data after it.
 
-    It is below Python's buffer and encoding, so print, rich, the argument parser and Python's own flush at exit all use
-    an ordinary stream.
-
     Attributes:
-        name: the name that Python gives the stream.
         needed: whether the first failure raises `OutputLost`.
-        lost: the first failure.
-        told: whether the user was told of it.
+        lost: the first failure, until it is said.
         replaced: whether a character that the encoding lacks was replaced.
         beneath: the stream that Python made, which closes `raw` when nobody holds it.
     """
 
-    def __init__(self, raw: Any, name: str, *, needed: bool) -> None:
-        self._raw, self.name, self.needed = raw, name, needed
-        self._was_terminal = raw.isatty()
+    def __init__(self, stream: io.TextIOWrapper, *, needed: bool) -> None:
+        self._raw: Any = getattr(stream.buffer, "raw", stream.buffer)  # python -u has no buffer
+        self.beneath, self.needed = stream, needed
         self.lost: Exception | None = None
-        self.told = self.replaced = False
-        self.beneath: TextIO | None = None
+        self.is_open, self.replaced = True, False
 
     def writable(self) -> bool:
         return True
@@ -68,25 +71,17 @@ class _Sink(io.RawIOBase):
         return self._raw.fileno()
 
     def write(self, data: "ReadableBuffer", /) -> int:
-        if self.lost is None:
+        if self.is_open:
             try:
-                return self._written(data)
+                while (written := self._raw.write(data)) is None:  # the stream does not block and is full for now
+                    select.select([], [self._raw], [])
+                return written
             except (OSError, ValueError) as error:
-                self.lost = error
+                self.is_open, self.lost = False, error
                 if self.needed:
-                    self.told = True
+                    self.lost = None
                     raise OutputLost(error) from None
         return memoryview(data).nbytes
-
-    def notice_hangup(self) -> None:
-        """A terminal that is gone is a failed write, also where the display no longer writes to it."""
-        if self.lost is None and self._was_terminal and not self._raw.isatty():
-            self.lost = OSError(errno.EIO, os.strerror(errno.EIO))
-
-    def _written(self, data: "ReadableBuffer") -> int:
-        while (written := self._raw.write(data)) is None:  # the stream does not block and is full for now
-            select.select([], [self._raw], [])
-        return written
 
     def replacement(self, error: UnicodeError) -> tuple[str, int]:
         """Show "?" for characters that the encoding lacks (an error handler of `codecs`)."""
@@ -103,33 +98,34 @@ _error_stream: TextIO | None = None
 def guard() -> None:
     """Make the standard streams of this process safe to use; called once, before anything is printed."""
     global _output, _error_stream
-    _output, sys.stdout = _guarded(sys.stdout, "<stdout>", is_output=True)
-    _error_stream = _guarded(sys.stderr, "<stderr>", is_output=False)[1]
-    sys.stderr = _error_stream
+    if isinstance(sys.stdout, io.TextIOWrapper):  # in a notebook it is somebody else's
+        _output = _Sink(sys.stdout, needed=True)
+        codecs.register_error("vitral-replace", _output.replacement)
+        sys.stdout = _text(_output, "vitral-replace")
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr = _text(_Sink(sys.stderr, needed=False), sys.stderr.errors or "backslashreplace")
+    _error_stream = sys.stderr
+
+
+def _text(sink: _Sink, errors: str) -> io.TextIOWrapper:
+    layer, own = io.BufferedWriter(sink), sink.beneath
+    return io.TextIOWrapper(layer, own.encoding, errors, line_buffering=own.line_buffering)
 
 
 def output_is_optional() -> None:
     """From now on the loss of standard output or of the terminal ends nothing: the result of the command is on disk."""
-    if _output is None:
-        return
-    _output.needed = False
-    if hasattr(signal, "SIGHUP"):
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # sent when the terminal closes
-
-
-def news_of_loss() -> str | None:
-    """A line, in English, that says why standard output is gone; None if it is not, or if it was given before."""
     if _output is not None:
-        _output.notice_hangup()
-    if _output is None or _output.lost is None or _output.told:
-        return None
-    _output.told = True
-    return N_("standard output is gone ({reason})").format(reason=reason(_output.lost))
+        _output.needed = False
+        if hasattr(signal, "SIGHUP"):
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # sent when the terminal closes
 
 
-def error_stream() -> TextIO:
-    """Standard error itself, also while rich shows what is written to it above a panel on standard output."""
-    return _error_stream or sys.stderr
+def say_if_lost(then: str = "") -> None:
+    """One line if standard output is gone and nobody has said so yet."""
+    if _output is not None and _output.lost is not None:
+        said = _("standard output is gone ({reason})", reason=reason(_output.lost))
+        _output.lost = None
+        complain(f"{said}{then}")
 
 
 def settle() -> None:
@@ -137,10 +133,8 @@ def settle() -> None:
     if _output is not None:
         _output.needed = False
     sys.stdout.flush()
-    lost = news_of_loss()
-    if lost:
-        complain(_(lost))
-    if _output is not None and _output.replaced and _output.lost is None:
+    say_if_lost()
+    if _output is not None and _output.replaced and _output.is_open:
         complain(
             _(
                 "some characters are not in the encoding {encoding} and are shown as ?; use UTF-8",
@@ -150,20 +144,52 @@ def settle() -> None:
     sys.stderr.flush()
 
 
-def _guarded(stream: TextIO, name: str, *, is_output: bool) -> tuple[_Sink | None, TextIO]:
-    if not isinstance(stream, io.TextIOWrapper):
-        return None, stream  # somebody else's stream, as in a notebook
-    sink = _Sink(getattr(stream.buffer, "raw", stream.buffer), name, needed=is_output)  # python -u has no buffer
-    errors = stream.errors
-    if is_output:
-        errors = "vitral-replace"
-        codecs.register_error(errors, sink.replacement)
-    sink.beneath = stream
-    guarded = io.TextIOWrapper(
-        io.BufferedWriter(sink),
-        encoding=stream.encoding,
-        errors=errors,
-        line_buffering=stream.line_buffering,
-        write_through=stream.write_through,
-    )
-    return sink, guarded
+def say(text: str = "") -> None:
+    """Print text, control characters made visible."""
+    sys.stdout.write(visible(text) + "\n")
+    sys.stdout.flush()
+
+
+def runnable(line: str) -> str:
+    """Commands as they can be typed in this shell: with the path of this program if it is not on PATH."""
+    program = sys.argv[0]
+    if os.path.basename(program) != "vitral" or shutil.which("vitral"):
+        return line
+    return re.sub(r"\bvitral (?=[a-z])", lambda _found: f"{shlex.quote(program)} ", line)
+
+
+def print_json(data: Any) -> None:
+    """Print plain data as JSON."""
+    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=not prints_unicode()) + "\n")
+
+
+def prints_unicode() -> bool:
+    """Whether standard output takes every character; elsewhere JSON is written in ASCII, with the same meaning."""
+    return (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+
+
+def complain(message: str) -> None:
+    """Print one line, or message, on stderr, control characters written out."""
+    # Itself, also while rich shows what is written to sys.stderr above a panel on standard output.
+    print(f"vitral: {printable(' '.join(_(message).split()))}", file=_error_stream or sys.stderr, flush=True)
+
+
+def show_traceback(error: BaseException) -> None:
+    """Print where an error comes from, if VITRAL_TRACEBACK=1 is set."""
+    if os.environ.get("VITRAL_TRACEBACK") == "1":
+        traceback.print_exception(error)
+
+
+def complain_of(error: BaseException) -> int:
+    """Say in one line what an error that is not ours means, and return the exit code."""
+    text = str(error)[:LONGEST]
+    told = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if isinstance(error, OSError):
+        name, said = error.filename, _(reason(error))
+        complain(f"{os.fsdecode(name)}: {said}" if isinstance(name, str | bytes) else said)
+        return 4
+    if isinstance(error, MemoryError) or any(words in text for words in NO_MEMORY):
+        complain(_("there is too little memory ({error}); use a smaller model, batch or text", error=told))
+        return 2
+    complain(_("a fault of Vitral ({error}); set VITRAL_TRACEBACK=1 to see where", error=told))
+    return 70

@@ -1,28 +1,148 @@
-"""Training on a terminal: its progress, several ranks, and what to do with the run."""
+"""Training on a terminal: a live panel, plain lines elsewhere; one of several ranks prints."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from vitral.app.options import Threads
-from vitral.core.errors import Interrupted
-from vitral.core.language import _
+from vitral.app import session
+from vitral.app.terminal.streams import complain, output_is_optional, runnable, say, say_if_lost
+from vitral.core.errors import Interrupted, UsageError
+from vitral.core.language import N_, _
+from vitral.core.launching import EXIT_CODE, launched
+from vitral.core.text import visible
 
 if TYPE_CHECKING:
-    from vitral.app.run import Run
+    from rich.live import Live
+
+    from vitral.app.demonstration import Demonstration
+    from vitral.app.progress import TrainingState
+    from vitral.training import Callback, Event
+
+TENSORBOARD = "tensorboard"
+SAMPLE_SHOWN, SAMPLE_LINES = 600, 8
+"""Characters and lines of a sample in the panel."""
+_silent = False
+
+
+@contextmanager
+def live_reporter() -> Iterator["Callback"]:
+    """A callback that prints the progress; on a terminal, as a panel that lasts as long as the block.
+
+    No failure of the display ends a training, and neither does the loss of standard output.
+    """
+    from rich.console import Console
+    from rich.live import Live
+
+    from vitral.app.progress import Harmless, Lines
+
+    def harmless(show: "Callable[[Event], None]") -> "Callback":
+        shown = Harmless(show, complain)
+
+        def report(event: "Event") -> None:
+            shown(event)
+            say_if_lost(_("; training goes on without it"))
+
+        return report
+
+    output_is_optional()
+    screen = Console(highlight=False, markup=False, emoji=False)
+    if not screen.is_terminal:
+        yield harmless(Lines())
+        return
+    # Drawn by the callback, not by a thread of its own, so that whatever fails there fails in the callback.
+    live = Live(console=screen, auto_refresh=False)
+    with suppress(Exception):
+        live.start()
+    try:
+        yield harmless(Panel(live))
+    finally:
+        with suppress(Exception):
+            live.stop()
+
+
+class Panel:
+    """A panel that changes in place; notes and the end stay above it."""
+
+    def __init__(self, live: "Live") -> None:
+        """Show nothing before the first event."""
+        from vitral.app.progress import TrainingState
+
+        self.live, self.state, self.drawn = live, TrainingState(), 0.0
+
+    def __call__(self, event: "Event") -> None:
+        """Take an event, and draw the state unless it was drawn just now."""
+        from vitral.app.progress import REDRAWN_EVERY, lasting
+
+        self.state.take(event)
+        if (line := lasting(event)) is not None:
+            self.live.console.print(visible(line))
+        now = time.monotonic()
+        if event["event"] != "step" or now - self.drawn >= REDRAWN_EVERY:
+            self.drawn = now
+            self.live.update(panel(self.state), refresh=True)
+
+
+def panel(state: "TrainingState") -> Any:
+    """The state of a training as rich draws it; what the terminal has no room for is cut."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.panel import Panel as Framed
+    from rich.progress_bar import ProgressBar
+    from rich.text import Text
+
+    from vitral.app.progress import sample_heading
+
+    _first, done, total = state.steps
+    shown: list[Any] = [Text(state.headline(), style="dim"), Padding(ProgressBar(max(1, total), done), 0)]
+    shown += [Text(state.progress()), Text(state.measured(), style="bold")]
+    shown += [Text(line, style="dim") for line in filter(None, (state.compared(), state.measuring))]
+    shown += map(Text, state.finished_arms())
+    if sample := state.last.get("sample"):
+        lines = visible(sample["text"][:SAMPLE_SHOWN]).splitlines()
+        shown += [Text(sample_heading(sample, marked=False), style="dim"), *map(Text, lines[:SAMPLE_LINES])]
+    return Framed(Group(*shown))
+
+
+def tensorboard_reporter() -> "Callback":
+    """A callback that writes TensorBoard events into the run's folder.
+
+    Raises:
+        UsageError: TensorBoard is not installed.
+    """
+    from vitral.app.progress import Harmless
+    from vitral.core.files import make
+
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise UsageError("--tensorboard: TensorBoard is not installed; pip install 'vitral[track]'") from None
+    writers = list[Any]()
+
+    def report(event: "Event") -> None:
+        if event["event"] == "start":
+            folder = Path(event["out"]) / TENSORBOARD
+            make(folder)
+            writers.append(SummaryWriter(folder))
+        if event["event"] in ("step", "evaluation"):
+            for name, value in event.items():
+                if name not in ("event", "step") and value is not None:
+                    writers[0].add_scalar(f"{event['event']}/{name}", value, event["step"])
+        if event["event"] == "end":
+            writers[0].close()
+
+    return Harmless(report, complain, N_("TensorBoard failed ({kind}: {error}); training goes on without it"))
 
 
 @contextmanager
 def training(*, ranks: int | None = None, tensorboard: bool = False, **given: Any) -> Iterator[Mapping[str, Any]]:
     """The progress on rank 0; the others are silent. A stopped run says only how to continue it."""
-    from vitral.app.terminal.ranks import launch_if_several
-    from vitral.app.terminal.screen import runnable, say
-
     launch_if_several(ranks)
-    from vitral.app.terminal.progress import live_reporter, tensorboard_reporter
-    from vitral.app.terminal.streams import output_is_optional
     from vitral.training import all_of
     from vitral.training.ranks import leads
 
@@ -45,34 +165,73 @@ def training(*, ranks: int | None = None, tensorboard: bool = False, **given: An
 @contextmanager
 def comparing(*, format: str, **given: Any) -> Iterator[Mapping[str, Any]]:
     """The progress of a study; standard output is for the table alone where it is to be read on."""
-    from vitral.app.terminal.progress import live_reporter
     from vitral.training import silent
 
     with live_reporter() if format == "text" else nullcontext(silent) as report:
         yield {"callback": report}
 
 
-def show_trained(run: "Run", *, ranks: Threads | None = None, tensorboard: bool = False) -> None:
-    """The page of a finished run, and what to do next.
+@contextmanager
+def touring(**given: Any) -> Iterator[Mapping[str, Any]]:
+    """The text and the model first, then the progress of the study."""
 
-    Args:
-        ranks: Processes on this machine that share the batches of a step (training.accumulation) and give the bits of
-            one.  [default: 1]
-        tensorboard: Also write TensorBoard events.
+    def introduce(planned: "Demonstration") -> None:
+        from vitral.data import corpus_names
+
+        name = planned.config.corpus.source
+        say(f"{_(corpus_names().get(name, name))}\n{planned.count.title}")
+
+    with live_reporter() as report:
+        yield {"on_plan": introduce, "callback": report}
+
+
+@contextmanager
+def announced(**given: Any) -> Iterator[Mapping[str, Any]]:
+    """The address of the page on the screen, until Ctrl+C ends the server."""
+
+    def announce(address: str) -> None:
+        say(_("page: {address} (Ctrl+C ends it)", address=address))
+
+    try:
+        yield {"announce": announce}
+    except KeyboardInterrupt:
+        complain(_("interrupted"))
+        os._exit(130)  # a thread that computes for the page would keep the process
+
+
+def launch_if_several(ranks: int | None) -> None:
+    """Run this command again on several ranks, and end with their exit code.
+
+    Raises:
+        UsageError: they are started already, or PyTorch cannot connect ranks.
+        typer.Exit: they have ended.
     """
-    from vitral.app.terminal.screen import runnable, say
-    from vitral.report.run import write_run_report
+    if ranks is None or ranks == 1:
+        return
+    if launched() or "TORCHELASTIC_RUN_ID" in os.environ:
+        raise UsageError(
+            "--ranks {ranks}: torchrun or another launcher has started the ranks already; leave it out", ranks=ranks
+        )
+    from vitral.training.ranks import launch
 
-    say(_("report: {path}", path=write_run_report(run.path)))
-    line = _('next:   vitral generate {run}    vitral evaluate {run}    vitral inspect {run} --text "…"', run=run.path)
-    say(runnable(line))
+    given = session.given()
+    place = next(n for n, argument in enumerate(given) if argument.split("=")[0] == "--ranks")
+    raise typer.Exit(launch(ranks, given[:place] + given[place + (1 if "=" in given[place] else 2) :]))
 
 
-def show_continued(run: "Run", *, ranks: Threads | None = None) -> None:
-    """The page of a finished run, and what to do next.
+def be_silent() -> None:
+    """Another rank has told the user why all of them end."""
+    global _silent
+    _silent = True
 
-    Args:
-        ranks: Processes on this machine that share the batches of a step (training.accumulation) and give the bits of
-            one.  [default: 1]
+
+def leave(code: int) -> NoReturn:
+    """End the process.
+
+    One of several ranks ends at once: a connection to a rank that is lost would keep it.
     """
-    show_trained(run)
+    if not launched():
+        sys.exit(code)
+    if EXIT_CODE in os.environ and not _silent and (code or os.environ.get("RANK") == "0"):
+        Path(os.environ[EXIT_CODE]).write_text(str(code), encoding="ascii")
+    os._exit(code)

@@ -1,55 +1,101 @@
-"""What the terminal shows of results; a keyword parameter of a view is an option that only the command has."""
+"""What the terminal shows of results; a keyword parameter of a view is an option that only the command has.
 
-import contextlib
+People read what `print` shows of a result in Python; programs read its plain data or its table.
+"""
+
 import io
 import json
-import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
-from vitral.app.options import Digits, Form, Format, Option, TableFormat
-from vitral.app.terminal.complaints import complain
-from vitral.core.errors import UsageError
+from vitral.app.options import Argument, Digits, Form, Format, Numbers, Option, TableFormat, Threads, numbers
+from vitral.app.terminal.streams import complain, print_json, prints_unicode, runnable, say
+from vitral.core.errors import StorageError, UsageError, VitralError
 from vitral.core.language import _, in_language, ngettext
 
 if TYPE_CHECKING:
-    from vitral.app.inspected import Inspection
-    from vitral.app.pages import Bundle
+    from vitral.app.exercises import WrittenExercise
+    from vitral.app.results import DemoPage, Inspection, Names, Samples
     from vitral.app.run import Run
-    from vitral.app.samples import Samples
-    from vitral.compare.comparison import RunComparison
-    from vitral.doctor.health import Diagnosis
-    from vitral.explanation import Walkthrough
-    from vitral.forecast.forecasting import Forecast
+    from vitral.explanation import CheckReport, Walkthrough
+    from vitral.explanation.examples.example import Example
     from vitral.interop import Export
     from vitral.report.graded_class import GradedClass
-    from vitral.report.model import ModelCount
-    from vitral.report.study import StudyPage
-    from vitral.report.survey import Survey
+    from vitral.report.runs import RunList
+    from vitral.report.tables import Table
+
+MOST_LISTED = 10
+"""Files that are named one by one."""
+InspectionForm = Literal["text", "json", "html"]
+FORMS: dict[str, InspectionForm] = {"": "text", ".txt": "text", ".json": "json", ".html": "html", ".htm": "html"}
+Kind = Literal["presets", "texts", "studies", "examples", "runs"]
 
 
-def print_result(
-    result: Any,
-    format: str,
-    printed: Callable[[Any], None],
-    table: Callable[[Any], Any] = lambda result: result.table(),
-    data: Callable[[Any], Any] = lambda result: getattr(result, "data", result.table)(),
-) -> None:
-    """Print a result for people, as JSON, or as a table in another form; the CSV may have more columns."""
-    from vitral.app.terminal.screen import print_form, print_json
+def show(result: Any, *, format: TableFormat = "text") -> None:
+    """A result for people, for programs or in documents.
 
+    Args:
+        format: Output for people (text), programs (json, csv) or documents (markdown, latex).
+    """
     if format == "text":
-        printed(result)
+        say(str(result).lstrip("\n"))
     elif format == "json":
         with in_language("en"):  # data has no other language
             print_json(result.plain())
     else:
-        print_form(data(result) if format == "csv" else table(result), format)
+        say(_table(result, is_data=format == "csv").write(format).rstrip("\n"))
+
+
+def _table(result: Any, *, is_data: bool) -> "Table":
+    """The table of a result; as data it may have more columns."""
+    match type(result).__name__:
+        case "Forecast":
+            from vitral.report.forecast import forecast_table
+
+            return forecast_table(result)
+        case "Measures" | "TextMeasures":
+            from vitral.report.measures import losses_table
+
+            return losses_table(result, baselines=True)
+        case "RunComparison":
+            from vitral.report.side_by_side import comparison_data, comparison_table
+
+            return comparison_data(result) if is_data else comparison_table(result)
+        case "StudyPage":
+            return result.comparisons(as_data=is_data)
+        case _:
+            return result.data() if is_data and hasattr(result, "data") else result.table()
+
+
+def show_object(result: Any, *, format: Format = "text") -> int:
+    """A result that is no table; 1 if it says that something is wrong.
+
+    Args:
+        format: Output for people (text) or programs (json).
+    """
+    show(result, format=format)
+    return int(not getattr(result, "healthy", True))
+
+
+def show_with_page(result: Any, *, out: Path | None = None, format: TableFormat = "text") -> None:
+    """A result, and its page.
+
+    Args:
+        out: Folder for a page, tables and figures (SVG, PNG, PDF).  [default: none]
+        format: Output for people (text), programs (json, csv) or documents (markdown, latex).
+    """
+    from vitral.report.side_by_side import write_comparison
+
+    page = None
+    if out is not None:  # first: the reader of a pipe may leave
+        page = result.write(out) if hasattr(result, "write") else write_comparison(result, out)
+    show(result, format=format)
+    if page is not None and format == "text":
+        say(_("page: {path}", path=page))
 
 
 @contextmanager
@@ -81,69 +127,16 @@ def show_samples(samples: "Samples", *, stats: bool = False, format: Format = "t
         stats: Also print the speed to standard error, and whether it ran in C.
         format: Output for people (text) or programs (json).
     """
-    from vitral.app.terminal.screen import print_json
-
     if format == "json":
         print_json(samples.plain())
     else:
-        write_text(f"{samples if len(samples) else ''}\n")
+        write_text(f"{samples}\n")
     if not stats or samples.way is None:
         return
     tokens, way = sum(len(sample.tokens) for sample in samples), samples.way
     how = _("in C ({found})", found=way.found) if way.is_in_c else _("by PyTorch: {found}", found=_(way.found))
-    line = _(
-        "{tokens:,} tokens in {seconds:.3f} s, {rate:,.0f} tokens/s, {how}",
-        tokens=tokens,
-        seconds=samples.seconds,
-        rate=tokens / max(samples.seconds, 1e-9),
-        how=how,
-    )
-    sys.stderr.write(line + "\n")
-
-
-def show_measures(measures: Any, *, format: TableFormat = "text") -> None:
-    """The losses on whole splits, the n-gram baselines, and how much a sample copies.
-
-    Args:
-        format: Output for people (text), programs (json, csv) or documents (markdown, latex).
-    """
-    from vitral.app.terminal.screen import print_sections
-    from vitral.report.measures import losses_table, measures_sections
-
-    print_result(
-        measures,
-        format,
-        lambda found: print_sections(measures_sections(found)),
-        *[lambda found: losses_table(found, baselines=True)] * 2,
-    )
-
-
-InspectionForm = Literal["text", "json", "html"]
-FORMS: dict[str, InspectionForm] = {"": "text", ".txt": "text", ".json": "json", ".html": "html", ".htm": "html"}
-
-
-@contextmanager
-def form_known(*, format: str | None = None, out: Path | None = None, **given: Any) -> Iterator[Mapping[str, Any]]:
-    """Whatever can be refused of the file is refused before anything is computed."""
-    _form_of(format, out)
-    if out is not None and out.exists():
-        raise UsageError("{out}: exists already and was not overwritten; choose another name", out=out)
-    yield {}
-
-
-def _form_of(format: str | None, out: Path | None) -> str:
-    """The form that is asked for, or that the ending of the file names.
-
-    Raises:
-        UsageError: the ending names no form.
-    """
-    if format is None and out is not None and out.suffix.lower() not in FORMS:
-        raise UsageError(
-            "--out {out}: no form has the ending {suffix!r}; use .txt, .json or .html, or --format",
-            out=out,
-            suffix=out.suffix,
-        )
-    return format or ("text" if out is None else FORMS[out.suffix.lower()])
+    speed = {"tokens": tokens, "seconds": samples.seconds, "rate": tokens / max(samples.seconds, 1e-9), "how": how}
+    print(_("{tokens:,} tokens in {seconds:.3f} s, {rate:,.0f} tokens/s, {how}", **speed), file=sys.stderr)
 
 
 def show_inspection(inspection: "Inspection", *, format: InspectionForm | None = None, out: Path | None = None) -> None:
@@ -153,27 +146,25 @@ def show_inspection(inspection: "Inspection", *, format: InspectionForm | None =
         format: Form of the result.  [default: by the ending of --out (.html, .json), else text]
         out: File to write the result to.  [default: the screen]
     """
-    from vitral.app.terminal.inspection import print_inspection
-    from vitral.app.terminal.screen import prints_unicode, say
-    from vitral.explanation.examples.by_name import write_new
-
-    form = _form_of(format, out)
+    form = format or FORMS.get(out.suffix.lower() if out else "")
+    if form is None:
+        raise UsageError("--out {out}: no form has this ending; use .txt, .json or .html, or --format", out=out)
     if form == "json":
         as_ascii = out is None and not prints_unicode()
-        written = json.dumps(inspection.plain(), ensure_ascii=as_ascii, allow_nan=False) + "\n"
-    elif form == "html":
-        written = inspection.page().rstrip("\n") + "\n"
-    elif out is None:
-        print_inspection(inspection.found)
-        return
+        _deliver(json.dumps(inspection.plain(), ensure_ascii=as_ascii, allow_nan=False), out)
     else:
-        with contextlib.redirect_stdout(io.StringIO()) as screen:
-            print_inspection(inspection.found)
-        written = screen.getvalue()
+        _deliver(inspection.page() if form == "html" else str(inspection), out)
+
+
+def _deliver(text: str, out: Path | None) -> None:
+    """Write a text into a new file, or on the screen."""
+    text = text.rstrip("\n") + "\n"
     if out is None:
-        sys.stdout.write(written)
-    else:
-        say(_("written: {path}", path=write_new(out, written)))
+        sys.stdout.write(text)
+        return
+    from vitral.explanation.examples.by_name import write_new
+
+    say(_("written: {path}", path=write_new(out, text)))
 
 
 def show_walkthrough(
@@ -192,109 +183,67 @@ def show_walkthrough(
         format: Form of the walkthrough.
         out: File to write the walkthrough to.  [default: the screen]
     """
-    from vitral.app.terminal.screen import prints_unicode, say
-    from vitral.app.terminal.walkthrough import print_walkthrough, written
-    from vitral.explanation.examples.by_name import write_new
+    from vitral.core.text import visible
+    from vitral.explanation import to_plain, to_text
+    from vitral.report.live import live_tables
+    from vitral.report.walkthrough import to_latex, to_markdown, to_page
 
-    if out is None and format == "text":
-        print_walkthrough(walkthrough, digits, whole=whole)
-        return
-    made = written(walkthrough, format, digits, whole=whole, as_ascii=out is None and not prints_unicode())
-    if out is None:
-        sys.stdout.write(made)
+    how: dict[str, Any] = {"digits": digits, "whole": whole}
+    if format == "html":  # the given numbers of a worked example can be edited
+        made = to_page(walkthrough, **how, before=live_tables(walkthrough, digits))
+    elif format == "json":
+        as_ascii = out is None and not prints_unicode()
+        made = json.dumps(to_plain(walkthrough, **how), indent=2, ensure_ascii=as_ascii, allow_nan=False)
+    elif format == "text":
+        made = visible(to_text(walkthrough, **how))
     else:
-        say(_("written: {path}", path=write_new(out, made if made.endswith("\n") else f"{made}\n")))
+        made = {"markdown": to_markdown, "latex": to_latex}[format](walkthrough, **how)
+    _deliver(made, out)
 
 
-def show_survey(surveyed: "Survey", *, out: Path | None = None, format: TableFormat = "text") -> None:
-    """The text in numbers, its alphabet, its n-gram baselines, its problems and how to train on it.
-
-    Args:
-        out: Folder to write the report to as a page with figures.  [default: no page]
-        format: Output for people (text), programs (json, csv) or documents (markdown, latex).
-    """
-    from vitral.app.terminal.counts import print_survey
-
-    print_result(surveyed, format, print_survey)
-    print_page(None if out is None else surveyed.write(out), format)
-
-
-def print_page(page: Path | None, format: str) -> None:
-    """Print where the page of a result is, if there is one."""
-    from vitral.app.terminal.screen import say
-
-    if page is not None and format == "text":
-        say(_("page: {path}", path=page))
-
-
-def show_count(counted: "ModelCount", *, format: TableFormat = "text") -> None:
-    """Every tensor with its formula, the total, operations and bytes.
+def show_checks(
+    reports: "Iterator[tuple[str, CheckReport | VitralError]]",
+    *,
+    fix: bool = False,
+    out: Path | None = None,
+    format: Format = "text",
+) -> int:
+    """Each report; an example that cannot be read is one line, and the others go on.
 
     Args:
-        format: Output for people (text), programs (json, csv) or documents (markdown, latex).
-    """
-    from vitral.app.terminal.counts import print_count
-
-    print_result(counted, format, print_count)
-
-
-def show_forecast(forecast: "Forecast", *, format: TableFormat = "text") -> None:
-    """Memory, speed and hours, with how they are counted.
-
-    Args:
-        format: Output for people (text), programs (json, csv) or documents (markdown, latex).
-    """
-    from vitral.app.terminal.counts import print_forecast
-    from vitral.report.forecast import forecast_table
-
-    print_result(forecast, format, print_forecast, forecast_table, forecast_table)
-
-
-def show_comparison(found: "RunComparison", *, out: Path | None = None, format: TableFormat = "text") -> None:
-    """The tables, the sentences and the samples.
-
-    Args:
-        out: Folder for a page, tables and figures (SVG, PNG, PDF).  [default: none]
-        format: Output for people (text), programs (json, csv) or documents (markdown, latex).
-    """
-    from vitral.app.terminal.counts import print_comparison
-    from vitral.report.side_by_side import comparison_data, comparison_table, write_comparison
-
-    page = None if out is None else write_comparison(found, out)  # first: the reader of a pipe may leave
-    print_result(found, format, print_comparison, comparison_table, comparison_data)
-    print_page(page, format)
-
-
-def show_study(done: "StudyPage", *, format: TableFormat = "text") -> None:
-    """The verdict of a study, or its comparisons.
-
-    Args:
-        format: Output for people (text), programs (json, csv) or documents (markdown, latex).
-    """
-    from vitral.app.terminal.screen import print_form, print_json, say
-
-    if format == "json":
-        with in_language("en"):  # data has no other language
-            print_json(done.plain())
-    elif format != "text":
-        print_form(done.comparisons(as_data=format == "csv"), format)
-    else:
-        say(_("verdict:"))
-        for claim in done.listed:
-            say(f"  {_(claim.text)}")
-        say(_("report: {path}", path=done.html))
-
-
-def show_diagnosis(diagnosis: "Diagnosis", *, format: Format = "text") -> int:
-    """What was repaired, and one line for each check.
-
-    Args:
+        fix: Write each corrected example beside it, in its format.  [default: only report]
+        out: With --fix: folder to write to.  [default: beside the example]
         format: Output for people (text) or programs (json).
     """
-    from vitral.app.terminal.screen import say
+    from vitral.app.facade.explain import corrected
+    from vitral.explanation import phrases
 
-    print_result(diagnosis, format, lambda found: say(str(found)))
-    return 0 if diagnosis.healthy else 1
+    if out is not None and not fix:
+        raise UsageError("check: --out goes with --fix")
+    data, code = list[dict[str, Any]](), 0
+    for name, report in reports:
+        try:
+            if isinstance(report, VitralError):
+                with in_language("en"):
+                    data.append({"file": name, "error": str(report)})
+                raise report
+            code = max(code, int(report.worst in ("follows", "wrong")))
+            for note in report.example.document.notes:
+                complain(f"{name}: {note}")
+            if format == "text":
+                say(f"{name if report.example.path else ''}: {report}\n".removeprefix(": "))
+            data.append(report.plain())
+            written = corrected(report, out) if fix else None
+            if written is not None:
+                data[-1]["corrected"] = str(written)
+                if format == "text":
+                    say(phrases()("check.fixed", path=written))
+        except (UsageError, StorageError) as error:
+            complain(str(error))
+            code = max(code, error.exit_code)
+    if format == "json":
+        print_json(data)
+    return code
 
 
 def show_grades(
@@ -303,7 +252,6 @@ def show_grades(
     format: Literal["text", "json", "csv", "html", "markdown"] = "text",
     out: Path | None = None,
     marked: Path | None = None,
-    pseudonyms: Path | None = None,
 ) -> int:
     """The class in a table, and what was written.
 
@@ -311,44 +259,104 @@ def show_grades(
         format: Output for people (text, html, markdown) or programs (json, csv).
         out: File for the page of the class (.html).
         marked: Folder for a page of each sheet with its marks.
-        pseudonyms: CSV file of pseudonyms, shown instead of file names; made if there is none.
     """
-    from vitral.app.terminal.screen import print_data, print_json, say
     from vitral.explanation.grading.sheets import FailedSheet
 
-    if format == "json":
-        print_json(graded.plain())
-    elif format == "text":
-        say(graded.summary)
-        print_data(graded.table())
-        print_data(graded.steps_table())
-        for note in graded.notes:
-            say(_(note))
-        for path in filter(None, (out, marked, pseudonyms)):
-            say(_("written: {path}", path=path))
+    if format == "html":
+        sys.stdout.write(graded.page())
+    elif format == "markdown":
+        say(graded.markdown())
     else:
-        written = {
-            "csv": lambda: graded.data().csv(),
-            "html": graded.page,
-            "markdown": lambda: graded.markdown() + "\n",
-        }
-        sys.stdout.write(written[format]())
+        show(graded, format=format)
+    for path in filter(None, (out, marked) if format == "text" else ()):
+        say(_("written: {path}", path=path))
     for sheet in graded.unreadable:
         complain(_(sheet.error))
     failed = any(isinstance(sheet, FailedSheet) for sheet in graded.unreadable)
     return 70 if failed else 2 * bool(graded.unreadable)
 
 
-def show_bundle(made: "Bundle", *, format: Format = "text") -> None:
-    """Where the page is.
+@contextmanager
+def sheets_listed(**given: Any) -> Iterator[Mapping[str, Any]]:
+    """The files of sheets and keys on the screen."""
+
+    def listed(written: "WrittenExercise") -> None:
+        if len(written.paths) <= MOST_LISTED:
+            for path in written.paths:
+                say(_("written: {path}", path=path))
+        else:
+            for folder, n in Counter(path.parent for path in written.paths).items():
+                say(_("written: {n:,} files in {folder}", n=n, folder=folder))
+        for why in written.missing:
+            say(why)
+
+    yield {"on_written": listed}
+
+
+def show_exercise(
+    exercise: "Example",
+    *,
+    kind: str | None = None,
+    out: Path | None = None,
+    head: Annotated[Numbers, Option(parsed=str, read=numbers, default="all")] = None,
+    query: int | None = None,
+    key: int | None = None,
+    column: int | None = None,
+    whole: Annotated[bool, Option("--all")] = False,
+    digits: Digits = 3,
+    format: Form = "text",
+) -> None:
+    """The file, or the solution.
 
     Args:
-        format: Output for people (text) or programs (json).
+        head: Heads to show, from 1, as in 1 or 1,2 or all.
+        query: Query position to work through.  [default: the middle one; the last with --ending]
+        key: Key position to work through.  [default: the most attended]
+        column: Feature to work through.  [default: the first]
+        whole: Write all rows, columns and terms of sums.  [default: those that matter most]
+        digits: Digits after the decimal point.
+        format: Form of the walkthrough.
     """
-    from vitral.app.terminal.screen import say
+    from vitral.app.facade.explain import choice_of
+    from vitral.explanation import walk_example
 
-    said = _("page: {path} ({size:.1f} MB); open it in a browser", path=made.path, size=made.size / 1e6)
-    print_result(made, format, lambda page: say(said))
+    file = exercise.path
+    if file is not None:
+        say(_("written: {path}", path=file))
+        say(_("fill in the question marks, then run: vitral check {path}", path=file))
+    if (file is None and (kind is None or out is None)) or (file is not None and out is not None):
+        choice = choice_of(head, query, key, column, first=1)
+        show_walkthrough(walk_example(exercise, choice), whole=whole, digits=digits, format=format, out=out)
+
+
+def show_demo(page: "DemoPage") -> None:
+    """A text by the model, the verdicts, the pages, and commands to try."""
+    say(f"\n{runnable(str(page))}")
+
+
+def show_trained(run: "Run", *, ranks: Threads | None = None, tensorboard: bool = False) -> None:
+    """The page of a finished run, and what to do next.
+
+    Args:
+        ranks: Processes on this machine that share the batches of a step (training.accumulation) and give the bits of
+            one.  [default: 1]
+        tensorboard: Also write TensorBoard events.
+    """
+    from vitral.report.run import write_run_report
+
+    say(_("report: {path}", path=write_run_report(run.path)))
+    line = _('next:   vitral generate {run}    vitral evaluate {run}    vitral inspect {run} --text "…"', run=run.path)
+    say(runnable(line))
+
+
+def show_continued(run: "Run", *, ranks: Threads | None = None) -> None:
+    """The page of a finished run, and what to do next.
+
+    Args:
+        ranks: Processes on this machine that share the batches of a step (training.accumulation) and give the bits of
+            one.  [default: 1]
+    """
+    show_trained(run)
 
 
 def show_export(made: "Export", *, format: Format = "text") -> None:
@@ -357,8 +365,6 @@ def show_export(made: "Export", *, format: Format = "text") -> None:
     Args:
         format: Output for people (text) or programs (json).
     """
-    from vitral.app.terminal.screen import print_json, say
-
     proof = made.proof
     if format == "json":
         print_json({"path": str(made.path), "form": made.form, "proof": proof and proof.plain()})
@@ -367,20 +373,15 @@ def show_export(made: "Export", *, format: Format = "text") -> None:
     if proof is None:
         say(_("not proved: the export was not opened in the other library"))
         return
-    difference = {
-        "reader": proof.reader,
-        "difference": f"{proof.greatest_difference:.1e}",
-        "prompts": len(proof.prompts),
-    }
-    say(_("proved: {prompts} prompts in {reader}, logits differ by at most {difference}", **difference))
+    difference = f"{proof.greatest_difference:.1e}"
+    known = {"reader": proof.reader, "difference": difference, "prompts": len(proof.prompts)}
+    say(_("proved: {prompts} prompts in {reader}, logits differ by at most {difference}", **known))
     if not proof.equal_text:
         say(_("the most probable tokens are not everywhere the same: two of them are that close; see PROOF.json"))
 
 
 def show_imported(run: "Run") -> None:
     """Where the run is, and what to do with it."""
-    from vitral.app.terminal.screen import runnable, say
-
     origin, tokens = run.sealed.document("corpus")["imported"], run.tokenizer
     say(_("imported: {path} ({form})", path=run.path, form=origin["form"]))
     unused = len(tokens.specials) if tokens.name == "file" else 0
@@ -397,19 +398,62 @@ def show_imported(run: "Run") -> None:
     say(runnable(_("continue a text: vitral generate {path} --prompt TEXT", path=run.path)))
 
 
-@contextmanager
-def announced(**given: Any) -> Iterator[Mapping[str, Any]]:
-    """The address of the page on the screen, until Ctrl+C ends the server."""
-
-    def announce(address: str) -> None:
-        typer.echo(_("page: {address} (Ctrl+C ends it)", address=address))
-
-    try:
-        yield {"announce": announce}
-    except KeyboardInterrupt:
-        complain(_("interrupted"))
-        os._exit(130)  # a thread that computes for the page would keep the process
-
-
 def show_nothing(result: None) -> None:
     """Nothing: the command has no result."""
+
+
+def list_names(
+    kind: Annotated[Kind | None, Argument("KIND", Kind)] = None,
+    folder: Annotated[Path | None, Argument("FOLDER", Path)] = None,
+    *,
+    sort: Literal["loss", "time", "name"] | None = None,
+    text: str | None = None,
+    times: bool = False,
+    out: Path | None = None,
+) -> "RunList | list[Names]":
+    """List presets, texts, studies and worked examples, or runs.
+
+    Other commands accept these names.
+
+    Args:
+        kind: Kind of names.  [default: all kinds but runs]
+        folder: Of runs: where to look, also in nested folders.  [default: runs]
+        sort: Of runs: best loss first (loss), newest first (time), or by name.  [default: loss]
+        text: Of runs: only those on texts whose name contains this.
+        times: Of studies: also the times that each budget takes on this machine.
+        out: Of runs: folder for a page with curves, tables and figures.  [default: none]
+    """
+    import vitral.app
+
+    if times and kind != "studies":
+        raise UsageError("--times is for vitral list studies")
+    if kind == "runs":
+        return vitral.app.list_runs(folder or "runs", order=sort or "loss", text=text)
+    options = {"FOLDER": folder, "--sort": sort, "--text": text, "--out": out}
+    if given := [name for name, value in options.items() if value is not None]:
+        raise UsageError("{option} is for vitral list runs", option=given[0])
+    if times:
+        complain(_("timing a training step of every model …"))
+        return [vitral.app.list_studies(times=True)]
+    kinds = [kind] if kind else ["presets", "texts", "studies", "examples"]
+    return [getattr(vitral.app, f"list_{one}")() for one in kinds]
+
+
+def show_names(found: Any, *, out: Path | None = None, format: TableFormat = "text") -> None:
+    """The names of each kind with their descriptions; runs in a table.
+
+    Args:
+        format: Output for people (text), programs (json, csv) or documents (markdown, latex).
+    """
+    from vitral.report.tables import Column, Table
+
+    if not isinstance(found, list):
+        show_with_page(found, out=out, format=format)
+    elif format == "json":
+        print_json({names.kind: names.plain() for names in found})
+    elif format == "text":
+        for names in found:
+            say(f"{names}\n".lstrip("\n"))
+    else:
+        columns = (Column("kind", "kind"), *found[0].table().columns)
+        say(Table("", columns, [row for names in found for row in names.records()]).write(format).rstrip("\n"))

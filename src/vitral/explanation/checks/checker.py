@@ -3,17 +3,17 @@
 Each quantity is computed from five sets of numbers:
 
     exact     the given numbers alone
-    right     what an author with the habit of the sheet goes on with, who makes no mistake
+    right     what an author with the rule of the sheet goes on with, who makes no mistake
     own       the same, with the author's wrong numbers, and the unrounded results of the diagnosed slips
     printed   all printed numbers
     near      intervals: the printed numbers that are not wrong, up to their rounding
     about     intervals: all printed numbers, up to their rounding
 
-A cell is right if it is the true value, rounding if the habit explains it, doubtful or unclear if it lies in the
+A cell is right if it is the true value, rounding if the rule explains it, doubtful or unclear if it lies in the
 interval of one step, and follows if one of these holds of the author's own numbers; otherwise it is wrong in itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -21,23 +21,23 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.explanation.checks.author import Author, Printed
-from vitral.explanation.checks.diagnosis import Diagnoser, Mismatch, SlipMatch, within
-from vitral.explanation.checks.habits import EXACTLY, TOLERANCE, Habit
-from vitral.explanation.checks.intervals import Interval, step
+from vitral.explanation.checks.diagnosis import Mismatch, SlipMatch, diagnose
+from vitral.explanation.checks.given import explained_by_given
+from vitral.explanation.checks.hypotheses import Work
+from vitral.explanation.checks.intervals import Interval, reached
 from vitral.explanation.checks.report import ORDER, CellFinding, CheckedQuantity, CheckReport, Verdict
+from vitral.explanation.checks.rounding import EXACTLY, TOLERANCE, RoundingRule
 from vitral.explanation.checks.units import COUNTED, is_whole
-from vitral.explanation.checks.way import Work
 from vitral.explanation.examples.example import Example
-from vitral.explanation.operations import Index
-from vitral.explanation.sheet import SheetQuantity
+from vitral.explanation.sheet import Index, SheetQuantity
 
 MOST_ODD = 2
-"""A habit is known if at most so many numbers, or one row, are inside the interval, but not explained."""
+"""A rule is known if at most so many numbers, or one row, are inside the interval, but not explained."""
 ENOUGH_EXPLAINED = 8
-"""A number is doubtful, instead of rounding by an unknown habit, if the habit explains so many others."""
+"""A number is doubtful, instead of rounding by an unknown rule, if the rule explains so many others."""
 
 SPREAD = 1.0
-"""How much further than habits an author may be from full precision, after steps that are not printed."""
+"""How much further than rules an author may be from full precision, after steps that are not printed."""
 
 CODE = {verdict: place for place, verdict in enumerate(ORDER)}
 
@@ -62,7 +62,7 @@ class _Checker:
     def __init__(self, example: Example) -> None:
         self.example, self.sheet = example, example.sheet
         self.author = Author(example)
-        self.habit = self.author.habit
+        self.rule = self.author.rule
         self.exact = dict(self.sheet.values)
         given = self.author.given
         self.right, self.own, self.printed = dict(given), dict(given), dict(given)
@@ -85,14 +85,27 @@ class _Checker:
         unclear = [each.verdicts == CODE[Verdict.unclear] for each in judged]
         odd = sum(int(each.sum()) for each in unclear)
         rows = sum(int(each.any(dim=-1).sum()) if each.dim() else int(each) for each in unclear)
+        worst = max((int(each.verdicts.max()) for each in judged), default=0)
+        if worst >= CODE[Verdict.follows] and explained_by_given(self.author):
+            return self.excused(judged)
         known = odd <= MOST_ODD or rows == 1 or odd * 10 <= self.explained
         if known and odd and self.explained >= ENOUGH_EXPLAINED:
             judged = [self.renamed(each, Verdict.unclear, Verdict.doubtful) for each in judged]
         if not known:
             judged = [self.renamed(each, Verdict.rounding, Verdict.unclear) for each in judged]
+        return self.made(judged, self.rule if known else None)
+
+    def made(self, judged: Sequence[_Judged], rule: RoundingRule | None) -> CheckReport:
         order = {claim.name: place for place, claim in enumerate(self.example.claims)}
-        judged.sort(key=lambda each: order[each.name])
-        return CheckReport(self.example, tuple(map(self.checked, judged)), self.habit if known else None)
+        judged = sorted(judged, key=lambda each: order[each.name])
+        return CheckReport(self.example, tuple(map(self.checked, judged)), rule)
+
+    def excused(self, judged: Sequence[_Judged]) -> CheckReport:
+        """The report on a sheet whose given numbers are rounded: every number is right or rounding."""
+        fine = [
+            replace(each, verdicts=each.verdicts.clamp(max=CODE[Verdict.rounding]), diagnoses={}) for each in judged
+        ]
+        return self.made(fine, RoundingRule(given=True))
 
     def renamed(self, judged: _Judged, before: Verdict, after: Verdict) -> _Judged:
         verdicts = torch.where(judged.verdicts == CODE[before], CODE[after], judged.verdicts)
@@ -104,11 +117,11 @@ class _Checker:
         """A claim about a given quantity: rounded, it may be printed again."""
         printed, exact = self.author.printed[name], self.exact[name]
         verdicts = torch.full(exact.shape, CODE[Verdict.wrong])
-        fits = self.habit.explains(printed.values, exact, printed.size) & ~is_whole(exact, printed.size)
+        fits = self.rule.explains(printed.values, exact, printed.size) & ~is_whole(exact, printed.size)
         verdicts[fits] = CODE[Verdict.rounding]
         verdicts[within(printed.values, exact, printed.size / 2)] = CODE[Verdict.right]
         verdicts[~printed.known] = CODE[Verdict.unknown]
-        self.printed[name] = self.author.one(torch.where(printed.known, printed.values, exact))
+        self.printed[name] = torch.where(printed.known, printed.values, exact)
         radius = torch.where(printed.known, printed.size / 2, 0.0)
         self.about[name] = Interval.around(self.printed[name], radius)
         if bool((verdicts == CODE[Verdict.wrong]).any()):
@@ -119,16 +132,16 @@ class _Checker:
         """Compute a quantity that is not printed."""
         name, author = quantity.name, self.author
         value, other, printed = (
-            author.make(self.habit, quantity, self.right),
-            author.make(self.habit, quantity, self.own),
-            author.make(Habit(), quantity, self.printed),
+            author.make(self.rule, quantity, self.right),
+            author.make(self.rule, quantity, self.own),
+            author.make(RoundingRule(), quantity, self.printed),
         )
         if not self.astray.isdisjoint(quantity.inputs):
             self.astray.add(name)
         size = author.usual.of(value)
-        fits = author.fits(self.habit, quantity, value)
-        self.right[name] = author.carried(self.habit, quantity, value, fits)
-        self.own[name] = author.carried(self.habit, quantity, other, fits)
+        fits = author.fits(self.rule, quantity, value)
+        self.right[name] = author.carried(self.rule, quantity, value, fits)
+        self.own[name] = author.carried(self.rule, quantity, other, fits)
         self.printed[name] = printed
         for intervals, values in ((self.near, value), (self.about, printed)):
             made = self.interval(quantity, intervals, values)
@@ -137,10 +150,10 @@ class _Checker:
 
     def judge(self, quantity: SheetQuantity) -> _Judged:
         """The verdicts on a printed quantity."""
-        name, author, habit = quantity.name, self.author, self.habit
+        name, author, rule = quantity.name, self.author, self.rule
         printed = author.printed[name]
-        value, other = (author.make(habit, quantity, values) for values in (self.right, self.own))
-        again = author.make(Habit(), quantity, self.printed)
+        value, other = (author.make(rule, quantity, values) for values in (self.right, self.own))
+        again = author.make(RoundingRule(), quantity, self.printed)
         self.right[name], self.own[name], self.printed[name] = value, other, again
         near, about = (
             self.interval(quantity, intervals, values)
@@ -149,13 +162,17 @@ class _Checker:
         if any(each in self.unprinted for each in quantity.inputs):
             near = self.spread(name, near, value, torch.zeros_like(value))
         true = within(printed.values, self.exact[name], printed.size / 2)
-        certain = near.is_point & is_whole(near.middle, printed.size)
+        certain = self.certain(near, printed)
         fits, inside = self.fitting(quantity, value, near)
+        close = author.near(rule, name)
+        if not any(each in self.unprinted for each in quantity.inputs):  # a step from printed numbers may be far off
+            close = close | within(printed.values, again, printed.size / 2)
+        fits, inside = fits & close, inside & close
         follows, after = self.fitting(quantity, other, about)
         follows |= within(printed.values, again, printed.size / 2)
         verdicts = torch.full(printed.values.shape, CODE[Verdict.wrong])
         if self.astray.isdisjoint(quantity.inputs):  # the author's own numbers differ by rounding
-            inside = inside | (follows & ~certain)
+            inside = inside | (follows & ~certain & close)
         else:
             verdicts[after | follows] = CODE[Verdict.follows]
         moved = (other - value).abs() > TOLERANCE * printed.size
@@ -173,41 +190,45 @@ class _Checker:
         return _Judged(name, verdicts, diagnoses)
 
     def fitting(self, quantity: SheetQuantity, value: Tensor, interval: Interval) -> tuple[Tensor, Tensor]:
-        """Whether the habit explains each cell by these values, and whether a cell lies in the interval of the step.
+        """Whether the rule explains each cell by these values, and whether a cell lies in the interval of the step.
 
         A cell that is computed from exact numbers and needs no more digits than it has must be equal.
         """
         printed = self.author.printed[quantity.name]
-        certain = interval.is_point & is_whole(interval.middle, printed.size)
+        certain = self.certain(interval, printed)
         equal = within(printed.values, interval.middle, EXACTLY * printed.size)
-        fits = self.author.fits(self.habit, quantity, value)
+        fits = self.author.fits(self.rule, quantity, value)
         if quantity.name in COUNTED:
             return equal, equal
         written = printed.values
-        if self.habit.cuts:  # the number that was cut lies half a unit further from 0 than its digits, on average
-            written = written + printed.size / 2 * torch.where(value < 0, -1.0, 1.0)
+        if self.rule.cuts:  # the number that was cut lies half a unit further from 0 than its digits, on average
+            written = written + printed.size / 2 * self.rule.towards(value)
         inside = interval.wider(TOLERANCE * printed.size).contains(written)
         return torch.where(certain, equal, fits), torch.where(certain, equal, inside)
+
+    def certain(self, interval: Interval, printed: Printed) -> Tensor:
+        """Where a number is computed from exact ones and needs no more digits than it has."""
+        return interval.is_point & is_whole(interval.middle, printed.size) & (self.rule.carry != "float16")
 
     def interval(self, quantity: SheetQuantity, intervals: Mapping[str, Interval], values: Tensor) -> Interval:
         if quantity.name in COUNTED:
             return Interval(values, values)
         size = 10.0 ** -self.author.unit(quantity.name).decimals
         try:
-            return step(quantity.operation, [intervals[name] for name in quantity.inputs], size)
+            return reached(quantity.tree, intervals, size)
         except UsageError:  # the author's probabilities are not a distribution
             return Interval(values, values)
 
     def spread(self, name: str, interval: Interval, value: Tensor, room: Tensor) -> Interval:
-        """An interval through unprinted steps, not wider than habits can explain; otherwise it soon holds anything."""
+        """An interval through unprinted steps, not wider than rules can explain; otherwise it soon holds anything."""
         return interval.within(Interval.around(value, SPREAD * self.author.spread[name] + room))
 
     def diagnoses(self, quantity: SheetQuantity, printed: Printed, wrong: Tensor) -> Mapping[Index, SlipMatch]:
         """The diagnosis of each wrong cell that a slip explains."""
         computations = (self.exact, self.right, self.printed, self.own)
         mismatch = Mismatch(quantity, printed.values, printed.known, wrong, printed.unit)
-        work = Work(self.habit, self.author.unit)
-        return Diagnoser(self.sheet, set(self.author.printed), computations, work).diagnose(mismatch)
+        work = Work(self.rule, self.author.unit)
+        return diagnose(self.sheet, set(self.author.printed), computations, work, mismatch)
 
     # What is carried on.
 
@@ -219,15 +240,15 @@ class _Checker:
         diagnoses: Mapping[Index, SlipMatch],
     ) -> None:
         """Update the computations with the author's numbers."""
-        name, author, habit = quantity.name, self.author, self.habit
+        name, author, rule = quantity.name, self.author, self.rule
         printed = author.printed[name]
         fine = verdicts < CODE[Verdict.follows]
-        fits = author.fits(habit, quantity, values[0])
-        kept = author.carried(habit, quantity, values[0], author.one(fits | (fine & printed.known)))
-        unexplained = fine & ~fits & printed.known & (habit.carry == "full")
+        fits = author.fits(rule, quantity, values[0]) & author.near(rule, name)
+        kept = author.carried(rule, quantity, values[0], fits | (fine & printed.known))
+        unexplained = fine & ~fits & printed.known & (rule.carry == "full")
         self.right[name] = torch.where(unexplained & (verdicts > CODE[Verdict.right]), printed.values, kept)
-        follows = author.fits(habit, quantity, values[1])
-        own = torch.where(follows, author.carried(habit, quantity, values[1], follows), printed.values)
+        follows = author.fits(rule, quantity, values[1])
+        own = torch.where(follows, author.carried(rule, quantity, values[1], follows), printed.values)
         own = torch.where(fine & printed.known, self.right[name], own)
         again = torch.where(printed.known, printed.values, self.printed[name])
         for index, diagnosis in diagnoses.items():
@@ -237,9 +258,9 @@ class _Checker:
                 reached = (slice(None),) * len(index) if diagnosis.grain == "all" else (*index[:-1], slice(None))
                 silent = verdicts[reached] == 0
                 own[reached] = torch.where(silent, diagnosis.made[reached], own[reached])
-                as_printed = habit.rounded(diagnosis.made[reached], printed.size[reached])
+                as_printed = rule.rounded(diagnosis.made[reached], printed.size[reached])
                 again[reached] = torch.where(silent, as_printed, again[reached])
-        self.right[name], self.own[name], self.printed[name] = map(author.one, (self.right[name], own, again))
+        self.own[name], self.printed[name] = own, again
 
     def narrow(
         self, quantity: SheetQuantity, verdicts: Tensor, certain: Tensor, made: tuple[Interval, Interval, Tensor]
@@ -262,9 +283,9 @@ class _Checker:
 
     def cut(self, values: Tensor, radius: Tensor) -> Interval:
         """Where numbers lie that are printed so: beyond them, if the author cuts."""
-        if not self.habit.cuts:
+        if not self.rule.cuts:
             return Interval.around(values, radius)
-        beyond = values + 2 * radius * torch.where(values < 0, -1.0, 1.0)
+        beyond = values + 2 * radius * self.rule.towards(values)
         return Interval(torch.minimum(values, beyond), torch.maximum(values, beyond))
 
     # The report.
@@ -280,11 +301,18 @@ class _Checker:
                 float(self.exact[name][tuple(place)]),
                 ORDER[int(verdicts[tuple(place)])],
                 match.slip if (match := judged.diagnoses.get(tuple(place))) else None,
+                tuple(match.made[tuple(place[:-1])].tolist()) if match and match.made is not None else (),
                 self.sheet.arithmetic(name, tuple(place), through=self.unprinted),
             )
             for place in (verdicts >= CODE[Verdict.rounding]).nonzero().tolist()
         )
         return CheckedQuantity(claim, self.exact[name], verdicts, findings, self.author.unit(name))
+
+
+def within(values: Tensor, truth: Tensor, tolerance: Tensor | float) -> Tensor:
+    """Whether values agree up to a tolerance; equal infinities agree."""
+    room = tolerance * (1 + 1e-6) + 1e-12 * truth.abs().nan_to_num(posinf=0.0, neginf=0.0)
+    return (values == truth) | ((values - truth).abs() <= room)
 
 
 def _where(mask: Tensor, yes: Interval, no: Interval) -> Interval:

@@ -1,20 +1,107 @@
-"""Edits of a computation's tree: an operand, a constant or an axis exchanged; a node dropped, repeated or replaced.
+"""Edits: what a computation becomes when one thing in it is done wrong.
 
-Functions such as softmax and layernorm are edited inside their definitions. An edit is named by the function that
-contains it, the function of the edited node and the change.
+The slips of the field are rules that rewrite a pattern of the tree; any node may lose an argument or be exchanged for
+a similar one; masks, heads, positions and choices have a few of their own.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
-from vitral.explanation.expressions.tree import Call, Constant, Path, Reference, Tree, nodes, replaced, substituted
+import torch
+from torch import Tensor
 
+from vitral.explanation.expressions import (
+    Call,
+    Constant,
+    Reference,
+    Tree,
+    mapped,
+    nodes,
+    read,
+    substituted,
+)
+from vitral.explanation.expressions.tree import Table
+
+WILD = ("a", "b", "c", "d_k", "g", "k", "s", "x", "y", "M", "bias")
+"""Names in patterns: k is a number; d_k, s and M constants; bias a vector that is added; the others any tree."""
+HIDDEN = "less(x, -1e14)"
+FINITE = f"where({HIDDEN}, 0, x)"
+RULES = f"""
+scale-missing: a / sqrt(d_k) -> a
+scale-missing: a / d_k -> a
+scale-missing: a * s -> a
+scale-twice: a * s -> a * s * s
+scale-missing: adaptive(x, M, k) -> x
+scale-twice: a / sqrt(d_k) -> a / sqrt(d_k) / sqrt(d_k)
+scale-twice: a / d_k -> a / d_k / d_k
+scale-late: softmax(a / sqrt(d_k)) -> softmax(a) / sqrt(d_k)
+scale-late: softmax(a / sqrt(d_k) + M) -> softmax(a + M) / sqrt(d_k)
+mask-missing: a + M -> a
+mask-late: softmax(a + M) -> where(less(M, 0), 0, softmax(a))
+zero-for-infinity: a + M -> where(less(M, 0), 0, a)
+not-exponential: softmax(x) -> {FINITE} / sum({FINITE}, -1)
+not-exponential: softmax(x) -> abs({FINITE}) / sum(abs({FINITE}), -1)
+not-divided: softmax(x) -> exp(x)
+not-divided: softmax(x) -> exp(x - max(x, -1))
+softmax-missing: softmax(x) -> {FINITE}
+softmax-twice: softmax(x) -> softmax(softmax(x))
+softmax-twice: softmax(x) -> softmax(where({HIDDEN}, x, softmax(x)))
+base-other base=2: softmax(x) -> softmax(x, 2)
+base-other base=10: softmax(x) -> softmax(x, 10)
+maximum-once: softmax(x) -> exp(x - max(x, -1)) / sum(exp(x), -1)
+wrong-axis: softmax(x) -> exp(x) / sum(exp(x), -2)
+wrong-axis how=all: softmax(x) -> exp(x) / sum(sum(exp(x), -1), -2)
+temperature factor=1/2: softmax(a + M) -> softmax(a / 2 + M)
+temperature factor=2: softmax(a + M) -> softmax(a * 2 + M)
+temperature factor=1/2: softmax(a) -> softmax(a / 2)
+temperature factor=2: softmax(a) -> softmax(a * 2)
+transposed matrix=scores: a @ b.T -> b @ a.T
+projection-missing matrix=w_o: merge(a) @ b + bias -> merge(a)
+projection-missing matrix=w_o: merge(a) @ b + bias -> merge(a) + bias
+projection-missing matrix=w_o: merge(a) @ b -> merge(a)
+bias-missing: a + bias -> a
+bias-twice: a + bias -> a + bias + bias
+norm-other how=mean: layernorm(x, g, b, y) -> g * (x / root(var(x) + y)) + b
+norm-other how=variance: layernorm(x, g, b, y) -> g * ((x - mean(x, -1)) / (var(x) + y)) + b
+norm-other how=undivided: layernorm(x, g, b, y) -> g * (x - mean(x, -1)) + b
+norm-other how=sample: layernorm(x, g, b, y) -> \
+g * ((x - mean(x, -1)) / root(var(x) * (count(x) / (count(x) - times(x))) + y)) + b
+norm-other how=none: layernorm(x, g, b, y) -> x
+norm-other how=kind: layernorm(x, g, b, y) -> rmsnorm(x, g, y) + b
+norm-other how=columns: layernorm(x, g, b, y) -> \
+g * ((x - mean(x, -2)) / root(mean((x - mean(x, -2)) ** 2, -2) + y)) + b
+norm-other how=kind: rmsnorm(x, g, y) -> layernorm(x, g, 0, y)
+norm-other how=undivided: rmsnorm(x, g, y) -> g * x
+norm-other how=none: rmsnorm(x, g, y) -> x
+norm-order: layernorm(a + c, g, b, y) -> a + layernorm(c, g, b, y)
+norm-order: layernorm(a + c, g, b, y) -> layernorm(a, g, b, y) + c
+gain-missing: layernorm(x, g, b, y) -> layernorm(x, 1, b, y)
+gain-missing: rmsnorm(x, g, y) -> rmsnorm(x, 1, y)
+bias-missing: layernorm(x, g, b, y) -> layernorm(x, g, 0, y)
+activation-late: relu(a) @ b -> relu(a @ b)
+activation-late: gelu(a) @ b -> gelu(a @ b)
+activation-other used=leaky_relu: relu(x) -> maximum(0.01 * x, x)
+activation-other used=sigmoid_gelu: gelu(x) -> x * sigmoid(1.702 * x)
+base-other base=2: cross_entropy(x, y) -> cross_entropy(x, y) / log(2)
+base-other base=10: cross_entropy(x, y) -> cross_entropy(x, y) / log(10)
+function-other expected=mean used=sum: cross_entropy(x, y) -> cross_entropy(x, y) * times(x)
+temperature-missing: softmax(log(a) / k) -> a
+temperature-inverted: softmax(log(a) / k) -> softmax(log(a) * k)
+temperature-direct: softmax(log(a) / k) -> softmax(a / k)
+temperature-direct: softmax(log(a) / k) -> a / k
+not-renormalised: softmax(log(a) / k) -> exp(log(a) / k)
+not-renormalised: a / sum(a, -1) -> a
+"""
+"""Kind of a slip and its placeholders, what is meant, what is done."""
+MOST_KEPT = 8
+"""A filter by probability may have kept fewer words than this."""
+RESIDUAL = ("attn_sum", "resid_mid", "mlp_sum", "resid_post")
 ACTIVATIONS = ("relu", "gelu", "silu", "tanh", "sigmoid", "abs")
-SOFTMAX = ("softmax", "softmax of scores")
 INVERSES = {"divide": "multiply", "multiply": "divide", "add": "subtract", "subtract": "add"}
-HIDDEN = Constant(-math.inf)
-ZERO, ONE, EPSILON = Constant(0.0), Constant(1.0), Constant(1e-5)
+OTHERS = {"sin": "cos", "cos": "sin", "mean": "sum", "sum": "mean", "max": "min", "min": "max"}
+UNEDITED = ("aside", "plain", "rows", "share", "lifted", "head", "lookup", "where", "partner")
+"""Functions that lose no argument."""
 
 
 @dataclass(frozen=True)
@@ -32,243 +119,223 @@ class Edit:
     places: Mapping[str, object] = field(default_factory=dict)
 
 
-def _softmax(x: Tree) -> Tree:
-    powers = Call("exp", (x,))
-    return Call("divide", (powers, Call("sum", (powers,), (-1,))))
+_RULES = [
+    (head.split(), read(left, WILD), read(right, WILD))
+    for head, _, rest in (line.partition(": ") for line in RULES.strip().splitlines())
+    for left, _, right in (rest.partition(" -> "),)
+]
 
 
-def _layernorm(
-    x: Tree, gain: Tree = Constant(1.0), shift: Tree = Constant(0.0), epsilon: Tree = Constant(1e-5)
-) -> Tree:
-    centred = Call("subtract", (x, Call("mean", (x,), (-1,))))
-    root = Call("sqrt", (Call("add", (Call("var", (x,), (-1,)), epsilon)),))
-    return Call("add", (Call("multiply", (Call("divide", (centred, root)), gain)), shift))
+def matched(pattern: Tree, tree: Tree, bound: dict[Tree, Tree]) -> bool:
+    """Whether a tree has this pattern; the trees that names stand for are added to `bound`."""
+    if isinstance(pattern, Reference) and pattern.name in WILD:
+        inner = tree.arguments[0] if isinstance(tree, Call) and tree.function == "rows" else tree
+        is_bias = isinstance(inner, Reference) and (inner.name.startswith("b_") or inner.name.endswith("_bias"))
+        fits = {
+            "k": isinstance(tree, Constant) and isinstance(tree.value, float),
+            **{symbol: isinstance(tree, Constant) and tree.symbol == symbol for symbol in ("M", "d_k", "s")},
+            "bias": is_bias or (isinstance(tree, Constant) and tree.symbol == "bias"),
+        }
+        return fits.get(pattern.name, True) and bound.setdefault(pattern, tree) == tree
+    if isinstance(pattern, Call) and isinstance(tree, Call) and pattern.function == tree.function:
+        pairs = zip(pattern.arguments, tree.arguments, strict=False)
+        alike = len(pattern.arguments) == len(tree.arguments) and pattern.settings == tree.settings
+        return alike and all(matched(one, other, bound) for one, other in pairs)
+    return pattern == tree
 
 
-def _rmsnorm(x: Tree, gain: Tree = ONE, epsilon: Tree = EPSILON) -> Tree:
-    square = Call("mean", (Call("multiply", (x, x)),), (-1,))
-    return Call("multiply", (Call("divide", (x, Call("sqrt", (Call("add", (square, epsilon)),)))), gain))
+def edits(name: str, tree: Tree, shapes: Mapping[str, tuple[int, ...]], composed: Tree | None = None) -> Iterator[Edit]:
+    """The slips in a quantity's tree.
+
+    Args:
+        name: the quantity.
+        tree: its computation.
+        shapes: of what is known when it is computed.
+        composed: the tree with those of its inputs in place, for what is done too late.
+    """
+    yield from _ruled(tree)
+    yield from (edit for edit in _ruled(composed or tree) if edit.kind.endswith(("late", "order")))
+    match tree:
+        case Call("add", (Reference(left), Reference())) if name in RESIDUAL:
+            yield Edit("residual-missing", tree.arguments[1])
+            yield Edit("residual-twice", Call("add", (tree, Reference(left))))
+            yield Edit("term-dropped", Reference(left), {"term": 1})
+        case Call("add", (Reference(), Reference())):
+            yield Edit("term-dropped", tree.arguments[1], {"term": 0})
+            yield Edit("term-dropped", tree.arguments[0], {"term": 1})
+    for node in dict.fromkeys(node for _, node in nodes(tree)):
+        for edit in (*_changed(node, shapes), *_masked(node), *_positions(node), *_choices(node)):
+            yield Edit(edit.kind, _with(tree, node, edit.tree), edit.places)
+    yield from _heads(tree, shapes)
 
 
-DEFINITIONS: dict[str, Callable[..., Tree]] = {
-    "softmax": _softmax,
-    "softmax of scores": _softmax,
-    "layernorm": _layernorm,
-    "rmsnorm": _rmsnorm,
-}
-"""Functions in terms of simpler ones."""
-
-NAMES: dict[tuple[str, str, str], tuple[str, dict[str, object]]] = {
-    ("softmax", "exp", "dropped 0"): ("not-exponential", {}),
-    ("softmax", "divide", "dropped 0"): ("not-divided", {}),
-    ("layernorm", "subtract", "dropped 0"): ("norm-other", {"how": "mean"}),
-    ("layernorm", "sqrt", "dropped 0"): ("norm-other", {"how": "variance"}),
-    ("layernorm", "divide", "dropped 0"): ("norm-other", {"how": "undivided"}),
-    ("layernorm", "multiply", "dropped 0"): ("gain-missing", {}),
-    ("layernorm", "add", "dropped 0"): ("bias-missing", {}),
-    ("rmsnorm", "sqrt", "dropped 0"): ("norm-other", {"how": "variance"}),
-    ("rmsnorm", "divide", "dropped 0"): ("norm-other", {"how": "undivided"}),
-    ("rmsnorm", "multiply", "dropped 0"): ("gain-missing", {}),
-    ("Project", "add", "dropped 0"): ("bias-missing", {}),
-    ("Linear", "add", "dropped 0"): ("bias-missing", {}),
-    ("Output", "add", "dropped 0"): ("bias-missing", {}),
-    ("Project", "add", "repeated"): ("bias-twice", {}),
-    ("Linear", "add", "repeated"): ("bias-twice", {}),
-    ("Output", "add", "repeated"): ("bias-twice", {}),
-    ("Scale", "divide", "dropped 0"): ("scale-missing", {}),
-    ("Scale", "multiply", "dropped 0"): ("scale-missing", {}),
-    ("Scale", "divide", "repeated"): ("scale-twice", {}),
-    ("Scale", "multiply", "repeated"): ("scale-twice", {}),
-    ("ApplyMask", "where", "dropped 1"): ("mask-missing", {}),
-    ("Normalise", "layernorm", "dropped 0"): ("norm-other", {"how": "none"}),
-    ("Normalise", "rmsnorm", "dropped 0"): ("norm-other", {"how": "none"}),
-    ("Filtered", "divide", "dropped 0"): ("not-renormalised", {}),
-}
-"""By function or operation, function of the node, and change: the kind of the slip and its places."""
+def _ruled(tree: Tree) -> Iterator[Edit]:
+    for node in dict.fromkeys(node for _, node in nodes(tree)):
+        for (kind, *how), pattern, made in _RULES:
+            bound: dict[Tree, Tree] = {}
+            if matched(pattern, node, bound):
+                places = {part.partition("=")[0]: part.partition("=")[2] for part in how}
+                yield Edit(kind, _with(tree, node, substituted(made, bound)), places)
 
 
-class Editor:
-    """Makes the edits of trees over quantities of known shapes."""
-
-    def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """Keep the shapes of all quantities."""
-        self.shapes = shapes
-
-    def edits(self, tree: Tree, context: str) -> Iterator[Edit]:
-        """Every edit of one node of a tree, or of all nodes that are equal.
-
-        Args:
-            tree: the computation.
-            context: the operation that it belongs to.
-        """
-        places: dict[Tree, list[Path]] = {}
-        for path, node in nodes(tree):
-            places.setdefault(node, []).append(path)
-        for node, paths in places.items():
-            for edit in self.of_node(node, context):
-                made = tree
-                for path in paths:
-                    made = replaced(made, path, edit.tree)
-                yield Edit(edit.kind, made, edit.places)
-                if len(paths) > 1:
-                    yield from (Edit(edit.kind, replaced(tree, path, edit.tree), edit.places) for path in paths)
-
-    def of_node(self, node: Tree, context: str) -> Iterator[Edit]:
-        """The edits of one node, each as the tree that takes its place."""
-        match node:
-            case Reference(name):
-                yield from self.exchanged(name)
-            case Constant(float() as value):
-                yield from _constants(value)
-            case Call():
-                yield from self.of_call(node, context)
-
-    def exchanged(self, name: str) -> Iterator[Edit]:
-        """Another quantity of the same shape, or the same one transposed."""
-        shape = self.shapes.get(name, ())
-        for other, its in self.shapes.items():
-            if its == shape and other != name and shape:
-                yield Edit("operand-other", Reference(other), {"expected": name, "used": other})
-        if len(shape) > 1 and shape[-1] == shape[-2]:
-            yield Edit("transposed", Call("transpose", (Reference(name),)), {"matrix": name})
-
-    def of_call(self, call: Call, context: str) -> Iterator[Edit]:
-        """A call changed: an argument in its place, made twice, another axis, another function."""
-        function, arguments = call.function, call.arguments
-        for place, argument in enumerate(arguments):
-            if not isinstance(argument, Constant):
-                yield _named(context, function, f"dropped {place}", argument, {"function": function})
-        if function in INVERSES:
-            yield _named(context, function, "repeated", Call(function, (call, arguments[1])), {"function": function})
-            inverse = Call(INVERSES[function], arguments)
-            yield Edit("operation-inverse", inverse, {"expected": function, "used": inverse.function})
-        if call.settings == (-1,) and function in ("sum", "mean", "var", "max", "min"):
-            yield Edit("wrong-axis", Call(function, arguments, (-2,)), {"how": "other"})
-        if function in ACTIVATIONS:
-            for other in ACTIVATIONS:
-                if other != function:
-                    yield Edit("activation-other", Call(other, arguments), {"expected": function, "used": other})
-        yield from _functions(call)
-        if function in SOFTMAX:
-            yield Edit("wrong-axis", Call("transpose", (Call(function, (Call("transpose", arguments),)),)), {})
-            yield from self.of_softmax(arguments[0])
-        elif function in DEFINITIONS:
-            yield from self.inside(call)
-
-    def of_softmax(self, x: Tree) -> Iterator[Edit]:
-        """Edits inside a softmax; a hidden score counts 0 where no exponential is taken."""
-        finite = Call("where", (Call("less", (x, Constant(-1e300))), Constant(0.0), x))
-        yield Edit("not-exponential", Call("divide", (finite, Call("sum", (finite,), (-1,)))), {})
-        size = Call("abs", (finite,))
-        yield Edit("not-exponential", Call("divide", (size, Call("sum", (size,), (-1,)))), {})
-        yield Edit("not-divided", Call("exp", (x,)), {})
-        yield Edit("softmax-missing", finite, {})
-        for base in (2.0, 10.0, 3.0):
-            powers = Call("power", (Constant(base), x))
-            yield Edit("base-other", Call("divide", (powers, Call("sum", (powers,), (-1,)))), {"base": f"{base:g}"})
-        shifted = Call("exp", (Call("subtract", (x, Call("max", (x,), (-1,)))),))
-        plain = Call("exp", (x,))
-        yield Edit("maximum-once", Call("divide", (shifted, Call("sum", (plain,), (-1,)))), {})
-        yield Edit("not-divided", shifted, {})
-        yield Edit("wrong-axis", Call("divide", (plain, Call("sum", (plain,)))), {})
-
-    def inside(self, call: Call) -> Iterator[Edit]:
-        """Edits of a function's definition."""
-        holes = tuple(Reference(f"argument {place}") for place in range(len(call.arguments)))
-        body = DEFINITIONS[call.function](*holes)
-        filled: dict[Tree, Tree] = dict(zip(holes, call.arguments, strict=True))
-        for edit in Editor({}).edits(body, call.function.removesuffix(" of scores")):
-            yield Edit(edit.kind, substituted(edit.tree, filled), edit.places)
-        if call.function == "layernorm":
-            width = self.width(call.arguments[0])
-            if width > 1:
-                body = _layernorm(*call.arguments)
-                variance = Call("var", (call.arguments[0],), (-1,))
-                more = Call("multiply", (variance, Constant(width / (width - 1))))
-                yield Edit("norm-other", substituted(body, {variance: more}), {"how": "sample"})
-
-    def width(self, tree: Tree) -> int:
-        """The last axis of a quantity; 0 for a tree that is none."""
-        shape = self.shapes.get(tree.name, ()) if isinstance(tree, Reference) else ()
-        return shape[-1] if shape else 0
+def _with(tree: Tree, node: Tree, other: Tree) -> Tree:
+    return mapped(tree, lambda each: other if each == node else None)
 
 
-def _constants(value: float) -> Iterator[Edit]:
-    others = {value * 2, value / 2, value * value, value + 1, value - 1, -value, value * 10, value / 10}
-    others |= {1 / value, 1.0} if value else set()
-    others |= {math.sqrt(value)} if value > 0 else set()
-    for other in sorted(others - {value}):
-        yield Edit("constant-other", Constant(other), {"expected": f"{value:g}", "used": f"{other:.4g}"})
+def _changed(node: Tree, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[Edit]:
+    """A node changed in a way that any node may be."""
+    match node:
+        case Reference(name):
+            shape = shapes.get(name, ())
+            for other, its in shapes.items():
+                if its == shape and other != name and shape:
+                    yield Edit("operand-other", Reference(other), {"expected": name, "used": other})
+            if len(shape) > 1 and shape[-1] == shape[-2]:
+                yield Edit("transposed", Call("transpose", (node,)), {"matrix": name})
+        case Constant(float() as value):
+            others = {value * 2, value / 2, value * value, value + 1, value - 1, -value, value * 10, value / 10}
+            others |= {1 / value, 1.0} if value else set()
+            others |= {math.sqrt(value)} if value > 0 else set()
+            for other in sorted(others - {value}):
+                kind = "scale-other" if node.symbol in ("d_k", "s") else "constant-other"
+                places = {"scale": f"{other:.4g} for {value:g}"} if kind == "scale-other" else {}
+                yield Edit(kind, Constant(other), places or {"expected": f"{value:g}", "used": f"{other:.4g}"})
+        case Call(function) if function not in UNEDITED:
+            yield from _called(node)
 
 
-def _functions(call: Call) -> Iterator[Edit]:
-    """Another function in place of this one: a base, sine for cosine."""
-    [x, *_] = call.arguments
-    if call.function == "exp":
-        for base in (2.0, 10.0):
-            yield Edit("base-other", Call("power", (Constant(base), x)), {"base": f"{base:g}"})
-    if call.function == "log":
-        for base in (2.0, 10.0):
-            yield Edit("base-other", Call("divide", (call, Constant(math.log(base)))), {"base": f"{base:g}"})
-    for pair in (("sin", "cos"), ("cos", "sin"), ("mean", "sum"), ("max", "min"), ("min", "max"), ("sum", "mean")):
-        if call.function == pair[0]:
-            other = Call(pair[1], call.arguments, call.settings)
-            yield Edit("function-other", other, {"expected": pair[0], "used": pair[1]})
+def _called(node: Call) -> Iterator[Edit]:
+    """A call without it, of a similar function, or made twice."""
+    function, arguments, settings = node.function, node.arguments, node.settings
+    for argument in arguments:
+        kind = "activation-missing" if function in ACTIVATIONS else "function-missing"
+        if function == "transpose" and isinstance(argument, Reference):
+            yield Edit("transposed", argument, {"matrix": argument.name})
+        elif not isinstance(argument, Constant):
+            yield Edit(kind, argument, {"function": function})
+    for other in ACTIVATIONS if function in ACTIVATIONS else ():
+        yield Edit("activation-other", Call(other, arguments), {"expected": function, "used": other})
+    if function in INVERSES:
+        yield Edit("repeated", Call(function, (node, arguments[1])), {"function": function})
+        inverse = Call(INVERSES[function], arguments)
+        yield Edit("operation-inverse", inverse, {"expected": function, "used": inverse.function})
+    if function in OTHERS:
+        other = Call(OTHERS[function], arguments, settings)
+        yield Edit("function-other", other, {"expected": function, "used": other.function})
+        if settings == (-1,):
+            yield Edit("wrong-axis", replace(node, settings=(-2,)), {"how": "other"})
+    for base in (2.0, 10.0) if function in ("exp", "log") else ():
+        power = Call("power", (Constant(base), *arguments))
+        made = power if function == "exp" else Call("divide", (node, Constant(math.log(base))))
+        yield Edit("base-other", made, {"base": f"{base:g}"})
 
 
-def _named(context: str, function: str, change: str, tree: Tree, places: dict[str, object]) -> Edit:
-    """An edit with its name, the general one if it has none of its own."""
-    named = NAMES.get((context, function, change))
-    if named is not None:
-        return Edit(named[0], tree, named[1])
-    if change == "repeated":
-        return Edit("repeated", tree, places)
-    if function in ACTIVATIONS:
-        return Edit("activation-missing", tree, {})
-    if function == "transpose" and isinstance(tree, Reference):
-        return Edit("transposed", tree, {"matrix": tree.name})
-    return Edit("function-missing", tree, places)
+def _masked(node: Tree) -> Iterator[Edit]:
+    """Another mask; sums of a softmax that lack a term."""
+    match node:
+        case Call("add", (scaled, Constant(Table(mask), "M"))) if bool((mask != 0).any()):
+            allowed = mask == 0
+            for how, other in _masks(allowed):
+                if not torch.equal(other, allowed):
+                    hidden = Constant.of(torch.where(other, 0.0, -math.inf).double(), "M")
+                    yield Edit("mask-other", Call("add", (scaled, hidden)), {"how": how})
 
 
-MAIN = {"where": 1, "add": 1}
-"""The argument of a function that its result is a change of; the first one for all others."""
-MOVED = {
-    ("softmax of scores", "where"): ("mask-late", {}),
-    ("softmax of scores", "divide"): ("scale-late", {}),
-    ("softmax of scores", "multiply"): ("scale-late", {}),
-    ("layernorm", "add"): ("norm-order", {}),
-    ("rmsnorm", "add"): ("norm-order", {}),
-    ("matmul", "relu"): ("activation-late", {}),
-    ("matmul", "gelu"): ("activation-late", {}),
-}
-"""By the function on top and the one below it: the slip of moving that one to the top."""
+def _masks(allowed: Tensor) -> Iterator[tuple[str, Tensor]]:
+    time, source = allowed.shape[-2:]
+    eye, first = torch.eye(time, source, dtype=torch.bool), torch.arange(time)[:, None] == 0
+    if time == source:
+        yield "transposed", allowed.mT
+        yield "strict", allowed & ~eye
+        yield "strict", (allowed & ~eye) | (first & allowed)
+        later = eye.roll(1, dims=-1) & ~eye
+        later[-1] = False
+        yield "more", allowed | later
+    yield "more", torch.cat((allowed[..., 1:, :], allowed[..., -1:, :]), dim=-2)
+    yield "fewer", torch.cat((allowed[..., :1, :], allowed[..., :-1, :]), dim=-2)
+    yield "reversed", allowed.flip(-1)
+    yield "reversed", ~allowed
+    yield "causal", torch.ones(time, source, dtype=torch.bool).tril(source - time).expand(allowed.shape)
 
 
-def moved(tree: Tree) -> Iterator[Edit]:
-    """A function further down taken out and applied last: the mask or the scale after the softmax, a norm in a sum."""
-    chain: list[Call] = []
-    node = tree
-    while isinstance(node, Call):
-        chain.append(node)
-        node = node.arguments[MAIN.get(node.function, 0)]
-    for place in range(1, len(chain)):
-        name = MOVED.get((chain[0].function, chain[place].function))
-        if name is None or any(call.function not in (*MAIN, "divide", "multiply") for call in chain[1:place]):
-            continue
-        inner = _main(chain[place])
-        for call in reversed(chain[:place]):
-            inner = _around(call, inner)
-        outer = _around(chain[place], inner)
-        if isinstance(outer, Call) and outer.function == "where":
-            outer = Call("where", (*outer.arguments[:2], Constant(0.0)))
-        yield Edit(name[0], outer, name[1])
+def scales(scores: Tree, widths: Mapping[str, int]) -> Iterator[Edit]:
+    """Other factors of the scores: another width, no root, multiplied in place of divided."""
+    for name, width in widths.items():
+        factors = {f"1/√{name}": width**-0.5, f"1/{name}": 1 / width, f"√{name}": width**0.5, name: float(width)}
+        for words, factor in factors.items():
+            yield Edit("scale-other", Call("multiply", (scores, Constant(factor))), {"scale": words})
 
 
-def _main(call: Call) -> Tree:
-    return call.arguments[MAIN.get(call.function, 0)]
+def _heads(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[Edit]:
+    """Heads averaged, added, in another order or only one of them."""
+    merge = next((node for _, node in nodes(tree) if isinstance(node, Call) and node.function == "merge"), None)
+    z = merge.arguments[0] if merge else None
+    count = shapes.get(z.name, (1,))[0] if isinstance(z, Reference) else 1
+    if merge is None or z is None or count == 1:
+        return
+    every = Call("multiply", (z, Constant(0.0)))
+    for one in (Call("mean", (z,), (-3,)), Call("sum", (z,), (-3,))):
+        for other in (Call("merge", (one,)), Call("merge", (Call("add", (one, every)),))):
+            yield Edit("heads-averaged", _with(tree, merge, other))
+            yield Edit("heads-averaged", other)
+    for order in {tuple(reversed(range(count))), (*range(1, count), 0)}:
+        yield Edit("heads-order", _with(tree, z, _chosen(z, order)))
+    for head in range(count):
+        alone = Constant.of(torch.eye(count)[head][:, None, None])
+        yield Edit("heads-single", _with(tree, z, Call("multiply", (z, alone))), {"head": head})
+        yield Edit("heads-single", _with(tree, z, _chosen(z, (head,) * count)), {"head": head})
+        yield Edit("heads-single", Call("merge", (_chosen(z, (head,)),)), {"head": head})
 
 
-def _around(call: Call, inner: Tree) -> Tree:
-    arguments = list(call.arguments)
-    arguments[MAIN.get(call.function, 0)] = inner
-    return Call(call.function, tuple(arguments), call.settings)
+def _chosen(z: Tree, heads: tuple[int, ...]) -> Tree:
+    picked = tuple(Call("pick", (z,), (-3, head, head + 1)) for head in heads)
+    return Call("concat", picked, (-3,))
+
+
+def _positions(node: Tree) -> Iterator[Edit]:
+    """Positions from 1, sine and cosine exchanged, other exponents and bases, halves, degrees."""
+    match node:
+        case Call("aside", (Call("divide", (Constant(Table(rows)), rate)),), ("_angle",)):
+            later = Constant.of(rows + 1)
+            yield Edit("positions-from-one", Call("divide", (later, rate)))
+            yield Edit("degrees", Call("multiply", (node, Constant(math.pi / 180))))
+        case Call("power", (base, Call("divide", (Constant(Table(places)), Constant(float() as width))) as exponent)):
+            columns = torch.arange(int(width), dtype=torch.float64)
+            others = {"i": places / 2, "column": columns, "double": 2 * places, "next": places + 2}
+            for how, exponents in others.items():
+                if exponents.shape == places.shape and not torch.equal(exponents, places):
+                    power = Call("divide", (Constant.of(exponents), Constant(width)))
+                    yield Edit("exponent-other", Call("power", (base, power)), {"how": how})
+            for other in (10.0, 100.0, 1_000.0, 100_000.0):
+                words = {"expected": "10000", "used": f"{other:.0f}"}
+                yield Edit("constant-other", Call("power", (Constant(other), exponent)), words)
+        case Call("where", (Constant(Table(sines)) as sine, Call("sin", (angle,)), Call("cos"))):
+            yield Edit("sine-cosine", Call("where", (sine, Call("cos", (angle,)), Call("sin", (angle,)))))
+            columns = torch.arange(sines.numel(), dtype=torch.float64)
+            half = (len(columns) + 1) // 2
+
+            def halved(each: Tree) -> Tree | None:
+                match each:
+                    case Call("divide", (Constant(), Constant(float() as width))) if width == len(columns):
+                        return Call("divide", (Constant.of(2 * (columns % half)), Constant(width)))
+                return None
+
+            turned = mapped(angle, halved)
+            both = (Constant.of(columns < half), Call("sin", (turned,)), Call("cos", (turned,)))
+            yield Edit("halves", Call("where", both))
+
+
+def _choices(node: Tree) -> Iterator[Edit]:
+    """Another number of words kept; the second best word, or the least probable."""
+    match node:
+        case Call("divide", (Call(keep, (shares, Constant(float() as value))), Call("sum"))) if keep.startswith("keep"):
+            is_count = keep == "keep top k"
+            for number in (value - 1, value + 1) if is_count else range(1, MOST_KEPT):
+                kept = Call("keep top k", (shares, Constant(float(number))))
+                places = {"number": int(number)}
+                yield Edit("kept-other", Call("divide", (kept, Call("sum", (kept,), (-1,)))), places)
+        case Call("place of largest", (shares,)):
+            rest = Call("where", (Call("equal", (shares, Call("max", (shares,), (-1,)))), Constant(-1.0), shares))
+            yield Edit("second-best", Call("place of largest", (rest,)))
+            least = Call("place of largest", (Call("negative", (shares,)),))
+            yield Edit("function-other", least, {"expected": "max", "used": "min"})

@@ -1,22 +1,20 @@
 """Hypotheses: the numbers that a printed quantity has after a slip in it, or in an unprinted step before it."""
 
 import itertools
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
 
-from vitral.explanation.checks.edits import Edit, Editor, moved
+from vitral.core.errors import UsageError
+from vitral.explanation.checks.edits import Edit, edits, scales
+from vitral.explanation.checks.rounding import RoundingRule, is_softmax
 from vitral.explanation.checks.slips import GENERIC
-from vitral.explanation.checks.special_edits import special_edits
-from vitral.explanation.checks.way import Way, value_of
-from vitral.explanation.expressions import Call, Reference, Tree, nodes, references, substituted
-from vitral.explanation.operations import Linear, Output, Project, Score, Weigh
-from vitral.explanation.sheet import SheetQuantity
+from vitral.explanation.checks.units import Unit
+from vitral.explanation.expressions import Call, Reference, Tree, compute, nodes, references, substituted
+from vitral.explanation.sheet import Sheet, SheetQuantity, Values
 
 WORDS = ("greedy", "beam")
 """Quantities whose numbers are indices of words."""
@@ -24,10 +22,13 @@ MOST_CELLS = 150
 """In larger quantities, slips of single cells and rows of other positions are tried only in the printed quantity."""
 MOST_NUMBERS = 500_000
 """Numbers of the hypotheses that are made at once."""
-MOST_IN_ROWS = 100_000
-"""Cells times rows of a step in which an edit is tried in single rows."""
 MOST_ENTRIES = 400
 """In larger tables, no entry is supposed to be copied wrongly."""
+FAILURES = (RuntimeError, IndexError, ValueError, UsageError, AssertionError)
+"""Shapes that do not fit, or probabilities that are none."""
+
+
+EXACT = RoundingRule()
 
 
 @dataclass(frozen=True)
@@ -39,114 +40,146 @@ class Supposed:
         step: where it is made.
         places: placeholders of its phrase.
         grain: how far it reaches: "all", a "row", a "column" or a "cell".
-        partial: whether it is made in one row of an unprinted step, though it is one of all rows by its nature.
+        cost: bits of what was chosen to fit the numbers.
     """
 
     kind: str
     step: str
     places: Mapping[str, object]
     grain: str = "all"
-    partial: bool = False
+    cost: float = 0.0
 
 
 @dataclass(frozen=True)
-class Hypotheses:
-    """Slips with the printed quantity under each, [hypotheses, *shape]."""
+class Work:
+    """How an author computes unprinted steps.
 
-    supposed: list[Supposed]
-    made: Tensor
+    Attributes:
+        rule: of rounding.
+        unit: of a quantity, by name.
+    """
+
+    rule: RoundingRule = EXACT
+    unit: Callable[[str], Unit] = lambda _: Unit(2)
+
+    def make(self, step: SheetQuantity, values: Values) -> Tensor:
+        """A step from these values, before it is rounded."""
+        return self.rule.make(step, values, self.unit(step.name))
+
+    def carried(self, step: SheetQuantity, value: Tensor) -> Tensor:
+        """What the author goes on with of an unprinted step."""
+        if self.rule.carry not in ("steps", "float16"):
+            return value
+        unit = self.unit(step.name)
+        return self.rule.carried(self.rule.printed(step, value, unit), unit)
 
 
-class Supposer(Way):
+Made = Iterator[tuple[list[Supposed], Tensor]]
+"""Slips with the quantity under each, [slips, *shape]."""
+
+
+class Supposer:
     """Makes the hypotheses about one quantity, from one computation of its inputs."""
 
-    def all(self) -> Iterator[Hypotheses]:
-        """Every hypothesis, in families."""
-        if self.target.name in WORDS:
-            yield from self.edited(self.target)
-            return
-        for step in self.steps:
-            yield from self.edited(step)
-            yield from self.rows(step)
-            yield from self.terms(step)
-        yield from self.rows_of_matrices()
-        yield from self.copied()
-        yield from self.exchanged()
+    def __init__(self, sheet: Sheet, claimed: Set[str], target: SheetQuantity, base: Values, work: Work) -> None:
+        """Keep the computation.
 
-    def outcome(self, step: SheetQuantity | str, supposed: list[Supposed], made: Tensor) -> Hypotheses:
-        """The printed quantity, from many values of a step or of what is given."""
-        name = step if isinstance(step, str) else step.name
-        if name == self.target.name:
-            return Hypotheses(supposed, made)
-        made = made if isinstance(step, str) else self.work.carried(step, made)
-        return Hypotheses(supposed, self.many(self.chain(name), name, self.target.name, made))
+        Args:
+            sheet: the computation.
+            claimed: the printed quantities.
+            target: the quantity that is compared.
+            base: the values of the computation that the author may have continued from.
+            work: how the author computes a step.
+        """
+        self.sheet, self.claimed, self.target, self.base, self.work = sheet, claimed, target, base, work
+        self.shapes = {name: tuple(value.shape) for name, value in base.items()}
+        self.order = {quantity.name: place for place, quantity in enumerate(sheet.quantities)}
 
     @cached_property
-    def at_once(self) -> int:
-        """How many hypotheses are made at once."""
-        return max(1, MOST_NUMBERS // max(self.base[step.name].numel() for step in self.steps))
+    def steps(self) -> list[SheetQuantity]:
+        """The quantity and the unprinted ones that it is computed from, the quantity first."""
+        steps, waiting = [self.target], list(self.target.inputs)
+        while waiting:
+            name = waiting.pop()
+            if name in self.sheet and name not in self.claimed and self.sheet[name] not in steps:
+                steps.append(self.sheet[name])
+                waiting += self.sheet[name].inputs
+        return sorted(steps, key=lambda step: -self.order[step.name])
 
-    def outcomes(self, step: SheetQuantity | str, supposed: list[Supposed], made: Tensor) -> Iterator[Hypotheses]:
-        """The printed quantity, from many values of a step or of what is given, in pieces."""
-        for start in range(0, len(supposed), self.at_once):
-            piece = slice(start, start + self.at_once)
-            yield self.outcome(step, supposed[piece], made[piece])
+    @cached_property
+    def leaves(self) -> tuple[str, ...]:
+        """What these steps are computed from: given or printed quantities."""
+        own = {step.name for step in self.steps}
+        return tuple(dict.fromkeys(name for step in self.steps for name in step.inputs if name not in own))
 
-    def gathered(self, step: SheetQuantity, made: Iterable[tuple[Supposed, Tensor]]) -> Iterator[Hypotheses]:
-        """The same, from values that are made one by one."""
+    def same(self, other: "Supposer") -> bool:
+        """Whether both make the same hypotheses."""
+        if any(not torch.equal(self.base[name], other.base[name]) for name in self.leaves):
+            return False
+        return all(torch.equal(self.base[step.name], other.base[step.name]) for step in self.steps[1:]) and (
+            self.work.rule == other.work.rule or len(self.steps) == 1
+        )
+
+    def all(self, printed: Tensor) -> Made:
+        """Every hypothesis, in families; some are chosen to fit what is printed."""
+        if self.target.name in WORDS:
+            yield from self.carried(self.target, self.edited(self.target))
+            return
+        for step in self.steps:
+            yield from self.carried(step, self.edited(step))
+            yield from self.carried(step, self.other_rows(step))
+            yield from self.carried(step, self.terms(step))
+        yield from self.carried(self.target, self.fitted(printed))
+        for name in (*self.leaves, *(step.name for step in self.steps[1:])):
+            yield from self.from_tables(name)
+        yield from self.carried(self.target, self.exchanged())
+
+    # From a step to the printed quantity.
+
+    def carried(self, step: SheetQuantity, made: Iterable[tuple[Supposed, Tensor]]) -> Made:
+        """The printed quantity, from values of a step that are made one by one."""
         waiting = iter(made)
-        while piece := list(itertools.islice(waiting, self.at_once)):
-            yield self.outcome(step, [one for one, _ in piece], torch.stack([value for _, value in piece]))
+        size = max(1, MOST_NUMBERS // max(self.base[each.name].numel() for each in self.steps))
+        while piece := list(itertools.islice(waiting, size)):
+            values = torch.stack([value for _, value in piece])
+            if step is not self.target:
+                values = self.many(step.name, self.work.carried(step, values))
+            yield [one for one, _ in piece], values
 
-    # Edits of trees.
+    def many(self, name: str, made: Tensor, steps: Sequence[SheetQuantity] | None = None) -> Tensor:
+        """The printed quantity from many values of another one, by the unprinted steps between them, or by these."""
+        chain = self.chain(name) if steps is None else steps
 
-    def edits(self, step: SheetQuantity) -> Iterator[Edit]:
-        """The edits of a step's tree, special ones, and functions moved up from the steps below."""
-        tree = self.tree(step)
-        editor = self.before(step)
-        yield from special_edits(step.operation, step.inputs, self.base)
-        yield from self.skipped(step, tree)
-        yield from editor.edits(tree, type(step.operation).__name__)
-        composed = tree
-        for _ in range(2):
-            inner: dict[Tree, Tree] = {Reference(name): self.tree(self.sheet[name]) for name in self.below(composed)}
-            composed = substituted(composed, inner)
-            yield from moved(composed)
+        def run(value: Tensor) -> Tensor:
+            values = {**self.base, name: value}
+            for each in chain:
+                made = self.work.make(each, values)
+                values[each.name] = made if each is self.target else self.work.carried(each, made)
+            return values[chain[-1].name]
 
-    def before(self, step: SheetQuantity) -> Editor:
-        """Edits with what is known when a step is computed."""
-        own = self.order[step.name]
-        return Editor({name: shape for name, shape in self.shapes.items() if self.order.get(name, -1) < own})
+        def alone(value: Tensor) -> Tensor:
+            try:
+                return run(value)
+            except FAILURES:
+                return torch.full_like(self.base[chain[-1].name], torch.nan)
 
-    def below(self, tree: Tree) -> list[str]:
-        """The quantities in a tree that are computed from others of the same shape, as masked from scaled."""
-        return [
-            name
-            for name in references(tree)
-            if name in self.sheet and any(self.shapes[each] == self.shapes[name] for each in self.sheet[name].inputs)
-        ]
+        try:
+            return torch.vmap(run)(made)
+        except FAILURES:  # a step that cannot be computed for many at once
+            return torch.stack([alone(value) for value in made])
 
-    def skipped(self, step: SheetQuantity, tree: Tree) -> Iterator[Edit]:
-        """The input of a printed input in its place: the printed step was not used."""
-        for name in step.inputs:
-            if name in self.sheet and name in self.claimed:
-                below = self.sheet[name]
-                for edit in self.before(below).edits(self.tree(below), type(below.operation).__name__):
-                    if not isinstance(edit.tree, Reference) or edit.kind in (*GENERIC, "operand-other"):
-                        continue
-                    if self.shapes[edit.tree.name] == self.shapes[name]:
-                        yield Edit(edit.kind, substituted(tree, {Reference(name): edit.tree}), edit.places)
+    def chain(self, name: str) -> list[SheetQuantity]:
+        """The steps from a quantity on to the printed one, in the order of the computation."""
+        reached, chain = {name}, []
+        for quantity in reversed(self.steps):
+            if quantity.name != name and reached & set(quantity.inputs):
+                reached.add(quantity.name)
+                chain.append(quantity)
+        return chain
 
-    def edited(self, step: SheetQuantity) -> Iterator[Hypotheses]:
-        """The edits of a step."""
-        usual = self.base[step.name]
-        yield from self.gathered(step, self.edit_values(step))
-        if step is not self.target and usual.dim() > 1 and usual.numel() * usual.shape[-2] <= MOST_IN_ROWS:
-            made = list(self.edit_values(step))
-            if made and usual.shape[-2] > 1:
-                yield from self.in_rows(step, [one for one, _ in made], torch.stack([value for _, value in made]))
+    # Slips in one step.
 
-    def edit_values(self, step: SheetQuantity) -> Iterator[tuple[Supposed, Tensor]]:
+    def edited(self, step: SheetQuantity) -> Iterator[tuple[Supposed, Tensor]]:
         """The values of a step under each edit that changes them."""
         usual = self.base[step.name]
         seen: set[Tree] = set()
@@ -158,189 +191,194 @@ class Supposer(Way):
             if value is not None and value.shape == usual.shape and not torch.equal(value, usual):
                 yield Supposed(edit.kind, step.name, edit.places), value
 
-    def in_rows(self, step: SheetQuantity, supposed: Sequence[Supposed], made: Tensor) -> Iterator[Hypotheses]:
-        """Edits of an unprinted step that are made in one row only, of all heads or of one."""
-        usual = self.base[step.name]
-        local = [Supposed(one.kind, one.step, one.places, "row", True) for one in supposed]
-        for part in _rows(usual):
-            mixed = usual.expand_as(made).clone()
-            mixed[(slice(None), *part)] = made[(slice(None), *part)]
-            yield from self.outcomes(step, local, mixed)
+    def edits(self, step: SheetQuantity) -> Iterator[Edit]:
+        """The edits of a step's tree, with what is known then; and a printed input left out."""
+        own = self.order[step.name]
+        shapes = {name: shape for name, shape in self.shapes.items() if self.order.get(name, -1) < own}
+        composed = step.tree
+        for _ in range(2):
+            below = [name for name in references(composed) if name in self.sheet and self.is_like_an_input(name)]
+            composed = substituted(composed, {Reference(name): self.sheet[name].tree for name in below})
+        yield from edits(step.name, step.tree, shapes, composed)
+        if step.name == "scaled":
+            of = {"q": "d_k", "k": "d_k", "scores": "n", "x": "d_model", "attn_norm": "d_model", "resid_pre": "d_model"}
+            widths = {width: shapes[name][-1] for name, width in of.items() if name in shapes}
+            yield from scales(Reference("scores"), widths)
+        for name in ("x", "attn_norm", "resid_pre", "token_embedding") if step.name == "scores" else ():
+            if name in shapes:
+                x = Call("lifted", (Reference(name),))
+                made = Call("matmul", (x, Call("transpose", (x,))))
+                yield Edit("operand-other", made, {"expected": "q", "used": name})
+        for name in step.inputs:
+            if name in self.sheet and name in self.claimed:
+                for edit in edits(name, self.sheet[name].tree, {}):
+                    alike = isinstance(edit.tree, Reference) and self.shapes[edit.tree.name] == self.shapes[name]
+                    if alike and edit.kind not in GENERIC:
+                        yield Edit(edit.kind, substituted(step.tree, {Reference(name): edit.tree}), edit.places)
 
-    # Rows, terms and entries.
+    def is_like_an_input(self, name: str) -> bool:
+        """Whether a quantity is computed from one of the same shape, as masked from scaled."""
+        return any(self.shapes[each] == self.shapes[name] for each in self.sheet[name].inputs)
 
-    def rows(self, step: SheetQuantity) -> Iterator[Hypotheses]:
+    def other_rows(self, step: SheetQuantity) -> Iterator[tuple[Supposed, Tensor]]:
         """A row, or a column of scores, computed from that of another position."""
         usual = self.base[step.name]
-        if step is not self.target and usual.numel() > MOST_CELLS:
+        product = _product(step.tree)
+        if product is None or usual.dim() < 2 or (step is not self.target and usual.numel() > MOST_CELLS):
             return
-        known = not step.inputs or step.inputs[0] not in self.sheet or step.inputs[0] in self.claimed
-        if not isinstance(step.operation, Project | Score) and not (
-            step is self.target and known and isinstance(step.operation, Linear | Weigh | Output)
-        ):
-            return
-        for axis, grain in ((-2, "row"), (-1, "column"))[: 2 if isinstance(step.operation, Score) else 1]:
-            made = self.other_rows(step, axis, grain)
-            yield from self.gathered(step, made if axis == -2 else ((one, value.mT) for one, value in made))
+        columns = step.axes[-1] == "source"
+        for axis, grain in ((-2, "row"), (-1, "column"))[: 1 + columns]:
+            turned = usual if axis == -2 else usual.mT
+            of = step.inputs[-1 if axis == -1 else 0]
+            for place, row in itertools.permutations(range(turned.shape[-2]), 2):
+                made = turned.clone()
+                made[..., row, :] = turned[..., place, :]
+                yield Supposed("other-row", step.name, {"row": (of, place)}, grain), made if axis == -2 else made.mT
 
-    def other_rows(self, step: SheetQuantity, axis: int, grain: str) -> Iterator[tuple[Supposed, Tensor]]:
-        """A step with a row of another position in place of every row, or, if it is not printed, of one."""
-        turned = self.base[step.name] if axis == -2 else self.base[step.name].mT
-        for place in range(turned.shape[-2]):
-            other = turned[..., place : place + 1, :].expand_as(turned)
-            row = {"row": (_row_of(step, axis), place)}
-            if step is self.target:
-                yield Supposed("other-row", step.name, row, grain), other
-                continue
-            for part in _rows(turned):
-                if not torch.equal(turned[part], other[part]):
-                    mixed = turned.clone()
-                    mixed[part] = other[part]
-                    yield Supposed("other-row", step.name, row, "row", partial=part[0] is not ...), mixed
-
-    def rows_of_matrices(self) -> Iterator[Hypotheses]:
-        """A row of another table in place of a row of the quantity, a query, a key or a value."""
-        if self.base[self.target.name].dim() > 1:
-            yield from self.gathered(self.target, self.table_rows())
-
-    def table_rows(self) -> Iterator[tuple[Supposed, Tensor]]:
-        """The quantity with each row of each table of the same width."""
-        usual, target = self.base[self.target.name], self.target
-        operands = [self.base[name] for name in target.inputs]
-        mixes = isinstance(target.operation, Score | Weigh)
-        width = operands[-1].shape[-1] if mixes else usual.shape[-1]
-        for name, shape in self.before(target).shapes.items():
-            if len(shape) < 2 or shape[-1] != width or math.prod(shape) > MOST_ENTRIES:
-                continue
-            table = self.base[name] if len(shape) == usual.dim() else self.base[name].expand(*usual.shape[:-2], *shape)
-            if len(usual) % len(table) if usual.dim() == 3 else table.dim() != 2:
-                continue
-            table = table.repeat_interleave(len(usual) // len(table), dim=0) if usual.dim() == 3 else table
-            for place in range(shape[-2]):
-                for grain, value in self.with_row(table[..., place : place + 1, :], operands):
-                    one = Supposed("other-row", target.name, {"row": (name, place)}, grain, partial=True)
-                    yield one, value.expand_as(usual)
-
-    def with_row(self, row: Tensor, operands: Sequence[Tensor]) -> Iterator[tuple[str, Tensor]]:
-        """The quantity with a row, [..., 1, width], in place of one of its own or of an operand."""
-        if isinstance(self.target.operation, Score):
-            q, k = operands
-            yield "column", q @ row.mT
-            yield "row", row @ k.repeat_interleave(len(q) // len(k), dim=0).mT
-        elif isinstance(self.target.operation, Weigh):
-            weights, v = operands
-            shared = v.repeat_interleave(len(weights) // len(v), dim=0)
-            for place in range(shared.shape[-2]):
-                change = weights[..., place : place + 1] * (row - shared[..., place : place + 1, :])
-                yield "row", self.base[self.target.name] + change
-        else:
-            yield "row", row
-
-    def terms(self, step: SheetQuantity) -> Iterator[Hypotheses]:
-        """One term of a sum of products missing, doubled, with the wrong sign, or added in place of multiplied."""
-        product = next((node for _, node in nodes(self.tree(step)) if _is_product(node)), None)
-        usual = self.base[step.name]
+    def terms(self, step: SheetQuantity) -> Iterator[tuple[Supposed, Tensor]]:
+        """One term of a sum missing, doubled, with the wrong sign, or added in place of multiplied, in one cell."""
+        usual, product = self.base[step.name], _product(step.tree)
+        if is_softmax(step):
+            yield from self.short_totals(step)
         if product is None or (step is not self.target and usual.numel() > MOST_CELLS):
             return
         left, right = (value_of(each, self.base) for each in product.arguments)
-        if left is None or right is None:
+        if left is None or right is None or left.shape[-1] * usual.numel() > 4 * MOST_NUMBERS:
             return
-        if left.shape[-1] * usual.numel() > 4 * MOST_NUMBERS:
+        for term in range(left.shape[-1]):
+            a, b = left[..., term, None], right[..., term, None, :]
+            each = a * b
+            if each.numel() != usual.numel():
+                return
+            changes = {
+                "term-dropped": -each,
+                "term-doubled": each,
+                "term-sign": -2 * each,
+                "term-added": torch.where(each != 0, a + b - each, 0.0),
+            }
+            for kind, change in changes.items():
+                supposed = Supposed(kind, step.name, {"term": term}, "cell")
+                change = change.reshape(usual.shape)
+                if step is self.target:
+                    yield supposed, usual + change
+                    continue
+                for place in range(usual.numel()):
+                    made = usual.clone()
+                    made.view(-1)[place] += change.reshape(-1)[place]
+                    yield supposed, made
+
+    def short_totals(self, step: SheetQuantity) -> Iterator[tuple[Supposed, Tensor]]:
+        """The sum of a softmax lacks a term: the same one in every row, or the last or first that is not 0."""
+        weights = self.base[step.name]
+        size, seen = weights.shape[-1], weights > 0
+        columns = torch.arange(size)
+        last = columns == (columns * seen).argmax(dim=-1, keepdim=True)
+        first = columns == seen.double().argmax(dim=-1, keepdim=True)
+        for term, lost in [*((term, columns == term) for term in range(size)), (size - 1, last), (0, first)]:
+            rest = 1 - (weights * lost).sum(dim=-1, keepdim=True)
+            yield Supposed("term-dropped", step.name, {"term": term}), torch.where(rest > 0, weights / rest, weights)
+
+    def fitted(self, printed: Tensor) -> Iterator[tuple[Supposed, Tensor]]:
+        """A wrong factor of the scores or a wrong total of the weights, whatever it is, found from what is printed."""
+        step, known = self.target, printed.isfinite()
+        if is_softmax(step):
+            true, seen = self.base[step.name], known & (self.base[step.name] > 0) & (printed > 0)
+            total = (true * seen).sum(-1, keepdim=True) / (printed * seen).sum(-1, keepdim=True).clamp(min=1e-9)
+            factors = torch.where((seen.sum(-1, keepdim=True) > 1) & (total > 0), total, 1.0)
+            rows = int(((factors - 1).abs() > 1e-3).sum())
+            yield Supposed("total-wrong", step.name, {}, "row", FIT * rows), true / factors
+            [x] = step.tree.arguments[:1] if isinstance(step.tree, Call) else [step.tree]
+            entries = value_of(x, self.base)
+            if entries is not None and bool(seen.any()):
+                factor = _factor(entries, printed, seen)
+                made = torch.where(entries.isfinite(), entries * factor, entries)
+                value = compute(substituted(step.tree, {x: Reference("entries")}), {"entries": made})
+                yield Supposed("temperature", step.name, {"factor": f"{factor:.3g}"}, cost=FIT), value
+        elif step.name == "scaled":
+            scores = self.base[step.inputs[0]]
+            seen = known & scores.isfinite()
+            factor = float((printed[seen] * scores[seen]).sum() / scores[seen].square().sum().clamp(min=1e-12))
+            yield Supposed("scale-other", step.name, {"scale": f"{factor:.4g}"}, cost=FIT), scores * factor
+
+    # Slips in what is given or printed before.
+
+    def from_tables(self, name: str) -> Made:
+        """A table that is changed in one step that reads it, or in all."""
+        made = _changed(name, self.base[name])
+        changed = [each for each in made if name in self.leaves or each[0].kind == "head-other"]
+        if not changed:
             return
-        a, b = left.movedim(-1, 0)[..., None], right.movedim(-2, 0)[..., None, :]
-        shape = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-        a, b = (each.expand(len(each), *shape, *each.shape[-2:]) for each in (_lifted(a, shape), _lifted(b, shape)))
-        terms = a * b
-        changes = {
-            "term-dropped": -terms,
-            "term-doubled": terms,
-            "term-sign": -2 * terms,
-            "term-added": torch.where(terms != 0, a + b - terms, 0.0),
-        }
-        for kind, change in changes.items():
-            change = change.reshape(len(terms), *usual.shape) if change[0].numel() == usual.numel() else None
-            if change is None:
-                continue
-            supposed = [Supposed(kind, step.name, {"term": term}, "cell") for term in range(len(terms))]
-            if step is self.target:
-                yield from self.outcomes(step, supposed, usual + change)
-                continue
-            cells = torch.eye(usual.numel(), dtype=usual.dtype).reshape(-1, 1, *usual.shape)
-            every = (usual + cells * change).flatten(0, 1)
-            yield from self.outcomes(step, [*supposed] * usual.numel(), every)
+        tables = torch.stack([table for _, table in changed])
+        readers = [step for step in self.steps if name in step.inputs]
+        for step in readers:
+            values = self.many(name, tables, [step])
+            yield from self.carried(
+                step, ((replace(one, step=step.name), value) for (one, _), value in zip(changed, values, strict=True))
+            )
+        if len(readers) > 1:
+            yield [one for one, _ in changed], self.many(name, tables)
 
-    def copied(self) -> Iterator[Hypotheses]:
-        """One entry of what the steps are computed from, copied wrongly in one step or in all."""
-        for name in self.leaves:
-            table = self.base[name]
-            if table.dim() < 1 or table.numel() > MOST_ENTRIES:
-                continue
-            cells, changed = [], []
-            for index in itertools.product(*map(range, table.shape)):
-                for used in _miscopied(table, index):
-                    other = table.clone()
-                    other[index] = used
-                    changed.append(other)
-                    cells.append({"table": name, "index": index, "used": float(used)})
-            if not changed:
-                continue
-            tables = torch.stack(changed)
-            readers = [step for step in self.steps if name in step.inputs]
-            for step in readers:
-                for start in range(0, len(cells), self.at_once):
-                    piece = slice(start, start + self.at_once)
-                    supposed = [Supposed("copied-wrong", step.name, cell, "row") for cell in cells[piece]]
-                    yield self.outcome(step, supposed, self.many([step], name, step.name, tables[piece]))
-            if len(readers) > 1:
-                supposed = [Supposed("copied-wrong", name, cell, "row") for cell in cells]
-                yield from self.outcomes(name, supposed, tables)
-
-    def exchanged(self) -> Iterator[Hypotheses]:
+    def exchanged(self) -> Iterator[tuple[Supposed, Tensor]]:
         """Two quantities of the same shape exchanged for each other."""
         for first, second in itertools.combinations(self.leaves, 2):
             if self.shapes[first] == self.shapes[second]:
-                swapped = {**self.base, first: self.base[second], second: self.base[first]}
-                for step in reversed(self.ordered):
-                    value = value_of(self.tree(step), swapped)
-                    swapped[step.name] = self.base[step.name] if value is None else value
+                values = {**self.base, first: self.base[second], second: self.base[first]}
+                for step in reversed(self.steps):
+                    value = value_of(step.tree, values)
+                    values[step.name] = self.base[step.name] if value is None else value
                 places = {"first": first, "second": second}
-                supposed = Supposed("operands-exchanged", self.target.name, places)
-                yield Hypotheses([supposed], swapped[self.target.name][None])
+                yield Supposed("operands-exchanged", self.target.name, places), values[self.target.name]
 
 
-def _rows(usual: Tensor) -> Iterator[tuple[Any, ...]]:
-    """The rows of a quantity, as indices: of all heads, and of each if there are several."""
-    for row in range(usual.shape[-2]):
-        yield (..., row, slice(None))
-        if usual.dim() == 3 and len(usual) > 1:
-            yield from ((head, row, slice(None)) for head in range(len(usual)))
+FIT = 8.0
+"""Bits of a number that is chosen to fit."""
 
 
-def _is_product(node: Tree) -> TypeGuard[Call]:
-    return isinstance(node, Call) and node.function == "matmul"
+def value_of(tree: Tree, values: Values) -> Tensor | None:
+    """The value of a tree; None where shapes do not fit or a number is none."""
+    try:
+        made = compute(tree, values)
+    except FAILURES:
+        return None
+    return None if bool(made.isnan().any()) else made
 
 
-def _lifted(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """A tensor with axes of heads, where it has none."""
-    return x.reshape(len(x), *(1,) * (len(shape) - (x.dim() - 3)), *x.shape[1:])
+def _factor(entries: Tensor, weights: Tensor, seen: Tensor) -> float:
+    """The factor of the entries with which their softmax fits weights best: log weights are linear in it."""
+    share = torch.where(seen, weights, 0.0)
+    share = share / share.sum(-1, keepdim=True).clamp(min=1e-12)
+
+    def centred(x: Tensor) -> Tensor:
+        x = torch.where(seen, x, 0.0)
+        return torch.where(seen, x - (share * x).sum(-1, keepdim=True), 0.0)
+
+    x, y = centred(entries), centred(torch.where(seen, weights, 1.0).log())
+    return float((share**2 * x * y).sum() / (share**2 * x * x).sum().clamp(min=1e-12))
 
 
-def _row_of(step: SheetQuantity, axis: int) -> str:
-    """The quantity whose row is taken: q or k of the scores, the first input of all others."""
-    return step.inputs[-1 if axis == -1 else 0] if step.inputs else step.name
+def _product(tree: Tree) -> Call | None:
+    return next((node for _, node in nodes(tree) if isinstance(node, Call) and node.function == "matmul"), None)
 
 
-def _miscopied(table: Tensor, index: tuple[int, ...]) -> Iterator[Tensor]:
-    """What an entry may be read as: a neighbour, the other sign."""
-    value = table[index]
-    seen = {float(value)}
-    for axis in range(max(0, table.dim() - 2), table.dim()):
-        for step in (1, -1):
-            place = index[axis] + step
-            if 0 <= place < table.shape[axis]:
-                other = table[(*index[:axis], place, *index[axis + 1 :])]
-                if float(other) not in seen:
-                    seen.add(float(other))
-                    yield other
-    if float(-value) not in seen:
-        yield -value
+def _changed(name: str, table: Tensor) -> Iterator[tuple[Supposed, Tensor]]:
+    """A table with the matrix of one head in place of another's, or with an entry read as a neighbour or negative."""
+    for head, other in itertools.permutations(range(len(table)), 2) if table.dim() == 3 else ():
+        made = table.clone()
+        made[head] = table[other]
+        yield Supposed("head-other", name, {"head": head, "other": other, "table": name}), made
+    for index in (
+        itertools.product(*map(range, table.shape)) if table.dim() > 0 and table.numel() <= MOST_ENTRIES else ()
+    ):
+        seen = {float(table[index])}
+        neighbours = [
+            (*index[:axis], index[axis] + step, *index[axis + 1 :])
+            for axis in range(max(0, table.dim() - 2), table.dim())
+            for step in (1, -1)
+            if 0 <= index[axis] + step < table.shape[axis]
+        ]
+        for used in (*(float(table[place]) for place in neighbours), -float(table[index])):
+            if used not in seen:
+                seen.add(used)
+                made = table.clone()
+                made[index] = used
+                yield Supposed("copied-wrong", name, {"table": name, "index": index, "used": used}, "row"), made

@@ -1,45 +1,38 @@
 """Intervals: where the result of one step may lie if its inputs are known up to the rounding of printed numbers.
 
-Each number of an input may lie anywhere in its own interval; in particular, weights need not add to one. The bounds
-are exact for sums, products of two independent numbers (up to the product of two radii), monotone functions and the
-softmax. For a norm, and for any other operation, naive interval arithmetic is far too wide and the first order is
-wrong where a number lies near the mean; there the bounds are the extremes that a search over the box finds: it begins
-in the corner to which the first order points and improves one number after another.
+Each number of an input may lie anywhere in its own interval; in particular, weights need not add to one. The numbers on
+the side (roots, exponentials, means) may be rounded too. The bounds are exact for moves, sums and products of other
+quantities (up to the product of two radii); elsewhere they are the extremes that a search over the box finds.
 """
 
-import itertools
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
+from torch.func import vmap
 
-from vitral.core.errors import UsageError
 from vitral.explanation.checks.units import is_whole
-from vitral.explanation.operations import (
-    Activate,
-    Add,
-    ApplyMask,
-    Linear,
-    Lookup,
-    Normalise,
-    Operation,
-    Output,
-    Project,
-    Replace,
-    Scale,
-    Score,
-    Softmax,
-    Weigh,
+from vitral.explanation.expressions import (
+    DEFINITIONS,
+    PRIMITIVES,
+    Call,
+    Reference,
+    Tree,
+    compute,
+    every,
+    references,
 )
 
-MOST_EVALUATIONS = 600
-"""A search in more dimensions stays at the first order."""
-SLACK = 1.02
-"""Factor of the width of a searched interval."""
+SIDE = ("_power", "_root", "σ_row", "_σ", "_Φ", "_t", "_s", "μ")
+"""Numbers on the side that an author may have rounded without saying so."""
+TURNING = ["mean", "seen", "maximum", "minimum", "abs", "where", "sin", "cos", "Φ", "tanh", "multiply", "power"]
+"""Functions that may grow here and fall there; without them, a corner of the box is the extreme."""
+Box = dict[Tree, tuple[Tensor, Tensor]]
+"""Middles and radii of inputs and of calls whose values are rounded."""
+MOST_NUMBERS = 2_000_000
+"""In a larger search, a result may be anything."""
 
 
 @dataclass(frozen=True)
@@ -89,195 +82,129 @@ class Interval:
         return (values == self.low) | ((values >= self.low - room) & (values <= self.high + room))
 
 
-def step(operation: Operation, inputs: Sequence[Interval], size: float) -> Interval:
-    """Where the result of an operation may lie, if the numbers inside it are rounded to `size`.
+def reached(tree: Tree, boxes: Mapping[str, Interval], size: float) -> Interval:
+    """Where the value of a tree may lie if its inputs do, and the numbers on the side are rounded to `size`."""
+    match tree:
+        case Reference(name):
+            return boxes[name]
+        case Call("matmul", (left, right)) if not set(references(left)) & set(references(right)):
+            a, b = reached(left, boxes, size), reached(right, boxes, size)
+            radius = (a.middle.abs() + a.radius) @ b.radius + a.radius @ b.middle.abs()
+            return Interval.around(a.middle @ b.middle, radius)
+        case Call("add", (left, right)) if not set(references(left)) & set(references(right)):
+            a, b = reached(left, boxes, size), reached(right, boxes, size)
+            return Interval(a.low + b.low, a.high + b.high)
+        case Call(function, (inside,), settings) if function in PRIMITIVES and PRIMITIVES[function].kind == "move":
+            part, move = reached(inside, boxes, size), PRIMITIVES[function].value
+            return Interval(move(part.low, *settings), move(part.high, *settings))
+    return _searched(tree, boxes, size)
 
-    Inside are the root of a scale, the exponentials of a softmax, the mean and the deviation of a norm, Φ of a GELU.
+
+def _searched(tree: Tree, boxes: Mapping[str, Interval], size: float) -> Interval:
+    """The extremes over the box of the inputs and of what is rounded on the way.
+
+    The search begins in the corner to which the derivatives point, and moves one coordinate after another where a
+    function may turn.
     """
-    made = reached(operation, inputs)
-    middles = [each.middle for each in inputs]
-    if isinstance(operation, Scale) and operation.kind == "sqrt" and not is_whole(1 / operation.factor, size):
-        return made.wider(made.middle.abs().nan_to_num(posinf=0.0) * size / 2 * operation.factor)
-    if isinstance(operation, Activate) and operation.kind in ("gelu", "gelu_tanh", "swiglu"):
-        made = made.wider(torch.stack([middle.abs() for middle in middles]).prod(dim=0) * size / 2)
-        if operation.kind != "swiglu":  # the exact one or the usual approximation with tanh
-            off = (functional.gelu(middles[0], approximate="tanh") - functional.gelu(middles[0])).abs()
-            made = made.wider(off)
-        return made
-    if isinstance(operation, Softmax):
-        return made.wider(_of_powers(middles[0], size / 2))
-    if isinstance(operation, Normalise):
-        x, gain = middles[:2]
-        mean = x.mean(dim=-1, keepdim=True) if operation.kind == "layernorm" else torch.zeros_like(x[..., :1])
-        deviation = ((x - mean).square().mean(dim=-1, keepdim=True) + operation.epsilon).sqrt()
-        of_mean, of_deviation = (torch.where(is_whole(each, size), 0.0, size / 2) for each in (mean, deviation))
-        return made.wider((of_mean + made.middle.abs() * of_deviation) / deviation.clamp(min=size) * gain.abs())
-    return made
-
-
-def _of_powers(entries: Tensor, half: float) -> Tensor:
-    """How far the weights move if every exponential is off by `half`, to the first order."""
-    weights = torch.softmax(entries, dim=-1).nan_to_num()
-    largest = entries.amax(dim=-1, keepdim=True).clamp(min=0.0)  # the author may subtract it first
-    total = torch.exp(entries - largest).sum(dim=-1, keepdim=True).clamp(min=half)
-    others = (weights > 0).sum(dim=-1, keepdim=True) - 1
-    off = half / total * ((1 - weights) + others * weights)
-    return torch.where(weights > 0, torch.minimum(off, torch.ones_like(off)), 0.0)
-
-
-@singledispatch
-def reached(operation: Operation, inputs: Sequence[Interval]) -> Interval:
-    """Where the result of an operation may lie."""
-    if all(bool(each.is_point.all()) for each in inputs):
-        return _point(operation(*(each.middle for each in inputs)))
-    return _searched(operation, inputs)
-
-
-def _point(values: Tensor) -> Interval:
-    return Interval(values, values)
-
-
-@reached.register(Add)
-@reached.register(ApplyMask)
-@reached.register(Lookup)
-@reached.register(Replace)
-def _(operation: Operation, inputs: Sequence[Interval]) -> Interval:
-    return Interval(operation(*(each.low for each in inputs)), operation(*(each.high for each in inputs)))
-
-
-@reached.register(Project)
-@reached.register(Linear)
-@reached.register(Score)
-@reached.register(Weigh)
-@reached.register(Output)
-def _(operation: Operation, inputs: Sequence[Interval]) -> Interval:
-    middle = operation(*(each.middle for each in inputs))
-    left, *rest = inputs
-    if not rest:
-        return Interval.around(middle, operation(left.radius))
-    right, *bias = rest
-    near, far = left.middle.abs(), right.middle.abs()
-    radius = operation(near + left.radius, right.radius) + operation(left.radius, far)
-    for each in bias:
-        radius = radius + (each.radius[:, None] if each.radius.dim() > 1 else each.radius)
-    return Interval.around(middle, radius)
-
-
-@reached.register
-def _(operation: Softmax, inputs: Sequence[Interval]) -> Interval:
-    """A weight is largest where its own entry is high and all others are low."""
-    [entries] = inputs
-    return Interval(_weight(entries.low, entries.high, operation), _weight(entries.high, entries.low, operation))
-
-
-def _weight(own: Tensor, others: Tensor, operation: Softmax) -> Tensor:
-    """The softmax of each entry among other values of the others."""
-    factor = math.log(operation.base)
-    own, others = own * factor, others * factor
-    edge = torch.full_like(others[..., :1], -math.inf)
-    before = torch.cat([edge, others[..., :-1].logcumsumexp(dim=-1)], dim=-1)
-    after = torch.cat([edge, others[..., 1:].flip(-1).logcumsumexp(dim=-1)], dim=-1).flip(-1)
-    rest = torch.logaddexp(before, after)
-    return torch.where(own == -math.inf, 0.0, torch.sigmoid(own - rest))
-
-
-@reached.register
-def _(operation: Activate, inputs: Sequence[Interval]) -> Interval:
-    """The ends and the middle of each number; of a product of two, all combinations."""
-    ends = [[each.low, each.middle, each.high] for each in inputs]
-    made = torch.stack([operation(*each) for each in itertools.product(*ends)])
-    return Interval(made.amin(dim=0), made.amax(dim=0))
-
-
-@reached.register
-def _(operation: Scale, inputs: Sequence[Interval]) -> Interval:
-    [scores] = inputs
-    if operation.kind == "adaptive":
-        return _searched(operation, inputs)
-    ends = torch.stack([operation(scores.low), operation(scores.high)])
-    return Interval(ends.amin(dim=0), ends.amax(dim=0))
-
-
-@reached.register
-def _(operation: Normalise, inputs: Sequence[Interval]) -> Interval:
-    x, *rest = inputs
-    if all(bool(each.is_point.all()) for each in inputs):
-        return _point(operation(*(each.middle for each in inputs)))
-    gain = rest[0].middle
-    shift = rest[1].middle if len(rest) > 1 else torch.zeros_like(gain)
-    plain = _extremes(lambda rows: operation(rows, torch.ones_like(gain)), x)
-    ends = torch.stack([plain.low * gain, plain.high * gain]) + shift
-    made = Interval(ends.amin(dim=0), ends.amax(dim=0))
-    of_gain = rest[0].radius * torch.maximum(plain.low.abs(), plain.high.abs())
-    return made.wider(of_gain + (rest[1].radius if len(rest) > 1 else 0.0))
-
-
-def _extremes(function: Callable[[Tensor], Tensor], rows: Interval) -> Interval:
-    """The bounds of a function of each row, [rows, width] to [rows, width], found by a search over the box."""
-    middle, radius = rows.middle, rows.radius
-    count, width = middle.shape
-    steps = torch.eye(width, dtype=middle.dtype)
-    ends = []
-    for side in (-1.0, 1.0):
-        # First order: [rows, cells, numbers]; the effect of each number of the row on each cell.
-        moved = middle[:, None, :] + radius[:, None, :] * steps
-        effect = function(moved.flatten(0, 1)).reshape(count, width, width) - function(middle)[:, None, :]
-        at = middle[:, None, :] + side * radius[:, None, :] * effect.mT.sign()
-        best = _cells(function, at)
-        for place in range(width):
-            for offset in (-1.0, 0.0, 1.0):
-                other = at.clone()
-                other[:, :, place] = (middle + offset * radius)[:, None, place]
-                made = _cells(function, other)
-                better = side * made > side * best
-                at, best = torch.where(better[:, :, None], other, at), torch.where(better, made, best)
-        ends.append(best)
-    low, high = ends
-    centre = function(middle)
-    return Interval(centre - SLACK * (centre - low), centre + SLACK * (high - centre))
-
-
-def _cells(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
-    """Cell j of the function at point j of each row, [rows, cells] of [rows, cells, numbers]."""
-    made = function(at.flatten(0, 1)).reshape(at.shape)
-    return made.diagonal(dim1=1, dim2=2)
-
-
-def _searched(operation: Operation, inputs: Sequence[Interval]) -> Interval:
-    """The bounds of any operation: the first order, and its value in the corners to which that points."""
-    middles = [each.middle for each in inputs]
-    centre = operation(*middles)
-    moves = [
-        (which, tuple(place)) for which, each in enumerate(inputs) for place in (each.radius > 0).nonzero().tolist()
+    centre, box = _box(tree, boxes, size)
+    if not box:
+        return Interval(centre, centre)
+    cells = _Cells(tree, {name: boxes[name].middle for name in references(tree)}, box, centre)
+    middles, radii = ([cells.inputs(each) for each in kind] for kind in zip(*box.values(), strict=True))
+    if centre.numel() * sum(1 if cells.grain == "cell" else x.shape[-1] for x in middles) > MOST_NUMBERS:
+        return Interval(torch.full_like(centre, -torch.inf), torch.full_like(centre, torch.inf))
+    points = [x.repeat(len(cells.meant), *(1 for _ in x.shape)).requires_grad_() for x in middles]
+    slopes = torch.autograd.grad(cells.at(points).sum(), points, allow_unused=True, materialize_grads=True)
+    side = torch.tensor([-1.0, 1.0], dtype=centre.dtype).reshape(2, *(1 for _ in slopes[0].shape[1:]))
+    corners = [
+        x + radius * side[:, None] * slope.nan_to_num().sign()
+        for x, radius, slope in zip(middles, radii, slopes, strict=True)
     ]
-    effects = []
-    for which, place in moves:
-        ends = []
-        for end in (inputs[which].low, inputs[which].high):
-            moved = middles[which].clone()
-            moved[place] = end[place]
-            ends.append(_value(operation, [*middles[:which], moved, *middles[which + 1 :]], centre))
-        effects.append((ends[1] - ends[0]) / 2)
-    if not effects:
-        return _point(centre)
-    effect = torch.stack(effects).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
-    radius = effect.abs().sum(dim=0)
-    low, high = centre - radius, centre + radius
-    if 2 * centre.numel() > MOST_EVALUATIONS:
-        return Interval(low, high)
-    for place in (radius > 0).nonzero().tolist():
-        index = tuple(place)
-        for side in (-1.0, 1.0):
-            corner = [middle.clone() for middle in middles]
-            for (which, where), towards in zip(moves, effect[(slice(None), *index)].sign().tolist(), strict=True):
-                corner[which][where] += side * towards * inputs[which].radius[where]
-            made = _value(operation, corner, centre)[index]
-            low[index], high[index] = torch.minimum(low[index], made), torch.maximum(high[index], made)
-    return Interval(low, high)
+    best = cells.at(corners)
+    for which, (x, radius) in enumerate(zip(middles, radii, strict=True)):
+        for place in cells.places(radius):
+            tried = [corner.repeat(3, *(1 for _ in corner.shape)) for corner in corners]
+            for point, offset in zip(tried[which], (-1.0, 0.0, 1.0), strict=True):
+                point[place] = (x + offset * radius)[place]
+            for point, made in zip(tried[which], cells.at(tried), strict=True):
+                better = side * made > side * best
+                best = torch.where(better, made, best)
+                corners[which] = torch.where(cells.points(better), point, corners[which])
+    low, high = best.reshape(2, *centre.shape)
+    return Interval(torch.minimum(centre, low), torch.maximum(centre, high))
 
 
-def _value(operation: Operation, inputs: Sequence[Tensor], otherwise: Tensor) -> Tensor:
-    try:
-        return operation(*inputs)
-    except UsageError:  # no distribution
-        return otherwise
+class _Cells:
+    """The cells of a result, each computed at a point of its own.
+
+    The grain says what a point is: for a function of cells a number of each input, for one of rows a row of each, for
+    any other all numbers. Points are tensors [..., cells of a grain, grains, numbers of a point].
+    """
+
+    def __init__(self, tree: Tree, values: Mapping[str, Tensor], box: Box, centre: Tensor) -> None:
+        self.tree, self.values, self.box = tree, values, box
+        calls = [call for call in every(tree) if call.function not in (*DEFINITIONS, "aside", "plain", "shift")]
+        self.turns = any(call.function in TURNING for call in calls)
+        kinds = {(PRIMITIVES[call.function].kind, call.settings) for call in calls}
+        if all(kind == "cell" for kind, _ in kinds):
+            self.grain, self.shape, width = "cell", centre.shape, ()
+        elif centre.dim() and all(kind == "cell" or (kind, axis) == ("fold", (-1,)) for kind, axis in kinds):
+            self.grain, self.shape, width = "row", centre.shape[:-1], centre.shape[-1:]
+        else:
+            self.grain, self.shape, width = "all", (), (centre.numel(),)
+        self.meant = torch.eye(*(width or (1,)), dtype=torch.bool).reshape(
+            *(width or (1,)), *(1 for _ in self.shape), *width
+        )
+        """Which cell of the result is meant for each point."""
+
+    def inputs(self, x: Tensor) -> Tensor:
+        """The numbers of one input that go into each cell or row."""
+        if self.grain == "all":
+            return x.reshape(-1)
+        return x.expand(*self.shape, *(() if self.grain == "cell" else x.shape[-1:] or (1,)))
+
+    def at(self, points: Sequence[Tensor]) -> Tensor:
+        """Each cell at its point."""
+        if self.grain == "all":
+            made = vmap(self.flat)(*(x.flatten(0, -2) for x in points)).unflatten(0, points[0].shape[:-1])
+        else:
+            made = self.value(points)
+        return torch.where(self.meant, made, 0.0).sum(dim=-self.meant.dim())
+
+    def flat(self, *parts: Tensor) -> Tensor:
+        shaped = [part.reshape(x.shape) for part, (x, _) in zip(parts, self.box.values(), strict=True)]
+        return self.value(shaped).reshape(-1)
+
+    def value(self, parts: Sequence[Tensor]) -> Tensor:
+        known = dict(zip(self.box, parts, strict=True))
+        values = {**self.values, **{key.name: part for key, part in known.items() if isinstance(key, Reference)}}
+        return compute(self.tree, values, lambda call, made: made[0] + known[call] if call in known else None)
+
+    def places(self, radius: Tensor) -> list[Any]:
+        """The coordinates along which to search."""
+        if not self.turns or self.grain == "cell":
+            return [...] if self.turns else []
+        return [(..., place) for place in range(radius.shape[-1]) if bool((radius[..., place] > 0).any())]
+
+    def points(self, cells: Tensor) -> Tensor:
+        """The points of some cells, as a mask."""
+        made = cells[:, None] & self.meant
+        return made if self.grain == "cell" else made.any(dim=-1, keepdim=True)
+
+
+def _box(tree: Tree, boxes: Mapping[str, Interval], size: float) -> tuple[Tensor, Box]:
+    """The value in the middle, and middles and radii of what moves: inputs, and roundings of numbers on the side."""
+    side: dict[Call, Tensor] = {}
+
+    def note(call: Call, parts: list[Tensor]) -> None:
+        if call.function == "aside" and call.settings[0] in SIDE:
+            side[call] = parts[0]
+
+    box: Box = {Reference(name): (boxes[name].middle, boxes[name].radius) for name in references(tree)}
+    centre = compute(tree, {name: boxes[name].middle for name in references(tree)}, note)
+    for call, value in side.items():
+        half = torch.where(is_whole(value, size) | ~value.isfinite(), 0.0, size / 2)
+        if call.settings == ("_power",) and value.dim():  # the largest exponent may be subtracted first
+            half = half * value.amax(-1, keepdim=True).clamp(min=1.0)
+        box[call] = torch.zeros_like(half), half
+    return centre, {key: (middle, radius) for key, (middle, radius) in box.items() if bool((radius > 0).any())}

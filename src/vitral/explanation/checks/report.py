@@ -10,17 +10,16 @@ from torch import Tensor
 
 from vitral.core.shown import Shown
 from vitral.core.tables import Tabular
-from vitral.explanation.checks.habits import Habit
 from vitral.explanation.checks.hypotheses import WORDS
+from vitral.explanation.checks.rounding import RoundingRule, is_softmax
 from vitral.explanation.checks.slips import Slip
 from vitral.explanation.checks.units import Unit
 from vitral.explanation.checks.wording import slip_words
 from vitral.explanation.examples.example import AuthorClaim, Example
 from vitral.explanation.formulas import text
 from vitral.explanation.formulas.notation import Expression, Name
-from vitral.explanation.operations import Index
 from vitral.explanation.phrasebook import Phrases, phrases
-from vitral.explanation.sheet import Sheet
+from vitral.explanation.sheet import Index, Sheet
 from vitral.explanation.steps import Arithmetic
 
 
@@ -30,9 +29,9 @@ class Verdict(enum.StrEnum):
     Attributes:
         unknown: nothing is claimed.
         right: the true value.
-        rounding: explained by the sheet's habit of rounding.
-        doubtful: inside the interval of one step, while one habit explains all other cells.
-        unclear: rounding by a habit that is not known.
+        rounding: explained by the sheet's rounding rule.
+        doubtful: inside the interval of one step, while one rule explains all other cells.
+        unclear: rounding by a rule that is not known.
         follows: right, rounding or unclear from the author's own wrong numbers.
         wrong: none of these.
     """
@@ -62,6 +61,7 @@ class CellFinding:
         expected: the true number.
         verdict: not unknown, and not right.
         slip: the diagnosis, for a cell that is wrong in itself.
+        gives: the numbers of the cell's row under the slip; empty for a misprint.
         arithmetic: the computation of the true number.
     """
 
@@ -71,6 +71,7 @@ class CellFinding:
     expected: float
     verdict: Verdict
     slip: Slip | None
+    gives: tuple[float, ...]
     arithmetic: Arithmetic
 
 
@@ -105,12 +106,12 @@ class CheckReport(Shown, Tabular):
     Attributes:
         example: the example.
         quantities: the claimed ones, in the order of the computation.
-        habit: of rounding, which explains the numbers that are off by rounding; None if none does.
+        rule: of rounding, which explains the numbers that are off by rounding; None if none does.
     """
 
     example: Example
     quantities: tuple[CheckedQuantity, ...]
-    habit: Habit | None = None
+    rule: RoundingRule | None = None
 
     def unit(self, name: str) -> Unit:
         """The unit of a quantity; of one that is not claimed, that of the example."""
@@ -141,7 +142,7 @@ class CheckReport(Shown, Tabular):
             "title": self.example.title,
             "verdict": self.worst.value,
             "counts": self.counts(),
-            "habit": None if self.habit is None else habit(self, say),
+            "habit": None if self.rule is None else rule_words(self, say),
             "summary": summary(self, say),
             "first_wrong": None if first is None else _finding(self, first, say),
             "findings": [_finding(self, finding, say) for checked in self.quantities for finding in checked.findings],
@@ -198,21 +199,22 @@ def summary(report: CheckReport, say: Phrases) -> str:
     return say(f"{key}_doubts" if doubts else key, count=total, **counts)
 
 
-def habit(report: CheckReport, say: Phrases) -> str:
-    """The author's habit of rounding in words; empty if it is not known."""
-    if report.habit is None:
+def rule_words(report: CheckReport, say: Phrases) -> str:
+    """The author's rounding rule in words; empty if it is not known."""
+    if report.rule is None:
         return ""
     return ", ".join(
-        say(f"habits.{key}", unit=say.number(f"{10.0**-decimals:.{decimals}f}")) for key, decimals in report.habit.told
+        say(f"rounding.{key}", unit=say.number(f"{10.0**-decimals:.{decimals}f}"))
+        for key, decimals in report.rule.named
     )
 
 
-def habit_line(report: CheckReport, say: Phrases) -> str:
-    """The habit as a sentence, if a number is right only by it; empty otherwise."""
+def rule_line(report: CheckReport, say: Phrases) -> str:
+    """The rule as a sentence, if a number is right only by it; empty otherwise."""
     counts = report.counts()
-    if counts["rounding"] and report.habit is not None:
-        return say("check.habit", habit=habit(report, say))
-    return say("check.no_habit") if counts["unclear"] and report.habit is None else ""
+    if counts["rounding"] and report.rule is not None:
+        return say("check.rule", rule=rule_words(report, say))
+    return say("check.no_rule") if counts["unclear"] and report.rule is None else ""
 
 
 def first_wrong(report: CheckReport, say: Phrases) -> str:
@@ -227,7 +229,7 @@ def first_wrong(report: CheckReport, say: Phrases) -> str:
 
 def report_text(report: CheckReport, say: Phrases) -> str:
     """The whole report as lines of plain text."""
-    lines = [report.example.told(say.language).title, summary(report, say), habit_line(report, say)]
+    lines = [report.example.told(say.language).title, summary(report, say), rule_line(report, say)]
     lines.append(first_wrong(report, say))
     for row in rows(report, say):
         claimed, expected = "  ".join(row.claimed), "  ".join(row.expected)
@@ -260,6 +262,10 @@ def _row(report: CheckReport, checked: CheckedQuantity, place: tuple[int, ...], 
     worst = max((finding.verdict for finding in of_row), key=ORDER.index)
     wrong = [finding for finding in of_row if finding.verdict is Verdict.wrong]
     guesses = list(dict.fromkeys(guess(finding, report, say) for finding in wrong if finding.slip))
+    if wrong and not guesses and name in example.sheet and is_softmax(example.sheet[name]):
+        total = float(claimed.sum())
+        if place and abs(total - 1) > 0.5 * len(claimed) * checked.unit.of(claimed).max() + 1e-9:
+            guesses.append(say("check.total", total=_printed(report, name, total, say)))
     return RowFinding(
         step=_step(report, name),
         where=_where(example.sheet, name, place, of_row, say),
@@ -296,7 +302,9 @@ def guess(finding: CellFinding, report: CheckReport, say: Phrases) -> str:
         return ""
     sheet = report.example.sheet
     expected = _printed(report, finding.name, finding.expected, say)
-    return slip_words(slip, finding.name, expected, (sheet.namer, sheet), say)
+    words = slip_words(slip, finding.name, expected, (sheet.namer, sheet), say)
+    numbers = "  ".join(_printed_row(report, finding.name, list(finding.gives), say))
+    return say("check.gives", slip=words, numbers=numbers) if finding.gives and slip.other is None else words
 
 
 def working(report: CheckReport, finding: CellFinding, say: Phrases) -> str:

@@ -18,6 +18,9 @@ COMMONNESS = {
     # The softmax.
     "not-exponential": 5.0,
     "not-divided": 2.0,
+    "temperature": 2.0,
+    "softmax-twice": 2.0,
+    "total-wrong": 2.0,
     "base-other": 3.0,
     "wrong-axis": 5.0,
     "maximum-once": 1.0,
@@ -38,10 +41,12 @@ COMMONNESS = {
     "heads-averaged": 2.0,
     "heads-order": 2.0,
     "heads-single": 3.0,
+    "head-other": 3.0,
     # Biases, residuals, norms, activations.
     "bias-missing": 5.0,
     "bias-twice": 1.0,
     "residual-missing": 5.0,
+    "residual-twice": 1.0,
     "norm-other": 8.0,
     "norm-order": 2.0,
     "gain-missing": 2.0,
@@ -55,6 +60,7 @@ COMMONNESS = {
     "halves": 2.0,
     "degrees": 2.0,
     "second-best": 4.0,
+    "temperature-missing": 4.0,
     "temperature-inverted": 4.0,
     "temperature-direct": 2.0,
     "not-renormalised": 4.0,
@@ -73,14 +79,15 @@ COMMONNESS = {
 }
 """By kind: how common it is among slips, in percent. A kind's share is divided among its hypotheses."""
 GENERIC = (
-    "constant-other",
-    "function-missing",
-    "function-other",
-    "operation-inverse",
-    "repeated",
-    "operands-exchanged",
+    *("constant-other", "function-missing", "function-other", "operation-inverse", "repeated", "operands-exchanged"),
 )
 """Kinds of any computation; another name for the same numbers says more."""
+SKIPPED = (
+    *("scale-missing", "mask-missing", "residual-missing", "norm-other", "activation-missing", "softmax-missing"),
+    *("bias-missing", "projection-missing", "temperature-missing"),
+)
+"""Kinds of a step left out; then its input is used in its place."""
+MISPRINTS = ("digits-swapped", "sign-lost", "point-misplaced", "digit-wrong")
 KINDS = tuple(COMMONNESS)
 """Kinds of slips; each has its phrase under [slips]."""
 

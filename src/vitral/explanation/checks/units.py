@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vitral.explanation.examples.digits import Digits, digits, most_decimals
 from vitral.explanation.examples.example import AuthorClaim, Example
+from vitral.explanation.examples.numerals import Digits, digits, most_decimals
 
 COUNTED = ("greedy", "beam", "rows", "total")
 """Quantities whose numbers are whole: indices of words, and counts."""

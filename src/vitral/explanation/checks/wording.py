@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from vitral.explanation.checks.slips import Slip
-from vitral.explanation.operations import CellNamer
 from vitral.explanation.phrasebook import Phrases
+from vitral.explanation.rows.base import CellNamer
 from vitral.explanation.sheet import Sheet
 
 
@@ -35,7 +35,7 @@ def _places(slip: Slip, expected: str, names: tuple[int, Callable[[str], bool]],
     """The placeholders of a slip's phrase; rows, terms and heads are counted as the sheet counts."""
     first, turned = names
     places: dict[str, object] = {"expected": expected, **slip.places}
-    for name in ("term", "head"):
+    for name in ("term", "head", "other"):
         if name in places:
             places[name] = int(str(places[name])) + first
     row, index, used = places.get("row"), places.get("index"), places.get("used")

@@ -1,86 +1,251 @@
-"""Worked examples in cells: CSV files and spreadsheets.
-
-A name stands in a cell above its matrix, or left of its first row; matrices may stand side by side. Settings are a
-cell with the key and a cell with the value to its right.
-"""
+"""Cells of numbers and words with their places, from Markdown, CSV and spreadsheets, and the same files rewritten."""
 
 import csv
 import io
+import itertools
 import math
 import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from vitral.core.errors import UsageError
 from vitral.core.tables import as_csv
-from vitral.explanation.documents.blocks import (
-    Block,
-    Cell,
-    Found,
-    NotesDocument,
-    Setting,
-    as_written,
-    setting_value,
-    without_labels,
-)
-from vitral.explanation.documents.labels import SECTIONS, bare, known_label
-from vitral.explanation.documents.notes import setting_of
-from vitral.explanation.examples.places import KeyPath
+from vitral.explanation.documents.labels import LONGEST_LABEL, bare, setting_of
+from vitral.explanation.examples.numerals import as_percent, value_of
+from vitral.explanation.examples.schema import SPECIAL
 
 MOST_ROWS, MOST_COLUMNS = 2000, 200
 MOST_UNZIPPED = 2**24
 """Bytes that a spreadsheet may have when it is unzipped."""
-MOST_SHOWN = 30
-"""Decimals that a number format may ask for."""
 SIGNIFICANT = 10
 """Digits of a number that a spreadsheet computed and shows without a number format."""
+LONGEST_LIST = 20_000
+_MARKUP = re.compile(r"\$|\*\*|`|~")
+_BLANK = re.compile(r"\??|[_.…\s]+|\\_+(?:\\_)*")
 
 
-class GridDocument(NotesDocument):
-    """A worked example in a CSV file."""
+@dataclass(frozen=True)
+class Cell:
+    """A number or word as written.
 
-    def __init__(self, name: str, text: str, rows: list[list[str]], delimiter: str) -> None:
-        """Find the blocks."""
-        self.rows, self.delimiter = rows, delimiter
-        cells = [
-            [Cell(value, line + 1, column + 1) for column, value in enumerate(row)] for line, row in enumerate(rows)
-        ]
-        super().__init__(name, text, grid_blocks({"": cells}), "")
+    Attributes:
+        written: its characters in the file.
+        line: counted from 1; of a spreadsheet the row.
+        column: counted from 1; of Markdown the index of the first character in the text.
+        sheet: the worksheet of a spreadsheet.
+    """
 
-    def _refuse_cell(self, cell: Cell, complaint: str) -> UsageError:
+    written: str
+    line: int
+    column: int
+    sheet: str = ""
+
+    @property
+    def characters(self) -> str:
+        """The number or word without markup, with a decimal point and ASCII signs; "?" for a blank."""
+        return plain_number(self.written)
+
+    @cached_property
+    def is_number(self) -> bool:
+        """Whether it is a number, a blank or infinity."""
+        characters = self.characters
+        return characters in SPECIAL or characters == "?" or value_of(characters) is not None
+
+    @property
+    def is_word(self) -> bool:
+        """Whether it is a label, and neither a number, nor empty, nor a number with a fault."""
+        return bool(self.written) and not self.is_number and not self.characters[:1].isdigit()
+
+
+def plain_number(written: str) -> str:
+    r"""A cell's characters without markup, with a decimal point and ASCII signs.
+
+    >>> plain_number("$-\\infty$"), plain_number("**−0,5**"), plain_number("+ 2."), plain_number("__")
+    ('-inf', '-0.5', '2', '?')
+    """
+    text = _MARKUP.sub("", written).replace("−", "-").replace("–", "-").strip().strip("\"'")
+    text = re.sub(r"\\infty|∞|\binfinity\b|\binfty\b", "inf", text, flags=re.IGNORECASE)
+    text = re.sub(r"^([+-]?)\s+", r"\1", text)
+    text = re.sub(r"(?<=\d),(?=\d)", ".", text) if re.fullmatch(r"[^,]*,\d+[^,]*", text) else text
+    text = text[:-1] if re.fullmatch(r"[+-]?\d+\.", text) else text
+    return "?" if _BLANK.fullmatch(text) else text.removeprefix("+")
+
+
+def as_written(value: str, before: str) -> str:
+    """A value in the style of the characters that it replaces: percent, decimal comma, markup around it."""
+    found = max(re.findall(r"[^\s$*`|]+", before), key=len, default="")
+    made = as_percent(value) if found.endswith("%") else value
+    made = made.replace(".", ",") if "," in found and "." not in found else made
+    if value in ("-inf", "inf"):
+        made = value.replace("inf", r"\infty" if "\\" in before or "$" in before else "∞")
+    return before.replace(found, made, 1) if found else f"{before}{made}"
+
+
+class Grid(ABC):
+    """The cells of a file.
+
+    Attributes:
+        name: of the file.
+        text: its characters; of a spreadsheet its cells as text.
+        title: a heading, or empty.
+        sheets: the rows of each worksheet; a file without worksheets has one, without a name.
+        tables: lines in which no cell is the name of others.
+    """
+
+    name: str
+    text: str
+    title: str = ""
+    sheets: Mapping[str, list[list[Cell]]]
+    tables: frozenset[int] = frozenset()
+
+    def refuse(self, complaint: str, cell: Cell) -> UsageError:
+        """The error for a cell."""
+        return UsageError("{where}, line {line}: {complaint}", where=self.name, line=cell.line, complaint=complaint)
+
+    @abstractmethod
+    def rewritten(self, changes: Mapping[Cell, str]) -> bytes:
+        """The file with other numbers in the same cells."""
+
+
+class MarkdownGrid(Grid):
+    """Notes: tables, lists of numbers behind a name, settings; every other line is one cell."""
+
+    def __init__(self, name: str, text: str) -> None:
+        """Cut the lines into cells."""
+        self.name, self.text = name, text
+        title = re.search(r"^#[ \t]+([^\n]{1,200})$", text, re.MULTILINE)
+        self.title = bare(title[1]) if title else ""
+        self.lines = text.splitlines(keepends=True)
+        self.starts = [0, *itertools.accumulate(map(len, self.lines))]
+        self.sheets = {"": list(self._rows())}
+
+    def rewritten(self, changes: Mapping[Cell, str]) -> bytes:
+        """The text with other numbers."""
+        text = self.text
+        for cell, value in sorted(changes.items(), key=lambda change: -change[0].column):
+            after = text[cell.column + len(cell.written) :]
+            text = text[: cell.column] + as_written(value, cell.written) + after
+        return text.encode()
+
+    def _rows(self) -> Iterator[list[Cell]]:
+        """A name stands right above its table, or left of its list; an empty row ends both, and every other line."""
+        at, pending = 0, [list[Cell]()]
+        while at < len(self.lines):
+            line = self.lines[at].strip(" \t\r\n")
+            rule = self.lines[at + 1].strip() if at + 1 < len(self.lines) else ""
+            if "|" in line and "-" in rule and set(rule) <= set("|:- \t"):
+                end = next(
+                    (one for one in range(at + 2, len(self.lines)) if "|" not in self.lines[one]), len(self.lines)
+                )
+                made, at = [self._piped(one) for one in range(at, end) if one != at + 1], end
+                self.tables |= {cell.line for row in made for cell in row}
+                pending = pending[:1]
+            elif not line.strip("`") or line.startswith("```"):
+                at += 1
+                continue
+            else:
+                made, at = self._line(at)
+            yield from pending
+            pending = [*made[-1:], []]
+            yield from made[:-1]
+        yield from pending
+
+    def _cell(self, line: int, start: int, stop: int) -> Cell:
+        written = self.text[start:stop]
+        return Cell(written.strip(), line + 1, start + len(written) - len(written.lstrip()))
+
+    def _piped(self, at: int) -> list[Cell]:
+        written, start = self.lines[at].rstrip("\r\n"), self.starts[at]
+        bars = [place for place, sign in enumerate(written) if sign == "|" and written[place - 1 : place] != "\\"]
+        edges = [-1, *bars, len(written)]
+        cells = [self._cell(at, start + left + 1, start + right) for left, right in itertools.pairwise(edges)]
+        cells = cells[1:] if written.lstrip().startswith("|") else cells
+        return cells[:-1] if written.rstrip().endswith("|") else cells
+
+    def _line(self, at: int) -> tuple[list[list[Cell]], int]:
+        """The cells of a line that is in no table, and of those below if its list goes on; the next line."""
+        line, start = self.lines[at], self.starts[at]
+        whole = [self._cell(at, start, start + len(line[: 2 * LONGEST_LABEL]))]
+        setting = re.match(r"([^=:\n]{1,60})[=:](.{1,500})", line)
+        if setting and setting_of(setting[1]):
+            ends = (start, start + setting.end(1)), (start + setting.start(2), start + setting.end(2))
+            return [[self._cell(at, *each) for each in ends]], at + 1
+        found = re.compile(r"([^\n]{1,200}?)[=:]\s{0,20}(?=[\[(])").match(self.text, start)
+        rows = self._listed(at, start, found.end(1), found.end()) if found else None
+        if rows is None:
+            word = re.match(r"([^=:\n]{1,60})[=:]\s*([A-Za-z]\w*)\s*$", line)
+            places = [(start + word.start(each), start + word.end(each)) for each in (1, 2)] if word else []
+            return [[self._cell(at, *each) for each in places] or whole], at + 1
+        return rows, max(at + 1, rows[-1][-1].line)
+
+    def _listed(self, at: int, start: int, stop: int, begin: int) -> list[list[Cell]] | None:
+        """A list of numbers, or of rows, with its name at the left; None if it is none."""
+        depth, deepest, rows = 0, 0, [list[Cell]()]
+        for found in re.compile(r"\n[ \t]*\n|[\[\]()]|[^\s,;\[\]()]+").finditer(self.text, begin, begin + LONGEST_LIST):
+            sign = found[0]
+            if sign in "[(":
+                depth += 1
+                deepest = max(deepest, depth)
+                rows += [[]] if rows[-1] else []
+            elif sign in "])":
+                depth -= 1
+            elif sign.isspace():
+                return None
+            else:
+                line = at + self.text.count("\n", start, found.start())
+                rows[-1].append(Cell(sign, line + 1, found.start()))
+            if depth == 0:
+                break
+        cells = [cell for row in rows for cell in row]
+        if depth or deepest > 2 or 2 * sum(cell.is_number for cell in cells) <= len(cells):
+            return None
+        name, line = self._cell(at, start, stop), at + 1
+        return [[name if not place else Cell("", line, start), *row] for place, row in enumerate(rows)]
+
+
+class CsvGrid(Grid):
+    """A CSV file, with commas, semicolons or tabs between the cells."""
+
+    def __init__(self, name: str, text: str) -> None:
+        """Read the rows.
+
+        Raises:
+            UsageError: no CSV, or too large.
+        """
+        self.name, self.text = name, text
+        self.delimiter = delimiter_of(text)
+        try:
+            self.rows = list(csv.reader(io.StringIO(text), delimiter=self.delimiter, strict=True))
+        except csv.Error as error:
+            raise UsageError("{where}: not CSV: {fault}", where=name, fault=str(error)) from None
+        _refuse_large(name, len(self.rows), max(map(len, self.rows), default=0))
+        self.sheets = {
+            "": [
+                [Cell(value, line, column) for column, value in enumerate(row, start=1)]
+                for line, row in enumerate(self.rows, start=1)
+            ]
+        }
+
+    def refuse(self, complaint: str, cell: Cell) -> UsageError:
+        """The error, with line and column."""
         return UsageError(
             "{where}, line {line}, column {column}: {complaint}",
             where=self.name,
             line=cell.line,
-            column=cell.start,
+            column=cell.column,
             complaint=complaint,
         )
 
-    def rewritten(self, changes: Mapping[KeyPath, str]) -> bytes:
-        """The same cells with other numbers, as CSV with the same delimiter."""
+    def rewritten(self, changes: Mapping[Cell, str]) -> bytes:
+        """The same cells with other numbers, and the same delimiter."""
         rows = [list(row) for row in self.rows]
-        for path, value in changes.items():
-            cell = self.cells[path]
-            rows[cell.line - 1][cell.start - 1] = as_written(value, cell.written)
+        for cell, value in changes.items():
+            rows[cell.line - 1][cell.column - 1] = as_written(value, cell.written)
         return as_csv(rows, self.delimiter).encode()
-
-
-def read_csv(text: str, name: str) -> GridDocument:
-    """A worked example as CSV, with commas, semicolons or tabs between the cells.
-
-    Raises:
-        UsageError: no CSV, too large, or nothing with a known name.
-    """
-    delimiter = delimiter_of(text)
-    try:
-        rows = list(csv.reader(io.StringIO(text), delimiter=delimiter, strict=True))
-    except csv.Error as error:
-        raise UsageError("{where}: not CSV: {fault}", where=name, fault=str(error)) from None
-    if len(rows) > MOST_ROWS or any(len(row) > MOST_COLUMNS for row in rows):
-        raise _too_large(name)
-    return GridDocument(name, text, rows, delimiter)
 
 
 def delimiter_of(text: str) -> str:
@@ -89,261 +254,104 @@ def delimiter_of(text: str) -> str:
     return next((sign for sign in "\t;" if sign in outside), ",")
 
 
-def _too_large(name: str) -> UsageError:
-    return UsageError(
-        "{where}: more than {rows:,} rows or {columns:,} columns; a worked example is smaller",
-        where=name,
-        rows=MOST_ROWS,
-        columns=MOST_COLUMNS,
-    )
-
-
-class SpreadsheetDocument(NotesDocument):
-    """A worked example in an .xlsx file."""
-
-    def __init__(self, name: str, raw: bytes, sheets: dict[str, list[list[Cell]]]) -> None:
-        """Find the blocks of every worksheet."""
-        self.raw = raw
-        lines = (" | ".join(cell.written for cell in row) for rows in sheets.values() for row in rows)
-        super().__init__(name, "\n".join(lines), grid_blocks(sheets), "")
-
-    def _refuse_cell(self, cell: Cell, complaint: str) -> UsageError:
-        return UsageError(
-            "{where}, cell {cell}: {complaint}", where=self.name, cell=coordinate(cell), complaint=complaint
+def _refuse_large(name: str, rows: int, columns: int) -> None:
+    if rows > MOST_ROWS or columns > MOST_COLUMNS:
+        raise UsageError(
+            "{where}: more than {rows:,} rows or {columns:,} columns; a worked example is smaller",
+            where=name,
+            rows=MOST_ROWS,
+            columns=MOST_COLUMNS,
         )
 
-    def rewritten(self, changes: Mapping[KeyPath, str]) -> bytes:
-        """The workbook with other numbers.
 
-        Formulas in cells of the example become the numbers that they showed: openpyxl saves no values beside formulas.
+class SheetGrid(Grid):
+    """A spreadsheet (.xlsx); of formulas the values that were stored with them."""
+
+    def __init__(self, name: str, raw: bytes) -> None:
+        """Read the worksheets.
+
+        Raises:
+            UsageError: no spreadsheet, too large, or a formula without a stored value.
         """
-        book = _openpyxl().load_workbook(io.BytesIO(self.raw))
-        for cell in set(self.cells.values()):
-            target = book[cell.sheet].cell(cell.line, cell.start)
-            if target.data_type == "f":
-                target.value = _as_number(cell.characters)
-        for path, value in changes.items():
-            cell = self.cells[path]
-            target = book[cell.sheet].cell(cell.line, cell.start)
-            target.value = _as_number(value)
-            target.data_type = "n" if isinstance(target.value, float) else "s"  # a word may begin with =
+        self.name, self.raw = name, raw
+        try:
+            with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+                if sum(entry.file_size for entry in archive.infolist()) > MOST_UNZIPPED:
+                    _refuse_large(name, MOST_ROWS + 1, 0)
+            values, formulas = (self._book(read_only=True, data_only=shown) for shown in (True, False))
+            self.sheets = {sheet.title: self._cells(sheet, formulas[sheet.title]) for sheet in values.worksheets}
+        except UsageError:
+            raise
+        except Exception as error:
+            kind = type(error).__name__
+            raise UsageError("{where}: no spreadsheet (.xlsx): {fault}", where=name, fault=kind) from None
+        rows = (row for rows in self.sheets.values() for row in rows)
+        self.text = "\n".join(" | ".join(cell.written for cell in row) for row in rows)
+
+    def _book(self, **how: bool) -> Any:
+        try:
+            import openpyxl
+        except ImportError:
+            raise UsageError('spreadsheets need openpyxl: pip install "vitral[xlsx]"') from None
+        return openpyxl.load_workbook(io.BytesIO(self.raw), **how)
+
+    def _cells(self, sheet: Any, formulas: Any) -> list[list[Cell]]:
+        made: list[list[Cell]] = []
+        rows = zip(sheet.iter_rows(), formulas.iter_rows(), strict=True)
+        for line, (row, written) in enumerate(rows, start=1):
+            _refuse_large(self.name, line, len(row))
+            made.append([])
+            for column, (cell, formula) in enumerate(zip(row, written, strict=True), start=1):
+                shown = shown_value(cell.value, getattr(cell, "number_format", None) or "")
+                made[-1].append(Cell(shown, line, column, sheet.title))
+                if cell.value is None and formula.value is not None:
+                    raise UsageError(
+                        "{where}, cell {cell}: a formula without a stored value; open the file in a spreadsheet "
+                        "program and save it, or write the number",
+                        where=self.name,
+                        cell=coordinate(made[-1][-1]),
+                    )
+        return made
+
+    def refuse(self, complaint: str, cell: Cell) -> UsageError:
+        """The error, with the cell's name."""
+        where = coordinate(cell)
+        return UsageError("{where}, cell {cell}: {complaint}", where=self.name, cell=where, complaint=complaint)
+
+    def rewritten(self, changes: Mapping[Cell, str]) -> bytes:
+        """The workbook with other numbers; formulas become the numbers that they showed."""
+        book = self._book()
+        for cell in (cell for rows in self.sheets.values() for row in rows for cell in row):
+            target = book[cell.sheet].cell(cell.line, cell.column)
+            if cell in changes or target.data_type == "f":
+                written = changes.get(cell, cell.characters)
+                number = value_of(written) if written not in SPECIAL else None
+                target.value = written if number is None else number
+                target.data_type = "s" if number is None else "n"  # a word may begin with =
         buffer = io.BytesIO()
         book.save(buffer)
         return buffer.getvalue()
 
 
-def _as_number(characters: str) -> float | str:
-    try:
-        value = float(characters)
-    except ValueError:
-        return characters
-    return value if math.isfinite(value) else characters
-
-
 def coordinate(cell: Cell) -> str:
     """A cell as a spreadsheet names it: B4, with the worksheet before it."""
-    letters, column = "", cell.start
-    while column:
-        column, place = divmod(column - 1, 26)
-        letters = chr(ord("A") + place) + letters
-    return f"{cell.sheet}!{letters}{cell.line}" if cell.sheet else f"{letters}{cell.line}"
+    from openpyxl.utils import get_column_letter
 
-
-def _openpyxl() -> Any:
-    try:
-        import openpyxl
-    except ImportError:
-        raise UsageError('spreadsheets need openpyxl: pip install "vitral[xlsx]"') from None
-    return openpyxl
-
-
-def read_spreadsheet(raw: bytes, name: str) -> SpreadsheetDocument:
-    """A worked example in an .xlsx file; of formulas the values that were stored with them.
-
-    Raises:
-        UsageError: no spreadsheet, too large, a formula without a stored value, or nothing with a known name.
-    """
-    openpyxl = _openpyxl()
-    try:
-        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > MOST_UNZIPPED:
-                raise _too_large(name)
-            for entry in archive.infolist():
-                if entry.filename.lower().endswith(".xml"):
-                    _refuse_large_ranges(archive.read(entry), name)
-        values = openpyxl.load_workbook(io.BytesIO(raw), data_only=True)
-        formulas = openpyxl.load_workbook(io.BytesIO(raw))
-        sheets = {sheet.title: _cells(sheet, formulas[sheet.title], name) for sheet in values.worksheets}
-    except UsageError:
-        raise
-    except Exception as error:
-        raise UsageError("{where}: no spreadsheet (.xlsx): {fault}", where=name, fault=type(error).__name__) from None
-    return SpreadsheetDocument(name, raw, sheets)
-
-
-_RANGE = re.compile(rb"""<(?:\w+:)?(?:mergeCell|dimension)\s[^<>]{0,200}?ref\s*=\s*["']([^"'<>]{1,40})["']""")
-
-
-def _refuse_large_ranges(xml: bytes, name: str) -> None:
-    """Refuse merged cells and dimensions beyond the limits, before openpyxl makes every cell of them."""
-    for found in _RANGE.finditer(xml):
-        for letters, row in re.findall(r"\$?([A-Za-z]{1,3})\$?(\d+)", found[1].decode("ascii", "replace")):
-            column = 0
-            for letter in letters.upper():
-                column = 26 * column + ord(letter) - ord("A") + 1
-            if column > MOST_COLUMNS or int(row) > MOST_ROWS:
-                raise _too_large(name)
-
-
-def _cells(sheet: Any, formulas: Any, name: str) -> list[list[Cell]]:
-    if sheet.max_row > MOST_ROWS or sheet.max_column > MOST_COLUMNS:
-        raise _too_large(name)
-    rows = []
-    for line, row in enumerate(sheet.iter_rows(), start=1):
-        made = []
-        for column, cell in enumerate(row, start=1):
-            place = Cell(shown_value(cell.value, cell.number_format or ""), line, column, sheet.title)
-            if cell.value is None and formulas.cell(line, column).data_type == "f":
-                raise UsageError(
-                    "{where}, cell {cell}: a formula without a stored value; open the file in a spreadsheet program "
-                    "and save it, or write the number",
-                    where=name,
-                    cell=coordinate(place),
-                )
-            made.append(place)
-        rows.append(made)
-    return rows
+    return f"{cell.sheet}!{get_column_letter(cell.column)}{cell.line}"
 
 
 def shown_value(value: Any, number_format: str) -> str:
     """A cell's value as its reader sees it.
 
-    >>> shown_value(0.26894142, "0.00"), shown_value(0.1 + 0.2, "General"), shown_value(3.0, "General")
-    ('0.27', '0.3', '3')
+    >>> shown_value(0.26894142, "0.00"), shown_value(0.1 + 0.2, "General"), shown_value(0.218, "0.0%")
+    ('0.27', '0.3', '21.8%')
     """
     if value is None:
         return ""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return str(value)
-    decimals = re.fullmatch(r"[#,]*0(?:\.(?P<zeros>0+))?(?:_\))?", number_format.split(";")[0])
+    decimals = re.fullmatch(r"[#,]*0(?:\.(?P<zeros>0{1,30}))?(?P<percent>%)?(?:_\))?", number_format.split(";")[0])
     if decimals:
-        return f"{value:.{min(len(decimals['zeros'] or ''), MOST_SHOWN)}f}"
+        digits = len(decimals["zeros"] or "")
+        return f"{value:.{digits}%}" if decimals["percent"] else f"{value:.{digits}f}"
     return f"{value:.{SIGNIFICANT}g}" if isinstance(value, float) else str(value)
-
-
-def grid_blocks(sheets: Mapping[str, Sequence[Sequence[Cell]]]) -> Found:
-    """The blocks and settings of worksheets; a worksheet named "given" or "claimed" is that section."""
-    blocks: list[Block] = []
-    settings: list[Setting] = []
-    ignored: list[Block] = []
-    for title, rows in sheets.items():
-        finder = _Finder(rows, _section(title))
-        for block in finder.blocks():
-            known = known_label(block.label, is_vector=block.is_vector) is not None
-            (blocks if known else ignored).append(block)
-        settings += finder.settings()
-    return Found(tuple(blocks), tuple(settings), tuple(ignored))
-
-
-def _section(words: str) -> str:
-    plain = bare(words).lower().strip("[] ")
-    return next((section for section, names in SECTIONS.items() if plain in names), "")
-
-
-class _Finder:
-    """Finds the blocks of one worksheet."""
-
-    def __init__(self, rows: Sequence[Sequence[Cell]], section: str) -> None:
-        width = max((len(row) for row in rows), default=0)
-        self.rows = [[*row, *(_empty(row, line, width))] for line, row in enumerate(rows, start=1)]
-        self.width, self.section = width, section
-        self.used: set[tuple[int, int]] = set()
-
-    def at(self, line: int, column: int) -> Cell | None:
-        """A cell that is not empty, from 0."""
-        inside = 0 <= line < len(self.rows) and 0 <= column < self.width
-        cell = self.rows[line][column] if inside else None
-        return cell if cell is not None and cell.written.strip() else None
-
-    def blocks(self) -> Iterator[Block]:
-        section = self.section
-        for line, row in enumerate(self.rows):
-            for column in range(self.width):
-                cell = self.at(line, column)
-                if cell is None or (line, column) in self.used or cell.is_number:
-                    continue
-                section = (_section(cell.written) or section) if column == 0 else section
-                label = known_label(cell.written)
-                if label is None or self.is_setting(line, column):
-                    continue
-                found = self.beside(line, column) or self.below(line, column)
-                if found:
-                    is_vector = len(found) == 1 and len(row) > 1
-                    yield Block(cell.written, found, section, cell.line, is_vector and label.row > 0)
-
-    def is_setting(self, line: int, column: int) -> bool:
-        value = self.at(line, column + 1)
-        return value is not None and setting_of(self.rows[line][column].written, value.written) is not None
-
-    def beside(self, line: int, column: int) -> tuple[tuple[Cell, ...], ...]:
-        """Numbers to the right of the name, and below those while the cell under the name is empty."""
-        first = self.at(line, column + 1)
-        if first is None or not first.is_number:
-            return ()
-        end = self.end_of(line, column + 1)
-        stop = line + 1
-        while self.at(stop, column) is None and any(self.at(stop, place) for place in range(column + 1, end)):
-            stop += 1
-        return self.taken(line, stop, column + 1, end)
-
-    def below(self, line: int, column: int) -> tuple[tuple[Cell, ...], ...]:
-        """The rectangle under the name: with a header and labels of rows, which are left out."""
-        start = line + 1
-        end = max(self.end_of(start, column), self.end_of(start, column + 1) if self.at(start, column + 1) else 0)
-        if end <= column:
-            return ()
-        stop = start
-        while any(self.at(stop, place) for place in range(column, end)) and not self.begins(stop, start, column, end):
-            stop += 1
-        return without_labels(self.taken(start, stop, column, end), header_is_usual=True)
-
-    def begins(self, line: int, start: int, column: int, end: int) -> bool:
-        """Whether a row holds the name of the next block, or of a section, instead of numbers."""
-        cell = self.at(line, column)
-        if cell is None or cell.is_number:
-            return False
-        alone = all(self.at(line, place) is None for place in range(column + 1, end))
-        above = self.at(line - 1, column)
-        after_numbers = line > start and above is not None and above.is_number
-        named = known_label(cell.written) is not None
-        return (alone and (named or bool(_section(cell.written)))) or (after_numbers and named)
-
-    def end_of(self, line: int, column: int) -> int:
-        """The column after the last one of a run of cells that are not empty."""
-        while self.at(line, column) is not None:
-            column += 1
-        return column
-
-    def taken(self, line: int, stop: int, column: int, end: int) -> tuple[tuple[Cell, ...], ...]:
-        self.used |= {(row, place) for row in range(line, stop) for place in range(column, end)}
-        return tuple(tuple(self.rows[row][column:end]) for row in range(line, stop))
-
-    def settings(self) -> Iterator[Setting]:
-        for line, row in enumerate(self.rows):
-            for column in range(self.width - 1):
-                key, value = self.at(line, column), self.at(line, column + 1)
-                if key is None or value is None or (line, column) in self.used or key.is_number:
-                    continue
-                made = setting_of(key.written, value.written)
-                if made is None:
-                    continue
-                words = [cell.written for cell in row[column + 1 :] if cell.written.strip()]
-                name, section = made
-                several = name in ("tokens", "vocabulary", "beam") and len(words) > 1
-                found = words if several else setting_value(name, value.written)
-                yield Setting(name, found, key.line, section, replace(value) if section else None)
-
-
-def _empty(row: Sequence[Cell], line: int, width: int) -> list[Cell]:
-    sheet = row[0].sheet if row else ""
-    return [Cell("", line, column + 1, sheet) for column in range(len(row), width)]

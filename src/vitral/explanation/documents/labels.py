@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 
 from vitral.explanation.examples.names import named
+from vitral.explanation.examples.schema import Head
+from vitral.explanation.examples.settings import UNDER_GIVEN
 
 LONGEST_LABEL = 200
 """Characters of a label that are read, from its end."""
@@ -30,7 +32,7 @@ SECTIONS = {
     ),
 }
 
-_COMMANDS = re.compile(r"\\(?:mathbf|mathrm|mathit|text|textbf|textit|operatorname|bm|hat|tilde|left|right)\b")
+_RULE_NAME = re.compile(r"(?:temperature|top_k|top_p|min_p)_[\d.]+")
 _HEAD = re.compile(
     r"^(?P<name>.*?)[\s,;]*(?:\(?\[?\s*(?:head|cabeça|cabeca|h)\s*(?P<head>\d+)\s*\]?\)?|\^\{?\(?(?P<above>\d+)\)?\}?)$",
     re.IGNORECASE,
@@ -66,6 +68,23 @@ def is_input(name: str) -> bool:
     return name in INPUTS or name.startswith(("w_", "b_")) or name.endswith(("_gain", "_bias"))
 
 
+def section_of(words: str) -> str:
+    """The section, given or claimed, that a heading names; empty if none."""
+    plain = bare(words).lower().strip("[] ")
+    return next((section for section, names in SECTIONS.items() if plain in names), "")
+
+
+def setting_of(key: str) -> tuple[str, str] | None:
+    """The name and section of a setting, or of a single number or word of the example; None for anything else."""
+    plain = bare(key[:LONGEST_LABEL]).lower().replace(" ", "_")
+    name = quantity_named(plain) or plain
+    if plain in Head.model_fields and plain not in ("given", "claimed"):
+        return plain, ""
+    if name in WORDS or plain in UNDER_GIVEN or _RULE_NAME.fullmatch(plain):
+        return name, "given" if plain in UNDER_GIVEN else "claimed"
+    return None
+
+
 def quantity_named(text: str) -> str | None:
     """The quantity of a name, in any spelling; a word for given or claimed numbers is none."""
     plain = text.strip().lower()
@@ -77,21 +96,20 @@ def quantity_named(text: str) -> str | None:
 def bare(label: str) -> str:
     r"""A label without markup and numbering.
 
-    >>> bare("### 2. **Attention weights**:"), bare("$W^{Q}$ ="), bare("\\mathbf{Q} =")
-    ('Attention weights', 'W^Q', 'Q')
+    >>> bare("### 2. **Attention weights**:"), bare("$W^{Q}$ =")
+    ('Attention weights', 'W^Q')
     """
-    text = _COMMANDS.sub("", label)
-    text = re.sub(r"[$`*#]|\\\[|\\\(|\\\)|^\s*%", "", text)
+    text = re.sub(r"[$`*#]|^\\s*%", "", label)
     text = re.sub(r"\{\s*([^{}\s]+)\s*\}", r"\1", text).replace("{", "").replace("}", "")
     text = re.sub(r"\\(?=_)", "", text)
     text = re.sub(r"^\s*(?:\(?[0-9]+[.)]|[a-z]\)|[-–•])\s+", "", text)
     return text.strip(" \t=:&\\.,-–")
 
 
-def known_label(label: str, *, is_vector: bool = False) -> Label | None:
+def known_label(label: str, *, is_row: bool = False) -> Label | None:
     """The quantity that a label names, with its head or row; None if it names none.
 
-    A subscript of a vector is a row (q_2), one of a matrix a head (Q_2).
+    A subscript of a single row is its number (q_2), one of a matrix that of a head (Q_2).
     """
     text = bare(" ".join(label.split())[-LONGEST_LABEL:])
     parts = [part for part in map(bare, re.split(r"[=:]", text)) if part]
@@ -106,5 +124,5 @@ def known_label(label: str, *, is_vector: bool = False) -> Label | None:
         name = quantity_named(row["name"]) if row else None
         if row and name is not None:
             number = int(row["inside"] or row["row"] or row["below"])
-            return Label(name, row=number) if is_vector or not row["below"] else Label(name, head=number)
+            return Label(name, row=number) if is_row or not row["below"] else Label(name, head=number)
     return None

@@ -1,15 +1,16 @@
 """The claims of a worked example, as the author typed them."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from vitral.core.errors import UsageError
 from vitral.core.language import _
-from vitral.explanation.examples.claims import Part, cells_of, part_of
 from vitral.explanation.examples.example import AuthorClaim
 from vitral.explanation.examples.given import Given, Keys, file_entries
 from vitral.explanation.examples.names import hint
@@ -21,6 +22,55 @@ from vitral.explanation.examples.schema import (
 )
 from vitral.explanation.recipe import RecipeLine, missing_for
 from vitral.explanation.sheet import Sheet
+
+ALL = slice(None)
+_PART = re.compile(r"(?P<name>[^\[\]]+)\[(?P<places>(?:\s*(?::|\d{1,8})\s*,?)+)\]")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A claim about a part of a quantity, as "weights[2]" = [0.1, 0.9].
+
+    Attributes:
+        name: the quantity, as the file has it.
+        places: rows, columns or heads, counted from 1; None for all.
+        keys: of the numbers in the file.
+    """
+
+    name: str
+    places: tuple[int | None, ...]
+    keys: Keys
+
+    def region(self, grid: Tensor) -> Tensor | str:
+        """The numbers 0, 1, … of its cells; a complaint if there are no such cells.
+
+        Args:
+            grid: those of the whole quantity, laid out as the author lays it out.
+        """
+        if len(self.places) > grid.dim():
+            return _("{name}: it has {n} axes", name=self.name, n=grid.dim())
+        for place, size in zip(self.places, grid.shape, strict=False):
+            if place is not None and not 1 <= place <= size:
+                return _(
+                    "{name}: there is no number {place}; they are counted from 1 to {last}",
+                    name=self.name,
+                    place=place,
+                    last=size,
+                )
+        return grid[tuple(ALL if place is None else place - 1 for place in self.places)]
+
+
+def part_of(keys: Keys) -> Part | None:
+    """The part that a key names; None if it names a whole quantity.
+
+    >>> part_of(("weights[2,:]",)).places
+    (2, None)
+    """
+    found = _PART.fullmatch(".".join(keys))
+    if found is None:
+        return None
+    places = (each.strip() for each in found["places"].split(","))
+    return Part(found["name"].strip(), tuple(None if each == ":" else int(each) for each in places), keys)
 
 
 def typed_axes(typed: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -35,31 +85,55 @@ def typed_axes(typed: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...
 class AuthorClaims:
     """Reads the claims about the quantities of a sheet."""
 
-    def __init__(self, given: Given, sheet: Sheet, lines: Mapping[str, RecipeLine]) -> None:
-        """Of the file that `given` is from; `lines` are those of the recipe, by name."""
-        self.given, self.sheet, self.lines = given, sheet, lines
+    def __init__(
+        self,
+        given: Given,
+        sheet: Sheet,
+        lines: Mapping[str, RecipeLine],
+        complain: Callable[[str], None] | None = None,
+    ) -> None:
+        """Remember the computation.
+
+        Args:
+            given: of the file.
+            sheet: the computation.
+            lines: those of the recipe, by name.
+            complain: called with each complaint, while what cannot be read is left out; None: the first is raised.
+        """
+        self.given, self.sheet, self.lines, self.complain = given, sheet, lines, complain
         self.head, self.conventions = given.head, given.conventions
 
     def all(self) -> list[AuthorClaim]:
-        """All claims; those about parts of the same quantity together."""
-        whole: list[AuthorClaim] = []
-        parts: dict[str, AuthorClaim] = {}
+        """All claims; those about parts of the same quantity together.
+
+        Raises:
+            UsageError: a claim cannot be read, or a cell is claimed twice.
+        """
+        made: dict[str, AuthorClaim] = {}
         for keys, value in file_entries(self.head.claimed):
-            part = None if "rows" in self.sheet.values else part_of(keys, value)
-            if part is None:
-                whole.append(self._claim(keys, value))
-                continue
-            claim = self._part(part)
-            before = parts.get(claim.name)
-            if before is not None:
-                if bool((~before.values.isnan() & ~claim.values.isnan()).any()):
-                    raise self.given.refuse(
-                        _("{name}: a cell is claimed twice", name=claim.name), "claimed", *part.keys
-                    )
-                values = torch.where(claim.values.isnan(), before.values, claim.values)
-                claim = replace(before, values=values, paths={**before.paths, **claim.paths})
-            parts[claim.name] = claim
-        return [*whole, *parts.values()]
+            part = None if "rows" in self.sheet.values else part_of(keys)
+            try:
+                claim = self._claim(keys, value) if part is None else self._part(part, value)
+                before = made.get(claim.name)
+                made[claim.name] = claim if before is None else self._together(before, claim, keys)
+            except UsageError as error:
+                if self.complain is None:
+                    raise
+                self.complain(str(error))
+        return list(made.values())
+
+    def _together(self, one: AuthorClaim, other: AuthorClaim, keys: Keys) -> AuthorClaim:
+        """Two claims on different cells of a quantity as one."""
+        known = [~claim.values.isnan() for claim in (one, other)]
+        if bool((known[0] & known[1]).any()) or (not one.paths and not other.paths):
+            raise self.given.refuse(_("{name}: a cell is claimed twice", name=".".join(keys)), "claimed", *keys)
+        places = [
+            (claim, tuple(index))
+            for claim, cells in zip((one, other), known, strict=True)
+            for index in cells.nonzero().tolist()
+        ]
+        values = torch.where(known[0], one.values, other.values)
+        return replace(one, values=values, paths={index: claim.path(index) for claim, index in places})
 
     def _claim(self, keys: Keys, value: Any) -> AuthorClaim:
         label, path = ".".join(keys), ("claimed", *keys)
@@ -70,8 +144,9 @@ class AuthorClaims:
         if name in ("greedy", "beam"):
             values, left_out = self._words(name, label, value)
         elif name in AXES:
-            values, left_out = self.given.tensor(name, label, value, *path)
+            values, left_out = self.given.tensor(name, label, self._readable(name, label, value, path), *path)
         else:
+            value = self._readable(name, label, value, path)
             values, left_out = torch.tensor(self.given.numbers(value, path, label), dtype=torch.float64), 0
             order = typed_axes(tuple(values.shape), shape)
             if order is not None:
@@ -81,35 +156,76 @@ class AuthorClaims:
             expected, got = (each[left_out:] for each in turned)
             if expected == got:  # they differ in the axes that the file leaves out
                 expected, got = turned
-            complaint = _(
-                "{label}: claimed as {claimed}, but it is {expected}",
-                label=label,
-                claimed=shape_text(got),
-                expected=shape_text(expected),
-            )
-            raise self.given.refuse(with_comma_hint(complaint, value, expected[-1] if expected else None), *path)
+            raise self._unlike(label, got, expected, value, path, expected[-1] if expected else None)
         if self.conventions.turned(name) and values.dim() > 1:
-            return AuthorClaim(
-                name, path, values, order=self.conventions.index(name, tuple(range(values.dim())))[left_out:]
-            )
+            order = self.conventions.index(name, tuple(range(values.dim())))[left_out:]
+            return AuthorClaim(name, path, values, order=order)
         return AuthorClaim(name, path, values, left_out)
 
-    def _part(self, part: Part) -> AuthorClaim:
+    def _readable(self, name: str, label: str, value: Any, path: Keys) -> Any:
+        """The value as it is, or where complaints are collected, with "?" for what cannot be read."""
+        if self.complain is None:
+            return value
+        depth, inner = 0, value
+        while isinstance(inner, list):
+            depth, inner = depth + 1, next((part for part in inner if isinstance(part, list)), None)
+        shape = tuple(self.conventions.seen(name, self.sheet.values[name]).shape)
+        while len(shape) > depth and shape[0] == 1:
+            shape = shape[1:]
+        return self._mended(value, shape, label, path)
+
+    def _mended(self, value: Any, shape: tuple[int, ...], label: str, path: tuple[str | int, ...]) -> Any:
+        assert self.complain is not None
+        blank: Any = "?"
+        for size in reversed(shape):
+            blank = [blank] * size
+        if not shape:
+            try:
+                self.given.numbers(value, path, label)
+            except UsageError as error:
+                self.complain(str(error))
+                return blank
+            return blank if isinstance(value, list) else value
+        if value == "?":
+            return blank
+        if not isinstance(value, list) or len(value) > shape[0] or (len(shape) == 1 and len(value) < shape[0]):
+            got = len(value) if isinstance(value, list) else 1
+            complaint = _("{name}: {n} numbers, expected {expected}", name=label, n=got, expected=shape[0])
+            self.complain(str(self.given.refuse(complaint, *path)))
+            return blank
+        rows = [self._mended(part, shape[1:], label, (*path, place)) for place, part in enumerate(value)]
+        return [*rows, *blank[len(rows) :]]
+
+    def _part(self, part: Part, value: Any) -> AuthorClaim:
         """A claim about a part of a quantity: NaN everywhere else."""
         path = ("claimed", *part.keys)
         name = self._claimed_name(part.name, path)
-        value = self.sheet.values[name]
-        grid = self.conventions.seen(name, torch.arange(value.numel()).reshape(value.shape))
-        grid = grid[0] if grid.dim() == 3 and len(grid) == 1 else grid
-        typed = torch.tensor(self.given.numbers(part.value, path, part.name), dtype=torch.float64)
-        cells = cells_of(part, typed, grid)
-        if isinstance(cells, str):
-            raise self.given.refuse(with_comma_hint(cells, part.value, grid.shape[-1]), *path)
-        values, paths = torch.full(value.shape, math.nan, dtype=torch.float64), {}
-        for place, (number, keys) in cells.items():
-            index = tuple(int(each) for each in torch.unravel_index(torch.tensor(place), value.shape))
-            values[index], paths[index] = number, ("claimed", *keys)
+        shape = self.sheet.values[name].shape
+        grid = self.conventions.seen(name, torch.arange(shape.numel()).reshape(shape))
+        region = part.region(grid[0] if grid.dim() == 3 and len(grid) == 1 else grid)
+        if isinstance(region, str):
+            raise self.given.refuse(region, *path)
+        written = value if self.complain is None else self._mended(value, tuple(region.shape), part.name, path)
+        typed = torch.tensor(self.given.numbers(written, path, part.name), dtype=torch.float64)
+        if typed.shape != region.shape:
+            raise self._unlike(part.name, tuple(typed.shape), tuple(region.shape), value, path, grid.shape[-1])
+        values, paths = torch.full(shape, math.nan, dtype=torch.float64), {}
+        for place in (~typed.isnan()).nonzero().tolist():
+            index = tuple(int(each) for each in torch.unravel_index(region[tuple(place)], shape))
+            values[index], paths[index] = typed[tuple(place)], (*path, *place)
         return AuthorClaim(name, ("claimed", part.name), values, paths=paths)
+
+    def _unlike(
+        self, label: str, got: tuple[int, ...], expected: tuple[int, ...], value: Any, path: Keys, width: int | None
+    ) -> UsageError:
+        """The error for numbers of another shape."""
+        complaint = _(
+            "{label}: claimed as {claimed}, but it is {expected}",
+            label=label,
+            claimed=shape_text(got),
+            expected=shape_text(expected),
+        )
+        return self.given.refuse(with_comma_hint(complaint, value, width), *path)
 
     def _claimed_name(self, label: str, path: Keys) -> str:
         """The quantity that a key under [claimed] stands for."""
@@ -142,6 +258,8 @@ class AuthorClaims:
         return AuthorClaim("rows", ("claimed", "rows"), torch.tensor(counts, dtype=torch.float64), rows=tuple(value))
 
     def _single(self, value: Any, *path: str) -> float:
+        if self.complain is not None:
+            value = self._mended(value, (), path[-1], ("claimed", *path))
         number = self.given.numbers(value, ("claimed", *path), path[-1])
         if isinstance(number, list):
             raise self.given.refuse(_("{name}: expected one number, not a list", name=path[-1]), "claimed", *path)

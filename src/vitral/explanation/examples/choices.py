@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.explanation.examples.given import BEAM, Given, Values
-from vitral.explanation.operations.decoding import Beam, Filtered, Greedy
-from vitral.explanation.recipe import RecipeLine, follow, missing_for
+from vitral.explanation.recipe import RecipeLine, chosen, follow, missing_for
+from vitral.explanation.rows.choices import Beam, Filtered, Greedy
 from vitral.explanation.sheet import SheetQuantity
 
 RULES = ("temperature", "top_k", "top_p", "min_p")
@@ -18,21 +18,20 @@ MOST_BEAMS = 32
 def choice(given: Given, key: str, values: Values, lines: Mapping[str, RecipeLine]) -> tuple[SheetQuantity, ...]:
     """The quantity of a claimed choice, such as greedy or top_k_2; none for other keys."""
     rule, number = key.rpartition("_")[::2]
+    row: Filtered | Greedy | Beam
     if key == "greedy":
         _need(given, "probabilities", key, values, lines)
-        line = RecipeLine(key, ("choice",), ("probabilities",), lambda _: Greedy())
+        row = Greedy()
     elif rule in RULES:
         _need(given, "probabilities", key, values, lines)
-        filtered = _filtered(given, key, rule, number)
-        line = RecipeLine(key, ("vocab",), ("probabilities",), lambda _: filtered)
+        row = _filtered(given, key, rule, number)
     elif key in ("beam", "beam_probability"):
         _need(given, "next", key, values, lines)
-        beam = _beam(given, key)
-        line = RecipeLine(key, ("choice",), ("next",), lambda _: beam)
+        row = _beam(given, key)
     else:
         return ()
     try:
-        return follow(iter([line]), values)
+        return follow(iter([chosen(key, row)]), values)
     except UsageError as error:
         raise given.refuse(f"{key}: {str(error).rpartition(': ')[2]}", "claimed", key) from None
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,8 +10,15 @@ from functools import cached_property
 from typing import Any
 
 from vitral.core.errors import UsageError
+from vitral.explanation.examples.numerals import as_percent
 from vitral.explanation.examples.places import KeyPath, Place, places
 from vitral.explanation.examples.schema import SPECIAL, toml
+
+MOST_MENDED = 60
+_BARE = re.compile(
+    r"(?<=[\[,])\s*(?![-+]?(?:inf|nan|true|false|[\d.]+(?:[eE][-+]?\d+)?)\s*[,\]])([^\s\[\]{}\",'=]+)(?=\s*[,\]])"
+)
+"""A word without quotes in a list, as 2x or abc."""
 
 
 class Document(ABC):
@@ -116,6 +124,31 @@ class TomlDocument(Document):
         return text
 
 
+def mended_toml(document: TomlDocument) -> tuple[TomlDocument, list[str]]:
+    """A document in which bare words among numbers are in quotes and lines that are no TOML are left out.
+
+    Its lines are those of the original. Of each line left out there is a complaint.
+
+    Raises:
+        UsageError: it is no TOML even so.
+    """
+    lines, complaints = document.text.split("\n"), list[str]()
+    for attempt in range(MOST_MENDED):
+        made = TomlDocument(document.name, "\n".join(lines), document.notes)
+        try:
+            toml(made.text, made.name)
+            return made, complaints
+        except UsageError as error:
+            number = re.search(r", line (\d+): ", str(error))
+            if number is None or not lines[int(number[1]) - 1].strip() or attempt + 1 == MOST_MENDED:
+                raise
+            line = lines[int(number[1]) - 1]
+            quoted = _BARE.sub(r'"\1"', line)
+            lines[int(number[1]) - 1] = quoted if quoted != line else ""
+            complaints += [str(error)] if quoted == line else []
+    raise AssertionError  # the last attempt returns or raises
+
+
 def _unquoted(literal: str) -> str:
     return literal[1:-1] if literal[:1] in ("'", '"') and literal[-1:] == literal[0] else literal
 
@@ -126,6 +159,8 @@ def _literal(value: str, before: str) -> str:
         is_number = math.isfinite(float(value))
     except ValueError:
         is_number = False
+    if is_number and _unquoted(before).endswith("%"):
+        return json.dumps(as_percent(value))
     was_quoted = before[:1] in ("'", '"') and _unquoted(before) not in {"?", *SPECIAL}
     if is_number and not was_quoted:
         return value

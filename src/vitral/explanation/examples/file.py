@@ -7,14 +7,15 @@ from typing import Any, BinaryIO
 from vitral.attention.masks import Mask
 from vitral.core.errors import UsageError, reason
 from vitral.core.language import _
+from vitral.explanation.architecture import Architecture
 from vitral.explanation.documents import document_of
 from vitral.explanation.examples.author_claims import AuthorClaims
 from vitral.explanation.examples.choices import choice
-from vitral.explanation.examples.digits import DEFAULT, most_decimals
 from vitral.explanation.examples.document import Document, TomlDocument
 from vitral.explanation.examples.example import AuthorClaim, Example
 from vitral.explanation.examples.free_steps import StepSolver
 from vitral.explanation.examples.given import Given, Values
+from vitral.explanation.examples.numerals import DEFAULT, most_decimals
 from vitral.explanation.examples.parameters import FindModel, parameter_sheet
 from vitral.explanation.examples.schema import (
     MOST_DECIMALS,
@@ -22,7 +23,7 @@ from vitral.explanation.examples.schema import (
     turned_tables,
 )
 from vitral.explanation.expressions.evaluation import MOST_ELEMENTS
-from vitral.explanation.recipe import Architecture, RecipeLine, follow, recipe
+from vitral.explanation.recipe import RecipeLine, follow, recipe
 from vitral.explanation.sheet import Sheet, SheetQuantity
 
 MOST_BYTES = 2**20
@@ -94,10 +95,6 @@ def _read(given: Given, find_model: FindModel, path: Path | None) -> Example:
     else:
         architecture, sheet, lines = _computation(given)
     claims = AuthorClaims(given, sheet, lines).all()
-    names = [claim.name for claim in claims]
-    for claim in claims:
-        if names.count(claim.name) > 1:
-            raise given.refuse(_("{name}: is claimed twice, by two names", name=claim.name), *claim.key)
     order = [quantity.name for quantity in sheet.quantities]
     title = head.title if "title" in head.model_fields_set else _("Worked example")
     claims.sort(key=lambda claim: order.index(claim.name) if claim.name in order else -1)
@@ -157,6 +154,7 @@ def _computation(given: Given) -> tuple[Architecture, Sheet, dict[str, RecipeLin
         num_heads=architecture.num_heads,
         sources=sources,
         conventions=given.conventions,
+        architecture=architecture,
     )
     return architecture, sheet, lines
 

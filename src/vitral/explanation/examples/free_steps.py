@@ -4,8 +4,8 @@ import keyword
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,13 +13,25 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.core.language import _
-from vitral.explanation.conventions import Conventions
 from vitral.explanation.examples.names import Names, hint
 from vitral.explanation.examples.schema import AXES
-from vitral.explanation.expressions import Call, Reference, Tree, from_the_end, measured, parse, references, replaced
+from vitral.explanation.expressions import (
+    Call,
+    Reference,
+    Tree,
+    from_the_end,
+    measured,
+    nodes,
+    parse,
+    references,
+    replaced,
+    substituted,
+)
+from vitral.explanation.expressions.definitions import BY_ROWS
 from vitral.explanation.expressions.evaluation import MOST_OPERATIONS
-from vitral.explanation.expressions.functions import FUNCTIONS, GRADIENT, NAMES
-from vitral.explanation.operations.expression import Compute, Differentiate, Link, as_seen, chain, gradients
+from vitral.explanation.expressions.parser import FUNCTIONS, GRADIENT, NAMES
+from vitral.explanation.readings.gradients import gradient
+from vitral.explanation.readings.layout import Conventions
 from vitral.explanation.sheet import SheetQuantity
 
 Refuse = Callable[..., UsageError]
@@ -151,7 +163,7 @@ class StepSolver:
 
     def _solve(self, name: str, step: FreeStep) -> None:
         tree = self.named(step.tree)
-        while (found := next(gradients(tree), None)) is not None:
+        while (found := next(_gradients(tree), None)) is not None:
             path, of, by = found
             whole = name if path == () else f"{GRADIENT}({of}, {by})"
             if path == () or (of, by) not in self.derivatives:
@@ -182,21 +194,37 @@ class StepSolver:
     def _compute(self, name: str, tree: Tree) -> None:
         names = references(tree)
         self._require(*names)
-        turned = frozenset(filter(self.conventions.turned, names))
-        seen = {each: as_seen(self.values[each], one_head=self.one_head, turned=each in turned) for each in names}
-        shapes = {each: tuple(value.shape) for each, value in seen.items()}
+        seen: dict[Tree, Tree] = {Reference(each): self.seen(each) for each in names}
+        shapes = {each: self.shape(each) for each in names}
         shape, operations = measured(tree, shapes)
         self.operations += operations
         if self.operations > MOST_OPERATIONS:
             raise UsageError("all steps together are too large a computation; a worked example is smaller")
         rank, axes = self.form(name, tree, shape)
         is_turned = self.conventions.turned(name)
-        operation = Compute(from_the_end(tree, shapes), rank, self.one_head, turned, is_turned)
-        quantity = SheetQuantity(name, axes, operation, names)
+        tree = from_the_end(tree, shapes)
+        made = substituted(tree, seen)
+        made = Call("transpose", (made,)) if is_turned else made
+        for _axis in range(rank - len(shape)):
+            made = Call("lifted", (made,))
+        quantity = SheetQuantity(name, axes, made, is_free=True)
         value = quantity.make(self.values)
         if bool(value.isnan().any()) or bool((value == math.inf).any()):
             raise UsageError("a cell is not a finite number, as 1/0 or the logarithm of a negative number")
         self._keep(quantity, value)
+
+    def seen(self, name: str) -> Tree:
+        """A quantity as expressions see it: with one head without the axis of heads, and as the author lays it out."""
+        made: Tree = Reference(name)
+        if self.one_head and self.values[name].dim() == 3 and len(self.values[name]) == 1:
+            made = Call("head", (made,))
+        return Call("transpose", (made,)) if self.conventions.turned(name) else made
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Its shape there."""
+        shape = tuple(self.values[name].shape)
+        shape = shape[1:] if self.one_head and len(shape) == 3 and shape[0] == 1 else shape
+        return self.conventions.index(name, shape)
 
     def form(self, name: str, tree: Tree, shape: tuple[int, ...]) -> tuple[int, tuple[str, ...]]:
         """The number of axes, at least one, and their names."""
@@ -233,7 +261,7 @@ class StepSolver:
                 case Call("pick" | "concat" | "row" | "column" | "one_hot" | "cross_entropy"):
                     return ()
                 case Call(function, arguments, settings):
-                    if settings and function not in ("softmax", "log_softmax"):
+                    if settings and function not in BY_ROWS:
                         return ()
                     return max(map(known, arguments), key=len)
             return ()
@@ -245,18 +273,49 @@ class StepSolver:
         self._require(of, by)
         if self.values[of].numel() != 1:
             raise UsageError("grad({of}, {by}): {of} is no single number; take a sum or a mean", of=of, by=by)
-        links = [
-            Link(each.name, each.operation, each.inputs, self.derivatives.get((of, each.name))) for each in self.made
-        ]
-        operation = Differentiate(of, by, chain(of, by, links))
-        value = operation(*(self.values[each] for each in operation.names))
+        sheet = {each.name: each.tree for each in self.made}
+        if any(each.derivative for each in self.made if each.name in _on_the_way(sheet, of, by)):
+            raise UsageError("grad({of}, {by}): {of} depends on a derivative; only one grad", of=of, by=by)
+        known = {below: made for (above, below), made in self.derivatives.items() if above == of}
+        tree = gradient(sheet, self.values, of, by, known)
+        quantity = SheetQuantity(name, (), tree, is_free=True, derivative=(of, by))
+        value = quantity.make(self.values).expand(self.values[by].shape)
         if not bool(value.isfinite().all()):
             raise UsageError("grad({of}, {by}): a cell is not a finite number", of=of, by=by)
         axes = next((each.axes for each in self.made if each.name == by), AXES.get(by) or AXES_OF_RANK[value.dim()])
         axes = tuple(axis.replace("kv_heads", "heads") for axis in axes)
         self.derivatives[of, by] = name
-        self._keep(SheetQuantity(name, axes, operation, operation.names), value)
+        self._keep(replace(quantity, axes=axes), value)
 
     def _keep(self, quantity: SheetQuantity, value: torch.Tensor) -> None:
         self.values[quantity.name] = value
         self.made.append(quantity)
+
+
+def _on_the_way(sheet: Mapping[str, Tree], of: str, by: str) -> set[str]:
+    """The quantities between two, without the second.
+
+    Raises:
+        UsageError: the first does not depend on the second.
+    """
+    after = {by}
+    for name, tree in sheet.items():
+        if not after.isdisjoint(references(tree)):
+            after.add(name)
+    needed = {of}
+    for name in reversed(list(sheet)):
+        if name in needed and name in after:
+            needed |= set(references(sheet[name]))
+    if of == by or of not in after or of not in sheet:
+        raise UsageError("grad({of}, {by}): {of} does not depend on {by}", of=of, by=by)
+    return (needed & after) - {by}
+
+
+def _gradients(tree: Tree) -> Iterator[tuple[tuple[int, ...], str, str]]:
+    """Each grad of a tree: its place, the number and the quantity."""
+    for path, node in nodes(tree):
+        match node:
+            case Call("grad", (Reference(of), Reference(by))):
+                yield path, of, by
+            case _:
+                pass

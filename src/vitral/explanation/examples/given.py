@@ -9,13 +9,13 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.core.language import _
-from vitral.explanation.conventions import Conventions
-from vitral.explanation.examples.digits import DEFAULT
 from vitral.explanation.examples.document import Document
 from vitral.explanation.examples.free_steps import read_steps
 from vitral.explanation.examples.names import Names, hint
+from vitral.explanation.examples.numerals import DEFAULT
 from vitral.explanation.examples.schema import (
     AXES,
+    IDENTITY,
     Head,
     NotNumbers,
     nesting,
@@ -24,7 +24,8 @@ from vitral.explanation.examples.schema import (
     with_comma_hint,
 )
 from vitral.explanation.examples.settings import settled
-from vitral.explanation.operations.decoding import word_index
+from vitral.explanation.readings.layout import Conventions
+from vitral.explanation.rows.choices import word_index
 
 BEAM = ("start", "beams", "length")
 NESTED = ("attn", "mlp")
@@ -145,7 +146,7 @@ class Given:
                 complaint = _("unknown name {name!r} under [given], {hint}", name=label, hint=near)
                 raise self.refuse(complaint, "given", *keys)
             keys_of[name] = keys
-            if value != "identity":
+            if not (isinstance(value, str) and value.casefold() in IDENTITY):
                 values[name] = self.quantity(name, keys, value)
         return {name: values[name] if name in values else self.identity(name, keys) for name, keys in keys_of.items()}
 
@@ -200,7 +201,7 @@ class Given:
             raise self.refuse(complaint, *path)
         return self.conventions.seen(name, tensor), 0
 
-    def numbers(self, value: Any, path: tuple[str, ...], label: str) -> Any:
+    def numbers(self, value: Any, path: tuple[str | int, ...], label: str) -> Any:
         """A number or nested lists of numbers."""
         try:
             return numbers(value, label, path[0] == "claimed")

@@ -1,12 +1,66 @@
-"""Numbers as authors write them: decimals with a point or a comma, fractions, roots, infinity, unknown ones."""
+"""Numbers as authors write them: their digits, decimals with a point or a comma, fractions, roots, percent."""
 
 import math
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from vitral.core.errors import UsageError
 from vitral.explanation.expressions import evaluate, parse, references
+
+DEFAULT = 3
+"""Decimals of an example whose author typed none."""
+MOST_DECIMALS = 12
+"""More are counted as so many: beyond them lies the error of floating point."""
+LONGEST_POWER = 4
+"""Digits of an exponent; a number with a longer one has no decimals."""
+_NUMBER = re.compile(r"[+\-−]?(?P<whole>[\d_]*)(?:[.,](?P<part>[\d_]*))?(?:[eE](?P<power>[+\-−]?\d+))?")
+
+
+@dataclass(frozen=True)
+class Digits:
+    """The digits of a typed number.
+
+    Attributes:
+        decimals: after the point, at most `MOST_DECIMALS`.
+        significant: from the first that is not 0.
+        has_point: whether a point is typed.
+        is_power: whether all but the first are 0, and that is 1: a power of ten.
+    """
+
+    decimals: int
+    significant: int
+    has_point: bool
+    is_power: bool
+
+
+def digits(text: str) -> Digits | None:
+    """The digits of a number; None for anything else: a fraction, infinity, a word, a number with a long exponent.
+
+    >>> digits("-0.120")
+    Digits(decimals=3, significant=3, has_point=True, is_power=False)
+    >>> digits("21.8%").decimals
+    3
+    """
+    found = _NUMBER.fullmatch(text.strip().removesuffix("%"))
+    if found is None or not (found["whole"] or found["part"]):
+        return None
+    whole, part = found["whole"].replace("_", ""), (found["part"] or "").replace("_", "")
+    power = (found["power"] or "0").replace("−", "-")
+    if len(power.lstrip("+-")) > LONGEST_POWER:
+        return None
+    written = (whole + part).lstrip("0")
+    is_power = written.rstrip("0") == "1"
+    decimals = min(max(0, len(part) - int(power) + 2 * text.strip().endswith("%")), MOST_DECIMALS)
+    return Digits(decimals, len(written), found["part"] is not None, is_power)
+
+
+def most_decimals(texts: Iterable[str | None]) -> int | None:
+    """The decimals of the longest number; None if there is no number."""
+    return max((read.decimals for text in texts if text and (read := digits(text))), default=None)
+
 
 _COMMA = re.compile(r"(?<=\d),(?=\d)")
 _ROOT = re.compile(r"√\s*(\d+(?:\.\d+)?|\()")
@@ -18,9 +72,12 @@ MOST = 60
 def value_of(text: str) -> float | None:
     """The number that a text in quotes is; None if it is none.
 
-    >>> value_of("1/3"), value_of("-0,5"), value_of("√4/2"), value_of("x")
-    (0.3333333333333333, -0.5, 1.0, None)
+    >>> value_of("1/3"), value_of("-0,5"), value_of("√4/2"), value_of("21.8%"), value_of("x")
+    (0.3333333333333333, -0.5, 1.0, 0.218, None)
     """
+    if text.endswith("%"):
+        share = value_of(text[:-1])
+        return None if share is None else share / 100
     if len(text) > MOST or not any(character.isdigit() for character in text) or not _WRITTEN.fullmatch(text):
         return None
     plain = _COMMA.sub(".", text.strip()).replace("−", "-").replace("·", "*").replace("×", "*").replace("π", "pi")
@@ -33,6 +90,11 @@ def value_of(text: str) -> float | None:
     except UsageError:
         return None
     return float(value) if value.dim() == 0 and math.isfinite(float(value)) else None
+
+
+def as_percent(value: str) -> str:
+    """A share in percent, with two decimals less."""
+    return f"{100 * float(value):.{max(0, len(value.partition('.')[2]) - 2)}f}%"
 
 
 def has_split_decimals(value: Any, width: int | None = None) -> bool:

@@ -14,9 +14,9 @@ from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.explanation.examples.schema import LARGEST
-from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree
+from vitral.explanation.expressions import Call, Constant, read
 from vitral.explanation.formulas.notation import Equation, Expression, Name, Number, Over, Product, Sum, Words
-from vitral.explanation.operations import CellNamer, Index, numbers
+from vitral.explanation.rows.base import CellNamer, Row, numbers
 from vitral.explanation.sheet import Sheet, SheetQuantity, computed
 from vitral.model import ModelConfig, ParameterRow, parameter_table
 
@@ -58,7 +58,7 @@ _ALIASES: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 @dataclass(frozen=True)
-class Counted:
+class Counted(Row):
     """The number of parameters in each row of a table.
 
     Attributes:
@@ -66,29 +66,24 @@ class Counted:
     """
 
     shapes: tuple[tuple[tuple[int, ...], ...], ...]
-
-    def __call__(self) -> Tensor:
-        """[rows]."""
-        return torch.tensor([sum(map(math.prod, row)) for row in self.shapes], dtype=torch.float64)
-
     subscript: ClassVar[str] = "i"
 
-    def tree(self, inputs: Sequence[str]) -> Tree:
-        """See `Operation`."""
-        return Constant.of(self())
+    def counts(self) -> Tensor:
+        """[rows]."""
+        return torch.tensor([sum(map(math.prod, row)) for row in self.shapes], dtype=torch.float64)
 
     def formula(self) -> Expression:
         """The product of the sizes, in words."""
         return Words(N_("product of the sizes of its tensor, or the sum of such products"))
 
-    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
+    def stages(self, inputs: Sequence[Tensor], index: tuple[int, ...], namer: CellNamer) -> tuple[Expression, ...]:
         """The product of the sizes, summed over the tensors of the row."""
         terms = [Product(tuple(Number(size, exact=True) for size in shape)) for shape in self.shapes[index[0]]]
         return (terms[0] if len(terms) == 1 else Sum(tuple(terms)),)
 
 
 @dataclass(frozen=True)
-class Total:
+class Total(Row):
     """The sum of all rows.
 
     Attributes:
@@ -96,15 +91,6 @@ class Total:
     """
 
     rest: float = 0.0
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        """[1] of [rows]."""
-        return rows.sum()[None] + self.rest
-
-    def tree(self, inputs: Sequence[str]) -> Tree:
-        """See `Operation`."""
-        total = Call("sum", (Reference(inputs[0]),), (-1,))
-        return Call("add", (total, Constant(self.rest))) if self.rest else total
 
     def formula(self) -> Expression:
         """The sum over rows, and what they leave out."""
@@ -115,7 +101,7 @@ class Total:
         """The parameters that no row names."""
         return (Equation((Name("others"), Number(self.rest))),) if self.rest else ()
 
-    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
+    def stages(self, inputs: Sequence[Tensor], index: tuple[int, ...], namer: CellNamer) -> tuple[Expression, ...]:
         """The counts of all rows."""
         return (Sum((*numbers(inputs[0]), *([Number(self.rest)] if self.rest else []))),)
 
@@ -147,9 +133,11 @@ def parameter_sheet(
         shapes, rest = _listed(given, rows, refuse)
     else:
         shapes, rest = _of_model(given, rows, find_model, refuse)
+    counted, total = Counted(tuple(shapes)), read("sum(rows, -1)")
+    total = Call("add", (total, Constant(rest))) if rest else total
     quantities = (
-        SheetQuantity("rows", ("row",), Counted(tuple(shapes)), ()),
-        SheetQuantity("total", ("total",), Total(rest), ("rows",)),
+        SheetQuantity("rows", ("row",), Constant.of(counted.counts()), counted),
+        SheetQuantity("total", ("total",), total, Total(rest)),
     )
     return Sheet(quantities, computed(quantities, {}), vocabulary=tuple(rows))
 
@@ -163,7 +151,7 @@ def _listed(given: Mapping[str, Any], rows: Mapping[str, Any], refuse: Refuse) -
         if name not in listed:
             complaint = _("row {name!r} has no shape, {hint}", name=name, hint=nearest(name, listed))
             raise refuse(complaint, "claimed", "rows", name)
-    rest = Counted(tuple((tuple(shape),) for name, shape in listed.items() if name not in rows))().sum()
+    rest = sum(math.prod(shape) for name, shape in listed.items() if name not in rows)
     return [(tuple(listed[name]),) for name in rows], float(rest)
 
 

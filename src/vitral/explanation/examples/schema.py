@@ -15,8 +15,7 @@ from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.core.names import ATTENTION_STEPS
-from vitral.explanation.examples.digits import MOST_DECIMALS
-from vitral.explanation.examples.numerals import has_split_decimals, value_of
+from vitral.explanation.examples.numerals import MOST_DECIMALS, has_split_decimals, value_of
 
 AXES = {
     "embedding": ("vocab", "d_model"),
@@ -75,21 +74,10 @@ AXES = {
 """The axes of each quantity that may be given or claimed. With one head the axis of heads may be omitted."""
 
 ALIASES = {
-    "norm_1_gain": "attn_norm_gain",
-    "norm_1_bias": "attn_norm_bias",
-    "norm_1": "attn_norm",
-    "sum_1": "attn_sum",
-    "norm_2_gain": "mlp_norm_gain",
-    "norm_2_bias": "mlp_norm_bias",
-    "norm_2": "mlp_norm",
     "w_1": "w_up",
     "b_1": "b_up",
-    "pre_activation": "mlp.pre",
-    "hidden": "mlp.hidden",
     "w_2": "w_down",
     "b_2": "b_down",
-    "mlp_out": "mlp.out",
-    "sum_2": "mlp_sum",
     **{f"attn.{step}": step for step in ATTENTION_STEPS},
 }
 """Other keys of files, and the names they stand for."""
@@ -147,6 +135,8 @@ class Head(Config):
 
 SPECIAL = {"inf": math.inf, "+inf": math.inf, "∞": math.inf, "-inf": -math.inf, "-∞": -math.inf, "−∞": -math.inf}
 """Spellings of infinity."""
+IDENTITY = ("identity", "identidade", "i")
+"""Words for a unit matrix."""
 MOST_NESTED = 4
 LARGEST = 1e15
 """Larger whole numbers are not exact in double precision."""

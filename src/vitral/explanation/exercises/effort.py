@@ -6,13 +6,9 @@ import torch
 from torch import Tensor
 
 from vitral.explanation.examples.example import Example
-from vitral.explanation.expressions import Call
-from vitral.explanation.operations import Linear, Normalise, Output, Project, Score, Softmax, Weigh
-from vitral.explanation.operations.expression import Compute
+from vitral.explanation.expressions import Call, Reference, compute, references
 from vitral.explanation.sheet import Sheet, SheetQuantity
 
-PRODUCTS = (Project, Score, Weigh, Linear, Output)
-"""Operations that are sums of products."""
 ALIKE = 1e-9
 """Exponents that differ by less are the same."""
 
@@ -60,27 +56,28 @@ def effort(example: Example) -> Effort:
 
 
 def _products(quantity: SheetQuantity, sheet: Sheet) -> int:
-    """The operation itself, on ones where a factor is not 0, counts the products of each number."""
-    operation = quantity.operation
-    is_product = isinstance(operation, PRODUCTS) and not (isinstance(operation, Output) and not operation.projects)
-    if isinstance(operation, Compute):
-        is_product = isinstance(operation.expression, Call) and operation.expression.function == "matmul"
-    if not is_product:
+    """The product itself, of ones where a factor is not 0, counts the products of each number."""
+    product = quantity.tree
+    while isinstance(product, Call) and product.function in ("add", "lifted"):  # a bias
+        product = product.arguments[0]
+    if quantity.derivative or not isinstance(product, Call) or product.function != "matmul":
         return 0
-    factors = [sheet.values[name] for name in quantity.inputs[:2]]  # a third input is a bias
-    return int(operation(*((factor != 0).to(factor.dtype) for factor in factors)).sum())
+    factors = {name: (sheet.values[name] != 0).double() for name in references(product)}
+    return int(compute(product, factors).sum())
 
 
 def softmax_rows(quantity: SheetQuantity, sheet: Sheet) -> list[list[float]]:
     """The exponents of each row of a softmax, without −∞; none for another quantity."""
-    if not isinstance(quantity.operation, Softmax):
-        return []
-    entries: Tensor = sheet.values[quantity.inputs[0]]
-    return [row[row > -torch.inf].tolist() for row in entries.reshape(-1, entries.shape[-1])]
+    match quantity.tree:
+        case Call("softmax", (Reference(name), *_)) if not quantity.is_free:
+            entries: Tensor = sheet.values[name]
+            return [row[row > -torch.inf].tolist() for row in entries.reshape(-1, entries.shape[-1])]
+    return []
 
 
 def _roots(quantity: SheetQuantity, sheet: Sheet) -> int:
-    if not isinstance(quantity.operation, Normalise):
-        return 0
-    halves = 2 * sheet.values[quantity.inputs[0]].std(dim=-1, correction=0)
-    return int(((halves - halves.round()).abs() > ALIKE).sum())
+    match quantity.tree:
+        case Call("layernorm" | "rmsnorm", (Reference(name), *_)) if not quantity.is_free:
+            halves = 2 * sheet.values[name].std(dim=-1, correction=0)
+            return int(((halves - halves.round()).abs() > ALIKE).sum())
+    return 0

@@ -52,7 +52,7 @@ class Exercise:
         scale: "none", "sqrt" or "linear".
         seed: of the random numbers.
         decimals: digits after the point.
-        kind: a name of `KINDS`; None for attention with the first numbers that are drawn, as in earlier versions.
+        kind: a name of `KINDS`.
     """
 
     positions: int = 3
@@ -62,7 +62,7 @@ class Exercise:
     scale: str = "sqrt"
     seed: int = 1
     decimals: int = 2
-    kind: str | None = None
+    kind: str = "attention"
 
     def __post_init__(self) -> None:
         """Check the sizes.
@@ -70,7 +70,7 @@ class Exercise:
         Raises:
             UsageError: a size out of range, or an unknown kind, mask or scale.
         """
-        if self.kind is not None and self.kind not in KINDS:
+        if self.kind not in KINDS:
             raise UsageError("exercise: kind {kind!r}, {hint}", kind=self.kind, hint=nearest(self.kind, KINDS))
         for name in ("positions", "d_model", "num_heads"):
             if not 1 <= getattr(self, name) <= LARGEST_SIDE:
@@ -99,21 +99,22 @@ class Exercise:
     @property
     def name(self) -> str:
         """The name of its files, as attention-7."""
-        return f"{self.kind or 'attention'}-{self.seed}"
+        return f"{self.kind}-{self.seed}"
 
 
 def exercise_of(kind: str | None = None, **sizes: Any) -> Exercise:
     """An exercise with the usual sizes of its kind, where no others are given.
 
     Args:
-        kind: a name of `KINDS`; None for attention as in earlier versions.
+        kind: a name of `KINDS`; attention if None.
         sizes: fields of `Exercise`; None for the usual one.
 
     Raises:
         UsageError: an unknown kind, or a size that the kind does not have.
     """
     given = {name: value for name, value in sizes.items() if value is not None}
-    if kind is None or kind not in KINDS:
+    kind = "attention" if kind is None else kind
+    if kind not in KINDS:
         return Exercise(**given, kind=kind)
     for name in given:
         if name in ALL_SIZES and name not in KINDS[kind].sizes:

@@ -56,7 +56,7 @@ LIMITS = {
 
 def problems(exercise: Exercise) -> Iterator[Problem]:
     """Drawn problems without end; the same for the same exercise."""
-    kind = exercise.kind or "attention"
+    kind = exercise.kind
     # The stream of the former exercises, whose numbers stay the same.
     random_ = random.Random(f"tiny {exercise.seed}" if kind in ("attention", "multi-head") else exercise.name)
     while True:

@@ -1,9 +1,11 @@
-"""An exercise and its key: as worked examples, and as a sheet of paper."""
+"""An exercise and its key: as worked examples, and as a sheet of paper with boxes to fill in."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+
+import torch
 
 from vitral.core.language import N_, _, number
 from vitral.core.text import minus
@@ -11,14 +13,79 @@ from vitral.explanation.examples.example import Example
 from vitral.explanation.examples.file import parse_example
 from vitral.explanation.exercises.effort import softmax_rows
 from vitral.explanation.exercises.exercise import Exercise
-from vitral.explanation.exercises.paper import Paper, PaperGrid, PaperTask
 from vitral.explanation.exercises.text import exercise_text, key_text, no_preset
+from vitral.explanation.expressions import compute
 from vitral.explanation.formulas import text
-from vitral.explanation.operations import Normalise, Scale, Sinusoid
+from vitral.explanation.formulas.notation import Expression
 from vitral.explanation.phrasebook import phrases
+from vitral.explanation.rows.positions import Sinusoids
+from vitral.explanation.sheet import Sheet
 from vitral.explanation.steps import Panel, Step
 from vitral.explanation.walks import walk_example
 from vitral.explanation.walkthrough import Walkthrough
+
+
+@dataclass(frozen=True)
+class PaperGrid:
+    """A table of numbers, or of boxes for numbers.
+
+    Attributes:
+        label: above it.
+        rows: a label for each row.
+        columns: a label for each column.
+        cells: the numbers as text; None for a box.
+        is_asked: whether it is to be filled in, so that its numbers have boxes on the key too.
+    """
+
+    label: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: tuple[tuple[str | None, ...], ...]
+    is_asked: bool = False
+
+
+@dataclass(frozen=True)
+class PaperTask:
+    """One quantity to compute.
+
+    Attributes:
+        heading: with its number.
+        formulas: of each number; several if the quantity is computed from others that are not asked.
+        grids: where the numbers go.
+    """
+
+    heading: str
+    formulas: tuple[Expression, ...]
+    grids: tuple[PaperGrid, ...]
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A sheet.
+
+    Attributes:
+        title: its heading.
+        fields: lines for the name and the like, in order.
+        intro: paragraphs.
+        given_heading: above the given numbers.
+        given: the given numbers.
+        helps_heading: above the tables that help.
+        helps: tables that help, as of exponentials.
+        tasks: in order.
+        decimals: digits of the numbers in formulas.
+        language: BCP 47 code of the text.
+    """
+
+    title: str
+    fields: tuple[str, ...]
+    intro: tuple[str, ...]
+    given_heading: str
+    given: tuple[PaperGrid, ...]
+    helps_heading: str
+    helps: tuple[PaperGrid, ...]
+    tasks: tuple[PaperTask, ...]
+    decimals: int
+
 
 TITLES = {
     "k": N_("Projection: keys"),
@@ -104,22 +171,21 @@ def _intro(key: Example) -> Iterable[str]:
         "Rows and columns are counted from 1.",
         decimals=key.decimals,
     )
-    operations = {quantity.name: quantity.operation for quantity in sheet.quantities}
-    if "scaled" in operations:
-        yield _scale_in_words(operations["scaled"])
-    if "masked" in operations:
+    if "scaled" in sheet:
+        yield _scale_in_words(sheet)
+    if "masked" in sheet:
         causal = _(
             "The mask is causal: a position attends to itself and to those before it. Where it does not attend, "
             "the masked score is −∞ and the weight is 0."
         )
         yield causal if mask == "Causal" else _("There is no mask: every position attends to every position.")
-    if any(isinstance(operation, Normalise) for operation in operations.values()):
+    if any("norm" in quantity.name for quantity in sheet.quantities):
         yield _(
             "A norm subtracts the mean of a row and divides by its standard deviation, √variance; the variance "
             "divides by the number of columns. There is no ε, no gain and no bias."
         )
         yield _("The activation is ReLU: negative numbers become 0.")
-    if any(isinstance(operation, Sinusoid) for operation in operations.values()):
+    if any(isinstance(quantity.row, Sinusoids) for quantity in sheet.quantities):
         yield _(
             "The position p of the first row is 0, that of the second row 1. Column 1 is the sine of "
             "p / 10000^(0/d), column 2 its cosine, column 3 the sine of p / 10000^(2/d), and so on; d is the number "
@@ -130,13 +196,13 @@ def _intro(key: Example) -> Iterable[str]:
             "The rows of x are positions of the decoder, those of memory are states of the encoder: queries come from "
             "x, keys and values from memory."
         )
-    if "loss" in operations:
+    if "loss" in sheet:
         yield _(
             "The loss is the mean of −ln p over the positions; p is the probability of the position's target. The "
             "derivative by a logit is its probability, minus 1 for the target, divided by the number of positions. "
             "By the chain rule d_w_u = xᵀ d_logits and d_x = d_logits w_uᵀ."
         )
-    if "greedy" in operations:
+    if "greedy" in sheet:
         yield _(
             "Temperature T: each logit is divided by T before the softmax. Top-k keeps the k most probable words, "
             "top-p the most probable words until their sum reaches p, min-p those with at least p times the "
@@ -144,14 +210,13 @@ def _intro(key: Example) -> Iterable[str]:
         )
 
 
-def _scale_in_words(operation: object) -> str:
-    width = operation.d_head if isinstance(operation, Scale) else None
-    kind = operation.kind if isinstance(operation, Scale) else "none"
+def _scale_in_words(sheet: Sheet) -> str:
+    width, kind = sheet.values["q"].shape[-1], sheet.architecture.scale
     if kind == "sqrt":
         return _(
             "The scores are divided by √d_k = √{width} = {root}.",
             width=width,
-            root=_exactly(math.sqrt(width or 1)),
+            root=_exactly(math.sqrt(width)),
         )
     if kind == "linear":
         return _("The scores are divided by d_k = {width}.", width=width)
@@ -202,17 +267,16 @@ def _helps(key: Example) -> Iterable[PaperGrid]:
     if "logits" in key.sheet.values:
         yield from _table({"n": [*range(1, 13)]}, {"ln n": math.log})
     elif rows and "scaled" in key.sheet:
-        operation = key.sheet["scaled"].operation
-        unit = float(operation.factor.flatten()[0]) if isinstance(operation, Scale) else 1.0
+        unit = float(compute(key.sheet["scaled"].tree, {"scores": torch.ones(1, 1, 1).double()}))
         multiples = [entry / unit for row in rows for entry in row]
         most = max(map(abs, multiples), default=0)
         if most <= MOST_MULTIPLES and all(abs(one - round(one)) < ALIKE for one in multiples):
             steps = [unit * place for place in range(-round(most), round(most) + 1)]
             yield from _table({"x": steps}, {"eˣ": math.exp})
     for quantity in key.sheet.quantities:
-        if isinstance(quantity.operation, Sinusoid):
-            powers = range(quantity.operation.width // 2 + 1)
-            angles = {place / 10.0**power for place in range(quantity.operation.time) for power in powers}
+        if isinstance(quantity.row, Sinusoids):
+            powers = range(quantity.row.width // 2 + 1)
+            angles = {place / 10.0**power for place in range(quantity.row.time) for power in powers}
             yield from _table({"x": sorted(angles)}, {"sin x": math.sin, "cos x": math.cos})
 
 

@@ -39,12 +39,9 @@ def key_text(exercise: Exercise) -> str:
 
 
 def problem_of(exercise: Exercise) -> Problem:
-    """The first problem of the exercise's stream that a hand can compute; without a kind, the first one."""
-    drawn = problems(exercise)
-    if exercise.kind is None:
-        return next(drawn)
+    """The first problem of the exercise's stream that a hand can compute."""
     easiest: tuple[float, Problem] | None = None
-    for problem in itertools.islice(drawn, MOST_DRAWS):
+    for problem in itertools.islice(problems(exercise), MOST_DRAWS):
         try:
             solved = _solved(exercise, problem)
         except UsageError:  # a norm of equal numbers
@@ -118,10 +115,7 @@ def _text(exercise: Exercise, problem: Problem, answers: Mapping[str, Any] | Non
         problem: its contents.
         answers: the numbers to compute; "?" for those that are missing; None for no table of claims.
     """
-    title = _("Exercise number {seed}", seed=exercise.seed)
-    if exercise.kind is not None:
-        kind = _(KINDS[exercise.kind].title)
-        title = _("{kind}: exercise number {seed}", kind=kind, seed=exercise.seed)
+    title = _("{kind}: exercise number {seed}", kind=_(KINDS[exercise.kind].title), seed=exercise.seed)
     lines = [f"title = {_literal(title)}"]
     lines += [f"{name} = {_literal(value)}" for name, value in problem.settings.items()]
     lines += ["", "[given]", *(f"{name:<3} = {_literal(value)}" for name, value in problem.given.items())]

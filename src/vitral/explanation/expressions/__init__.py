@@ -1,12 +1,15 @@
 """The small language of computations: text to tree, shapes and cost before anything is computed, values."""
 
-from vitral.explanation.expressions.evaluation import Instead, compute, evaluate, from_the_end, measured, shape_of
-from vitral.explanation.expressions.parser import MOST_CHARACTERS, MOST_NODES, parse
+from vitral.explanation.expressions.definitions import DEFINITIONS, expanded
+from vitral.explanation.expressions.evaluation import Hook, compute, evaluate, every, from_the_end, measured, shape_of
+from vitral.explanation.expressions.parser import parse, read
+from vitral.explanation.expressions.primitives import PRIMITIVES, Index
 from vitral.explanation.expressions.tree import (
     Call,
     Constant,
     Reference,
     Tree,
+    mapped,
     nodes,
     references,
     replaced,
@@ -14,19 +17,24 @@ from vitral.explanation.expressions.tree import (
 )
 
 __all__ = [
-    "MOST_CHARACTERS",
-    "MOST_NODES",
+    "DEFINITIONS",
+    "PRIMITIVES",
     "Call",
     "Constant",
-    "Instead",
+    "Hook",
+    "Index",
     "Reference",
     "Tree",
     "compute",
     "evaluate",
+    "every",
+    "expanded",
     "from_the_end",
+    "mapped",
     "measured",
     "nodes",
     "parse",
+    "read",
     "references",
     "replaced",
     "shape_of",

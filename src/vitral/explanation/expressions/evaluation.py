@@ -1,25 +1,102 @@
 """The value of a tree, and its shape and cost before anything is computed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
-from vitral.explanation.expressions.built_in import BUILT_IN
-from vitral.explanation.expressions.functions import FUNCTIONS, GRADIENT
-from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree
+from vitral.explanation.expressions.definitions import DEFINITIONS, DIRECT, expanded
+from vitral.explanation.expressions.parser import FOLDS, FUNCTIONS, GRADIENT
+from vitral.explanation.expressions.primitives import PRIMITIVES
+from vitral.explanation.expressions.tree import Call, Constant, Reference, Table, Tree, nodes
 
 MOST_ELEMENTS = 10**6
 """Largest number of elements of one tensor of an expression."""
 MOST_OPERATIONS = 10**8
 """Largest number of multiplications of an expression."""
 
-COMPUTED = FUNCTIONS | BUILT_IN
 Values = Mapping[str, Tensor]
-Instead = Callable[[str, Sequence[Tensor], Sequence[int | None]], Tensor | None]
-"""Computes a call of a function in another way, or returns None."""
+Hook = Callable[[Call, list[Tensor]], Tensor | None]
+"""Computes a call of a primitive in another way, from the values of its arguments, or returns None."""
+
+
+def compute(tree: Tree, values: Values, hook: Hook | None = None, made: dict[Tree, Tensor] | None = None) -> Tensor:
+    """The value of a tree of known shape and cost.
+
+    Args:
+        tree: the computation.
+        values: of the quantities in it.
+        hook: changes what people compute on the way, as by rounding.
+        made: values of parts that are known, to which those of all other parts are added.
+    """
+    made = {} if made is None else made
+    found = made.get(tree)
+    if found is not None:
+        return found
+    match tree:
+        case Constant(Table(numbers)):
+            value = numbers
+        case Constant(number):
+            value = torch.tensor(number, dtype=torch.float64)
+        case Reference(name):
+            if name not in values:
+                raise UsageError("{name}: is not known here; give it, or compute it in an earlier step", name=name)
+            value = values[name]
+        case Call(function, arguments, settings) if function in DIRECT and hook is None:
+            value = DIRECT[function](*(compute(each, values, hook, made) for each in arguments), *settings)
+        case Call(function) if function in DEFINITIONS:
+            value = compute(expanded(tree), values, hook, made)
+        case Call(function, arguments, settings):
+            if function == GRADIENT:
+                raise UsageError("grad(loss, name) can only be a step or part of a step")
+            parts = [compute(each, values, hook, made) for each in arguments]
+            other = None if hook is None else hook(tree, parts)
+            value = _called(function, parts, settings) if other is None else other
+    made[tree] = value
+    return value
+
+
+def _called(function: str, parts: list[Tensor], settings: tuple[Any, ...]) -> Tensor:
+    settings = settings or ((-1,) if function == "concat" else ())
+    return PRIMITIVES[function].value(*parts, *settings)
+
+
+def _empty(function: str, parts: list[Tensor], settings: tuple[Any, ...]) -> Tensor:
+    """As `_called`, on tensors of the meta device; many of its functions load the compiler of PyTorch, for a second."""
+    if PRIMITIVES[function].kind == "cell":
+        return parts[0].new_empty(np.broadcast_shapes(*(part.shape for part in parts)))
+    if function == "matmul":
+        left, right = (part.shape for part in parts)
+        if left[-1] != right[-2:][0]:
+            raise ValueError(left, right)
+        return parts[0].new_empty((*np.broadcast_shapes(left[:-2], right[:-2]), *left[-2:-1], *right[1:][-1:]))
+    if PRIMITIVES[function].kind == "fold" or function == "shift":
+        np.broadcast_shapes(*(part.shape for part in parts))
+        function, parts, settings = "sum", parts[:1], settings or ((-1,) if function == "shift" else ())
+    elif function not in ("concat", "ahead"):
+        return _called(function, parts, settings)
+    return _called(function, [part.new_zeros((), device="cpu").expand(part.shape) for part in parts], settings)
+
+
+@lru_cache(maxsize=4096)
+def every(tree: Tree) -> tuple[Call, ...]:
+    """Every call in a tree and in the definitions that it uses."""
+    found = tuple(node for _, node in nodes(tree) if isinstance(node, Call))
+    return found + tuple(node for call in found if call.function in DEFINITIONS for node in every(expanded(call)))
+
+
+def evaluate(tree: Tree, values: Values, hook: Hook | None = None) -> Tensor:
+    """The value of an author's expression, float64.
+
+    Raises:
+        UsageError: as `shape_of`.
+    """
+    shape_of(tree, {name: tuple(value.shape) for name, value in values.items()})
+    return compute(tree, values, hook)
 
 
 def shape_of(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
@@ -42,86 +119,38 @@ def measured(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> tuple[tuple[i
 
 @lru_cache(maxsize=4096)  # a check evaluates the same expression many times, a search many expressions
 def _measured(tree: Tree, shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[tuple[int, ...], int]:
-    counter = _Counter({name: torch.empty(shape, dtype=torch.float64, device="meta") for name, shape in shapes})
-    return tuple(counter.value(tree).shape), counter.operations
+    operations = 0
 
-
-def evaluate(tree: Tree, values: Values, instead: Instead | None = None) -> Tensor:
-    """The value of an expression, float64.
-
-    Args:
-        tree: the expression.
-        values: of the quantities in it.
-        instead: computes some of the functions in another way, as by hand.
-
-    Raises:
-        UsageError: as `shape_of`.
-    """
-    shape_of(tree, {name: tuple(value.shape) for name, value in values.items()})
-    return _Computer(values, instead).value(tree)
-
-
-def compute(tree: Tree, values: Values) -> Tensor:
-    """The value of a tree of known shape and cost, such as that of a built-in operation."""
-    return _Computer(values).value(tree)
-
-
-class _Computer:
-    def __init__(self, values: Values, instead: Instead | None = None) -> None:
-        self.values, self.instead = values, instead
-
-    def value(self, tree: Tree) -> Tensor:
-        match tree:
-            case Constant(number):
-                return torch.tensor(number, dtype=torch.float64)
-            case Reference(name):
-                if name not in self.values:
-                    raise UsageError("{name}: is not known here; give it, or compute it in an earlier step", name=name)
-                return self.values[name]
-            case Call(function, arguments, settings):
-                return self.called(function, [self.value(argument) for argument in arguments], settings)
-
-    def called(self, function: str, arguments: list[Tensor], settings: tuple[int | None, ...]) -> Tensor:
-        if function == GRADIENT:
-            raise UsageError("grad(loss, name) can only be a step or part of a step")
-        other = None if self.instead is None else self.instead(function, arguments, settings)
-        if other is not None:
-            return other
-        return COMPUTED[function].compute(arguments, settings)
-
-
-class _Counter(_Computer):
-    """Computes shapes, and counts elements and multiplications."""
-
-    def __init__(self, values: Values) -> None:
-        super().__init__(values)
-        self.operations = 0
-
-    def value(self, tree: Tree) -> Tensor:
-        return super().value(tree).to("meta")
-
-    def called(self, function: str, arguments: list[Tensor], settings: tuple[int | None, ...]) -> Tensor:
+    def counted(call: Call, parts: list[Tensor]) -> Tensor:
+        nonlocal operations
+        parts = [part.to("meta") for part in parts]
         try:
-            made = super().called(function, arguments, settings)
+            made = _empty(call.function, parts, call.settings)
         except (RuntimeError, IndexError, ValueError):
-            shapes = ", ".join(str(list(argument.shape)) for argument in arguments)
+            found = ", ".join(str(list(part.shape)) for part in parts)
             raise UsageError(
-                "{function} of {shapes}: the shapes do not fit", function=function, shapes=shapes
+                "{function} of {shapes}: the shapes do not fit", function=call.function, shapes=found
             ) from None
-        inner = arguments[0].shape[-1] if function == "matmul" and arguments[0].dim() else 1
-        self.operations += made.numel() * inner + sum(argument.numel() for argument in arguments)
-        if made.numel() > MOST_ELEMENTS or self.operations > MOST_OPERATIONS:
+        inner = parts[0].shape[-1] if call.function == "matmul" and parts[0].dim() else 1
+        operations += made.numel() * inner + sum(part.numel() for part in parts)
+        if made.numel() > MOST_ELEMENTS or operations > MOST_OPERATIONS:
             raise UsageError(
-                "{function}: {n:,} numbers in one step; a worked example is smaller", function=function, n=made.numel()
+                "{function}: {n:,} numbers in one step; a worked example is smaller",
+                function=call.function,
+                n=made.numel(),
             )
         return made
+
+    empty = {name: torch.empty(shape, dtype=torch.float64, device="meta") for name, shape in shapes}
+    return tuple(compute(tree, empty, counted).shape), operations
 
 
 def from_the_end(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> Tree:
     """The tree with axes counted from the last, so that quantities may have further axes before their own."""
     match tree:
         case Call(function, arguments, settings):
-            if settings and settings[0] is not None and settings[0] >= 0 and FUNCTIONS[function].setting == "axis":
+            has_axis = function in (*FOLDS, "pick") or (function in FUNCTIONS and FUNCTIONS[function].setting == "axis")
+            if settings and has_axis and settings[0] is not None and settings[0] >= 0:
                 settings = (settings[0] - len(shape_of(arguments[0], shapes)), *settings[1:])
             return Call(function, tuple(from_the_end(each, shapes) for each in arguments), settings)
     return tree

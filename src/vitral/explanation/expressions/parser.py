@@ -1,22 +1,67 @@
 """Expressions as text to trees. Python's parser reads them; only the node types below are accepted."""
 
 import ast
+import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import lru_cache
+from typing import NamedTuple
 
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
-from vitral.explanation.expressions.functions import FUNCTIONS, GRADIENT, NAMES
-from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree, nodes
+from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree
 
 MOST_CHARACTERS = 2000
-MOST_NODES = 200
 MOST_DEEP = 60
 """Largest number of functions and operators inside one another."""
 MOST_INDEX = 10**6
 LARGEST = 1e15
 """A constant is smaller: larger whole numbers are not exact in double precision."""
+
+GRADIENT = "grad"
+"""Written as a function of two names: grad(loss, w_q); a step turns it into a quantity of its own."""
+NAMES = {"pi": math.pi, "e": math.e, "inf": math.inf}
+"""Names of constants."""
+FOLDS = {"sum": 1, "mean": 1, "max": 1, "min": 1, "seen": 2}
+"""Reductions, and how many of their arguments are trees; the others are settings."""
+
+
+class Signature(NamedTuple):
+    """What an author may write after the name of a function.
+
+    Attributes:
+        least: smallest number of arguments.
+        most: largest number of arguments.
+        settings: largest number of whole numbers after them.
+        setting: the keyword of such a number.
+    """
+
+    least: int = 1
+    most: int = 1
+    settings: int = 0
+    setting: str = "axis"
+
+
+FUNCTIONS = {
+    **dict.fromkeys(
+        ["add", "subtract", "multiply", "divide", "power", "matmul", "maximum", "minimum", "less", "equal"],
+        Signature(2, 2),
+    ),
+    **dict.fromkeys(
+        ["negative", "transpose", "exp", "log", "sqrt", "abs", "sin", "cos", "tanh", "sigmoid", "relu", "gelu", "silu"],
+        Signature(),
+    ),
+    **dict.fromkeys(["floor", "causal", "row", "column"], Signature()),
+    **dict.fromkeys(["softmax", "log_softmax", "sum", "mean", "var", "max", "min"], Signature(settings=1)),
+    "cross_entropy": Signature(2, 2),
+    "one_hot": Signature(settings=1, setting="size"),
+    "layernorm": Signature(1, 4),
+    "rmsnorm": Signature(1, 3),
+    "where": Signature(3, 3),
+    "concat": Signature(1, 32, settings=1),
+}
+"""Those of an author. A slice is written as a subscript: x[0], x[:, 1:3]; every axis stays, x[0] has one row."""
 
 OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "add",
@@ -48,14 +93,20 @@ def parse(text: str, known: Callable[[str], str] = lambda name: name) -> Tree:
             parsed = ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise UsageError("{text!r} is not an expression", text=_short(text)) from None
-    if sum(1 for _ in ast.walk(parsed)) > 4 * MOST_NODES:
-        raise UsageError("the expression {text!r} has more than {most} parts", text=_short(text), most=MOST_NODES)
     if _depth(parsed) > MOST_DEEP:
         raise UsageError("the expression {text!r} is nested too deep", text=_short(text))
-    tree = _Reader(known).tree(parsed.body)
-    if sum(1 for _ in nodes(tree)) > MOST_NODES:
-        raise UsageError("the expression {text!r} has more than {most} parts", text=_short(text), most=MOST_NODES)
-    return tree
+    return _Reader(known).tree(parsed.body)
+
+
+@lru_cache
+def read(text: str, own: Collection[str] = ()) -> Tree:
+    """The tree of an expression of this package, in which every primitive and definition is known.
+
+    Args:
+        text: the expression.
+        own: names that are no constants.
+    """
+    return _Reader(lambda name: name, own, is_author=False).tree(ast.parse(text.strip(), mode="eval").body)
 
 
 def _short(text: str) -> str:
@@ -70,15 +121,16 @@ def _depth(node: ast.AST) -> int:
 
 
 class _Reader:
-    def __init__(self, known: Callable[[str], str]) -> None:
-        self.known = known
+    def __init__(self, known: Callable[[str], str], own: Collection[str] = (), *, is_author: bool = True) -> None:
+        self.known, self.own, self.is_author = known, own, is_author
 
     def tree(self, node: ast.expr) -> Tree:
         match node:
             case ast.Constant(int() | float() as value) if not isinstance(value, bool) and abs(value) < LARGEST:
                 return Constant(float(value))
             case ast.Name(name):
-                return Constant(NAMES[name]) if name in NAMES and self.known(name) == name else self.reference(name)
+                is_constant = name in NAMES and name not in self.own and self.known(name) == name
+                return Constant(NAMES[name]) if is_constant else self.reference(name)
             case ast.Attribute(value, "T"):
                 return Call("transpose", (self.tree(value),))
             case ast.Attribute(ast.Name(table), name):
@@ -112,12 +164,15 @@ class _Reader:
         return Reference(self.known(name))
 
     def call(self, name: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> Call:
+        if not self.is_author:
+            count = FOLDS.get(name, len(arguments))
+            return Call(name, tuple(map(self.tree, arguments[:count])), tuple(map(self.setting, arguments[count:])))
         if name == GRADIENT:
             return self.gradient(arguments, keywords)
         function = FUNCTIONS.get(name)
-        if function is None or name == "pick":
-            known = [each for each in (*FUNCTIONS, GRADIENT) if each != "pick"]
-            raise UsageError("unknown function {name!r}, {hint}", name=name, hint=nearest(name, known))
+        if function is None:
+            hint = nearest(name, [*FUNCTIONS, GRADIENT])
+            raise UsageError("unknown function {name!r}, {hint}", name=name, hint=hint)
         bare = len(arguments) if function.setting == "axis" else function.most  # max(x, 0) names no axis
         written = [*arguments[bare:], *(each.value for each in keywords if each.arg == function.setting)]
         if len(written) > function.settings or any(each.arg != function.setting for each in keywords):

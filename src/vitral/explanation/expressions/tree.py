@@ -1,9 +1,10 @@
 """A computation as a tree: names of quantities, constants, and calls of functions."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -14,40 +15,61 @@ class Reference:
     name: str
 
 
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The numbers of a constant that is no single number; equal tables have equal numbers."""
+
+    numbers: Tensor
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the numbers are equal."""
+        return isinstance(other, Table) and torch.equal(self.numbers, other.numbers)
+
+    def __hash__(self) -> int:
+        """Of the shape."""
+        return hash(self.numbers.shape)
+
+
 @dataclass(frozen=True)
 class Constant:
-    """A number, or a table of numbers as nested tuples."""
+    """A number, or a table of numbers; formulas write `symbol` for it, as d_k or M."""
 
-    value: float | tuple[Any, ...]
+    value: float | Table
+    symbol: str = ""
 
     @classmethod
-    def of(cls, values: Tensor) -> "Constant":
+    def of(cls, values: Tensor, symbol: str = "") -> "Constant":
         """The constant with these values; a mask becomes ones and zeros."""
-        return cls(_tuples(values.double().tolist()))
+        values = values.double()
+        return cls(Table(values) if values.dim() else float(values), symbol)
 
 
 @dataclass(frozen=True)
 class Call:
-    """A function of `FUNCTIONS`, or `BUILT_IN`, with its arguments.
+    """A primitive of `PRIMITIVES`, or a function of `DEFINITIONS`, with its arguments.
 
     Attributes:
         function: its name, as "matmul".
         arguments: trees, whose values are tensors.
-        settings: whole numbers: the axis of a softmax, the indices of a slice; None for an open end.
+        settings: an axis, the indices of a slice (None for an open end), the name of an aside.
     """
 
     function: str
     arguments: tuple["Tree", ...]
-    settings: tuple[int | None, ...] = ()
+    settings: tuple[Any, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Compute the hash once: trees of gradients are deep."""
+        object.__setattr__(self, "_hash", hash((self.function, self.arguments, self.settings)))
+
+    def __hash__(self) -> int:
+        """The hash of a tree is that of its parts."""
+        return self._hash  # pyright: ignore
 
 
 Tree = Reference | Constant | Call
 Path = tuple[int, ...]
 """The place of a node: the index of the argument at each level; empty for the root."""
-
-
-def _tuples(values: Any) -> Any:
-    return tuple(map(_tuples, values)) if isinstance(values, list) else values
 
 
 def nodes(tree: Tree, path: Path = ()) -> Iterator[tuple[Path, Tree]]:
@@ -71,13 +93,17 @@ def replaced(tree: Tree, path: Path, node: Tree) -> Tree:
     first, *rest = path
     arguments = list(tree.arguments)
     arguments[first] = replaced(arguments[first], tuple(rest), node)
-    return Call(tree.function, tuple(arguments), tree.settings)
+    return replace(tree, arguments=tuple(arguments))
+
+
+def mapped(tree: Tree, change: Callable[[Tree], Tree | None]) -> Tree:
+    """The tree with nodes exchanged, from the root down; `change` returns None for what stays."""
+    made = change(tree)
+    if made is None and isinstance(tree, Call):
+        return replace(tree, arguments=tuple(mapped(each, change) for each in tree.arguments))
+    return tree if made is None else made
 
 
 def substituted(tree: Tree, filled: Mapping[Tree, Tree]) -> Tree:
     """The tree with other nodes in place of some, by node."""
-    if tree in filled:
-        return filled[tree]
-    if isinstance(tree, Call):
-        return Call(tree.function, tuple(substituted(each, filled) for each in tree.arguments), tree.settings)
-    return tree
+    return mapped(tree, filled.get)

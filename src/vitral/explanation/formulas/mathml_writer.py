@@ -59,7 +59,7 @@ class _MathML(FormulaWriter):
         base = f"<mi>{_shown(name.letters)}</mi>"
         below = _places(name.below)
         above = self.marks(name.above, lambda letters: f"<mi>{_shown(letters)}</mi>", "<mo>⊤</mo>")
-        above = f"<mrow>{above}</mrow>" if name.above.endswith(")T") else above
+        above = f"<mrow>{above}</mrow>" if above.count("<m") > 1 else above
         if name.below and name.above:
             return f"<msubsup>{base}{below}{above}</msubsup>"
         if name.below:

@@ -1,6 +1,6 @@
 """The parts of formulas and arithmetic: a formula is a tree of these."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
@@ -92,7 +92,7 @@ class Power:
 
 @dataclass(frozen=True)
 class Apply:
-    """A function of arguments: softmax(x), Concat(a, b)."""
+    """A function of arguments: mean(x), Concat(a, b)."""
 
     function: str
     arguments: tuple["Expression", ...]
@@ -133,15 +133,12 @@ class Equation:
 Expression = Name | Number | Words | Product | Sum | Difference | Fraction | Root | Power | Apply | Over | Equation
 
 
-def renamed(part: Any, names: Mapping[str, Name]) -> Any:
-    """An expression, or a tuple of them, in which these names have the letters and the superscripts of others."""
-    if not names or isinstance(part, Number | Words | str):
-        return part
+def renamed(part: Any, change: Callable[[Name], Name]) -> Any:
+    """An expression, or a tuple of them, with every name changed."""
     if isinstance(part, Name):
-        other = names.get(part.letters)
-        return part if other is None else replace(part, letters=other.letters, above=other.above + part.above)
+        return change(part)
     if isinstance(part, tuple):
-        return tuple(renamed(each, names) for each in part)
-    if is_dataclass(part) and not isinstance(part, type):
-        return replace(part, **{field.name: renamed(getattr(part, field.name), names) for field in fields(part)})
+        return tuple(renamed(each, change) for each in part)
+    if is_dataclass(part) and not isinstance(part, type | Number | Words):
+        return replace(part, **{field.name: renamed(getattr(part, field.name), change) for field in fields(part)})
     return part

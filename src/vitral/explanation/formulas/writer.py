@@ -79,6 +79,11 @@ def _worth(expression: Expression) -> float:
             return math.sqrt(_worth(inside))
         case Power(base, exponent):
             return math.pow(math.e if base == EXP else _worth(base), _worth(exponent))
+        case Apply("max" | "min" as function, arguments):
+            worths = [*map(_worth, arguments)]
+            return math.nan if any(map(math.isnan, worths)) else max(worths) if function == "max" else min(worths)
+        case Name("π"):
+            return math.pi
         case _:
             return math.nan
 
@@ -198,7 +203,7 @@ class FormulaWriter(ABC):
 
     def sum(self, terms: tuple[Expression, ...]) -> str:
         """Terms with signs between them; of a long sum the largest, then the sum of the others."""
-        shown, rest = _shortened(terms, sort=self.say.sort_terms, whole=self.say.whole)
+        shown, rest = _shortened(terms, whole=self.say.whole)
         pieces = [self.bracketed(shown[0], negative=False)] if shown else [self.number("0")]
         for term in shown[1:]:
             pieces += (
@@ -227,7 +232,7 @@ class FormulaWriter(ABC):
     @staticmethod
     def marks(above: str, mark: Callable[[str], str], transposed: str) -> str:
         """A superscript: a mark, as a block's number or a matrix's letter, and the sign of a transposed matrix."""
-        letters = above.removesuffix("T") if above == "T" or above.startswith("(") else above
+        letters = above.removesuffix("T") if above == "T" or above.startswith("(") else above.removesuffix("ᵀ")
         return (mark(letters) if letters else "") + (transposed if letters != above else "")
 
     def applied(self, function: str, arguments: str) -> str:
@@ -304,11 +309,10 @@ def _negated(expression: Expression) -> Expression:
 Terms = tuple[Expression, ...]
 
 
-def _shortened(terms: Terms, *, sort: bool = False, whole: bool = False) -> tuple[Terms, Terms]:
+def _shortened(terms: Terms, *, whole: bool = False) -> tuple[Terms, Terms]:
     """The terms that are written, and those that are only counted and summed; names are all written.
 
-    Those that are written are the largest in size, or all if `whole`, in the order of the sum, or of their size if
-    `sort`.
+    Those that are written are the largest in size, or all if `whole`, in the order of the sum.
     """
     sizes = [abs(value_of(term)) for term in terms]
     if any(map(math.isnan, sizes)):
@@ -316,7 +320,7 @@ def _shortened(terms: Terms, *, sort: bool = False, whole: bool = False) -> tupl
     order = sorted(range(len(terms)), key=lambda place: -sizes[place])
     shown = order if whole or len(terms) <= MOST_TERMS + 1 else order[:MOST_TERMS]
     rest = tuple(terms[place] for place in sorted(order[len(shown) :]))
-    return tuple(terms[place] for place in (shown if sort else sorted(shown))), rest
+    return tuple(terms[place] for place in sorted(shown)), rest
 
 
 def _largest(terms: Terms, size: Callable[[Expression], float]) -> Terms:

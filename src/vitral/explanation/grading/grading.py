@@ -1,19 +1,76 @@
-"""The grade of a sheet: points for each step, the first wrong one, and the given numbers that were changed."""
+"""The grade of a sheet: points for each step by a stated rule, the first wrong one, and what a lecturer should see."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
+import torch
+from pydantic import Field
 from torch import Tensor
 
-from vitral.core.config import nearest
+from vitral.core.config import Config, nearest
 from vitral.core.errors import UsageError
+from vitral.core.language import N_
 from vitral.explanation.checks.checker import check
 from vitral.explanation.checks.report import ORDER, CheckedQuantity, CheckReport, Verdict
-from vitral.explanation.examples.document import Document
+from vitral.explanation.examples.document import Document, TomlDocument, mended_toml
 from vitral.explanation.grading.answers import read_answers
 from vitral.explanation.grading.key import AnswerKey
-from vitral.explanation.grading.rule import GradingRule
+
+Credit = Annotated[float, Field(ge=0, le=1)]
+Points = Annotated[float, Field(ge=0, le=1e6)]
+WRONG, FOLLOWS, RIGHT = (ORDER.index(each) for each in (Verdict.wrong, Verdict.follows, Verdict.right))
+OF_NUMBERS = (
+    *("copied", "digit", "sign", "point", "other-row", "term", "total", "constant", "repeated", "operand", "zero"),
+)
+"""Beginnings of the kinds of slips with numbers; with any other slip the rule of the step is wrong."""
+REPRODUCED = 0.56
+"""Units by which an explanation may miss a number that it reproduces."""
+
+
+class GradingRule(Config):
+    """Points for each step, and the credit of each verdict.
+
+    A number has the credit of its verdict; a step has its points times the mean credit of its numbers.
+
+    Attributes:
+        points: of steps, by name; 1 for a step that is not named.
+        total: points of a sheet without fault; None: the sum of the steps' points.
+        per: "number": a step counts in proportion to its numbers; "step": it has all its points, or none if a number
+            has less than full credit.
+        right: credit of a right number.
+        rounding: credit of a number that a habit of rounding explains.
+        doubtful: credit of a number that is shown but not accused.
+        unclear: credit of rounding by an unknown habit.
+        follows: credit of a number that follows from an earlier wrong one.
+        wrong: credit of a wrong number.
+        blank: credit of an empty box.
+        concept: the most of its points that a step has whose rule is wrong, as one with the mask forgotten.
+    """
+
+    points: dict[str, Points] = Field(default_factory=dict)
+    total: Points | None = None
+    per: Literal["number", "step"] = "number"
+    right: Credit = 1.0
+    rounding: Credit = 1.0
+    doubtful: Credit = 1.0
+    unclear: Credit = 1.0
+    follows: Credit = 1.0
+    wrong: Credit = 0.0
+    blank: Credit = 0.0
+    concept: Credit = 0.5
+
+    def of_step(self, counts: Mapping[str, int]) -> float:
+        """The share of a step's points that its numbers have.
+
+        Args:
+            counts: the numbers of each verdict.
+        """
+        credit = {name: getattr(self, "blank" if name == Verdict.unknown else name) for name in counts}
+        if self.per == "step":
+            return float(all(credit[name] == 1 for name, count in counts.items() if count))
+        total = sum(counts.values())
+        return sum(credit[name] * count for name, count in counts.items()) / total if total else 0.0
 
 
 @dataclass(frozen=True)
@@ -25,14 +82,12 @@ class StepGrade:
         points: that the step has.
         most: that it can have.
         counts: the asked numbers of each verdict; "unknown" are empty boxes.
-        unreadable: why it cannot be read, or empty.
     """
 
     name: str
     points: float
     most: float
     counts: Mapping[str, int]
-    unreadable: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,9 +101,9 @@ class SheetGrade:
         points: of the sheet.
         most: that it can have.
         edited: given numbers and settings that differ from the key's, one sentence each.
-        extra: further complaints about claims that cannot be read.
+        unreadable: complaints about what cannot be read.
         unasked: names of claims for which the key does not ask; they are not graded.
-        notes: one sentence for each part of the file that is not read.
+        notes: one sentence for each part of the file that is not read, and for what a lecturer should look at.
     """
 
     key: AnswerKey
@@ -57,7 +112,7 @@ class SheetGrade:
     points: float
     most: float
     edited: tuple[str, ...] = ()
-    extra: tuple[str, ...] = field(default=())
+    unreadable: tuple[str, ...] = ()
     unasked: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -67,26 +122,21 @@ class SheetGrade:
         return next((step.name for step in self.steps if step.counts[Verdict.wrong]), "")
 
     @property
-    def unreadable(self) -> tuple[str, ...]:
-        """Complaints about claims that cannot be read."""
-        return (*(step.unreadable for step in self.steps if step.unreadable), *self.extra)
+    def unexplained(self) -> frozenset[tuple[Any, ...]]:
+        """The wrong numbers that no slip explains, with their places; two sheets seldom have the same."""
+        findings = (finding for quantity in self.report.quantities for finding in quantity.findings)
+        wrong = (finding for finding in findings if finding.verdict is Verdict.wrong and finding.slip is None)
+        return frozenset((finding.name, finding.index, finding.claimed) for finding in wrong)
 
     def plain(self) -> dict[str, Any]:
         """As plain data, in English where it is made in English."""
-        return {
-            "exercise": self.key.title,
-            "points": self.points,
-            "most": self.most,
-            "first_wrong": self.first_wrong or None,
-            "edited": list(self.edited),
-            "unreadable": list(self.unreadable),
-            "unasked": list(self.unasked),
-            "notes": list(self.notes),
-            "steps": [
-                {"step": step.name, "points": step.points, "most": step.most, "counts": dict(step.counts)}
-                for step in self.steps
-            ],
-        }
+        told = {name: list(getattr(self, name)) for name in ("edited", "unreadable", "unasked", "notes")}
+        head = {"exercise": self.key.title, "points": self.points, "most": self.most}
+        steps = [
+            {"step": step.name, "points": step.points, "most": step.most, "counts": dict(step.counts)}
+            for step in self.steps
+        ]
+        return {**head, "first_wrong": self.first_wrong or None, **told, "steps": steps}
 
 
 def grade_document(student: Document, key: AnswerKey, rule: GradingRule) -> SheetGrade:
@@ -95,16 +145,23 @@ def grade_document(student: Document, key: AnswerKey, rule: GradingRule) -> Shee
     Raises:
         UsageError: the document is no worked example.
     """
-    answers = read_answers(student, key)
+    mended, lines = mended_toml(student) if isinstance(student, TomlDocument) else (student, [])
+    answers = read_answers(mended, key)
+    if lines and not answers.example.claims:
+        _ = student.data  # raises: what is left is no sheet
     report = check(answers.example)
-    quantities = {quantity.claim.name: quantity for quantity in report.quantities}
-    complaints = {name: told[0] for name, told in answers.unreadable.items()}
-    steps = [_step(key, name, quantities.get(name), rule, complaints.get(name, "")) for name in key.labels]
-    most = sum(step.most for step in steps)
-    scale = 1.0 if rule.total is None or not most else rule.total / most
-    steps = [
-        StepGrade(step.name, step.points * scale, step.most * scale, step.counts, step.unreadable) for step in steps
-    ]
+    checked = {quantity.claim.name: quantity for quantity in report.quantities}
+    verdicts = {name: _judged(key, name, checked.get(name)) for name in key.labels}
+    for name, explained in copied_once(report):
+        verdicts[name] = torch.where(explained & (verdicts[name] == WRONG), FOLLOWS, verdicts[name])
+    most = [rule.points.get(label, 1.0) for label in key.labels.values()]
+    scale = 1.0 if rule.total is None or not sum(most) else rule.total / sum(most)
+    steps: list[StepGrade] = []
+    for (name, label), points in zip(key.labels.items(), most, strict=True):
+        found = verdicts[name][key.asked[name]].tolist()
+        counts = {str(verdict): found.count(place) for place, verdict in enumerate(ORDER)}
+        limit = rule.concept if counts[Verdict.wrong] and _is_concept(checked[name]) else 1.0
+        steps.append(StepGrade(label, points * scale * min(limit, rule.of_step(counts)), points * scale, counts))
     return SheetGrade(
         key,
         report,
@@ -112,10 +169,75 @@ def grade_document(student: Document, key: AnswerKey, rule: GradingRule) -> Shee
         points=sum(step.points for step in steps),
         most=sum(step.most for step in steps),
         edited=answers.edited,
-        extra=tuple(each for told in answers.unreadable.values() for each in told[1:]),
+        unreadable=(*lines, *answers.unreadable),
         unasked=answers.unasked,
-        notes=tuple(student.notes),
+        notes=(*student.notes, *_too_right(report)),
     )
+
+
+def _judged(key: AnswerKey, name: str, checked: CheckedQuantity | None) -> Tensor:
+    return torch.zeros_like(key.asked[name], dtype=torch.int64) if checked is None else checked.verdicts
+
+
+def _is_concept(checked: CheckedQuantity) -> bool:
+    """Whether a slip changes the rule of the step, and not a number of it; of two candidates both must."""
+    slips = [finding.slip for finding in checked.findings if finding.slip is not None]
+    candidates = [(slip, slip.other or slip) for slip in slips if slip.sure or slip.other]
+    return any(not any(one.kind.startswith(OF_NUMBERS) for one in pair) for pair in candidates)
+
+
+def copied_once(report: CheckReport) -> Iterator[tuple[str, Tensor]]:
+    """The cells of later steps that a single given number, copied wrongly in an earlier one, explains: one cause.
+
+    A number enters the steps that use it directly in proportion, so one wrong cell tells how it was copied.
+    """
+    sheet = report.example.sheet
+    wrong = [each for each in report.quantities if bool((each.verdicts == WRONG).any()) and each.claim.name in sheet]
+    made = {quantity.name for quantity in sheet.quantities}
+    for name in dict.fromkeys(each for checked in wrong for each in sheet[checked.claim.name].inputs):
+        users = [checked for checked in wrong if name in sheet[checked.claim.name].inputs]
+        if name in made or len(users) < 2:
+            continue
+        for index in torch.ones_like(sheet.values[name]).nonzero().tolist():
+            slopes = [_slope(checked, report, name, tuple(index)) for checked in users]
+            first = users[0]
+            moved = (first.verdicts == WRONG) & (slopes[0].abs() > 1e-9)
+            if not bool(moved.any()):
+                continue
+            change = ((first.claim.values - first.expected) / slopes[0])[moved][0]
+            explained = [
+                (each.expected + change * slope - each.claim.values).abs() <= REPRODUCED * 10.0**-each.unit.decimals
+                for each, slope in zip(users, slopes, strict=True)
+            ]
+            if all(bool(cells[each.verdicts == WRONG].all()) for each, cells in zip(users, explained, strict=True)):
+                yield from ((each.claim.name, cells) for each, cells in zip(users[1:], explained[1:], strict=True))
+                return
+
+
+def _slope(checked: CheckedQuantity, report: CheckReport, name: str, index: tuple[int, ...]) -> Tensor:
+    """How much a quantity changes if a given number grows by 1."""
+    sheet = report.example.sheet
+    changed = sheet.values[name].clone()
+    changed[index] += 1
+    return sheet[checked.claim.name].make({**sheet.values, name: changed}) - checked.expected
+
+
+def _too_right(report: CheckReport) -> Iterator[str]:
+    """Steps that are right although they do not follow from the sheet's own wrong numbers: copied?"""
+    sheet, checked = report.example.sheet, {each.claim.name: each for each in report.quantities}
+    for each in report.quantities:
+        inputs = [] if each.claim.name not in sheet else sheet[each.claim.name].inputs
+        earlier = [
+            checked[name] for name in inputs if name in checked and bool((checked[name].verdicts == WRONG).any())
+        ]
+        if not earlier:
+            continue
+        own = {one.claim.name: torch.where(one.claim.values.isnan(), one.expected, one.claim.values) for one in earlier}
+        follows = sheet[each.claim.name].make({**sheet.values, **own})
+        differs = (follows - each.expected).abs() > 2 * 10.0**-each.unit.decimals
+        if bool(differs.any()) and bool((each.verdicts[differs] == RIGHT).all()):
+            note = N_("{step} is right although it does not follow from the sheet's own {earlier}: copied?")
+            yield note.format(step=each.claim.label, earlier=earlier[0].claim.label)
 
 
 def check_rule(rule: GradingRule, keys: list[AnswerKey]) -> None:
@@ -128,20 +250,3 @@ def check_rule(rule: GradingRule, keys: list[AnswerKey]) -> None:
     for name in rule.points:
         if name not in known:
             raise UsageError("points: step {name!r}, {hint}", name=name, hint=nearest(name, known))
-
-
-def _step(key: AnswerKey, name: str, checked_: CheckedQuantity | None, rule: GradingRule, complaint: str) -> StepGrade:
-    asked = key.asked[name]
-    counts = dict.fromkeys(map(str, Verdict), 0)
-    if checked_ is None:
-        counts[Verdict.unknown] = int(asked.sum())
-    else:
-        for verdict in _verdicts(checked_.verdicts, asked):
-            counts[verdict] += 1
-    label = key.labels[name]
-    most = rule.points.get(label, 1.0)
-    return StepGrade(label, most * rule.of_step(counts), most, counts, complaint)
-
-
-def _verdicts(verdicts: Tensor, asked: Tensor) -> list[Verdict]:
-    return [ORDER[place] for place in verdicts[asked].tolist()]

@@ -10,10 +10,10 @@ from torch import Tensor
 from vitral.core.errors import UsageError
 from vitral.explanation.checks.checker import check
 from vitral.explanation.checks.report import CheckReport
-from vitral.explanation.examples.digits import most_decimals
 from vitral.explanation.examples.example import AuthorClaim, Example
 from vitral.explanation.examples.given import Keys, file_entries
 from vitral.explanation.examples.names import Names
+from vitral.explanation.examples.numerals import most_decimals
 from vitral.explanation.examples.parameters import FindModel
 
 NOT_GIVEN = ("title", "source", "note", "decimals", "given", "claimed")

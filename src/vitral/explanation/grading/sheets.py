@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,21 +13,20 @@ from vitral.core.files import read_capped
 from vitral.core.language import N_, in_language, language
 from vitral.explanation.checks.report import Verdict, first_wrong
 from vitral.explanation.checks.report import rows as rows_of
-from vitral.explanation.documents import SUFFIXES, document_of
+from vitral.explanation.documents import document_of
 from vitral.explanation.examples.by_name import find_example
 from vitral.explanation.examples.document import Document
 from vitral.explanation.examples.file import MOST_BYTES
 from vitral.explanation.grading.answers import agreement
-from vitral.explanation.grading.grading import SheetGrade, grade_document
+from vitral.explanation.grading.grading import GradingRule, SheetGrade, grade_document
 from vitral.explanation.grading.key import AnswerKey
-from vitral.explanation.grading.rule import GradingRule
 from vitral.explanation.phrasebook import phrases
 from vitral.runs.presets import preset_model
 
 MOST_SHEETS = 5000
 """More files in a folder are not a class."""
 MOST_RULE_BYTES = 2**16
-NEITHER = N_("{sheet}: belongs to none of the keys: neither its title nor its given numbers are theirs")
+NEITHER = N_("{sheet}: belongs to none of the keys: neither its title nor its file name is theirs")
 SEVERAL = N_("{sheet}: fits several keys equally well; give it the title of its exercise")
 FAILED = N_("{sheet}: a fault of Vitral ({kind}); set VITRAL_TRACEBACK=1 to see where")
 
@@ -38,7 +36,7 @@ class GradedSheet:
     """One file of the folder.
 
     Attributes:
-        name: the file, or the pseudonym.
+        name: the file.
         grade: None if the file cannot be read.
         error: why it cannot be read, with its name, in English, or empty.
     """
@@ -80,15 +78,7 @@ class FailedSheet(GradedSheet):
 
 def sheet_names(home: Path, paths: Sequence[Path]) -> dict[Path, str]:
     """The names of the sheets; bytes that are no UTF-8 are written out."""
-    raw = [os.fsencode(path.relative_to(home).as_posix()) for path in paths]
-    names: list[str] = []
-    for name in [each.decode("utf-8", "backslashreplace") for each in raw]:
-        number, other = 1, name
-        while other in names:
-            number += 1
-            other = f"{name} ({number})"
-        names.append(other)
-    return dict(zip(paths, names, strict=True))
+    return {path: os.fsencode(path.relative_to(home).as_posix()).decode("utf-8", "backslashreplace") for path in paths}
 
 
 def grading_rule(
@@ -154,7 +144,7 @@ def sheet_files(folder: Path, others: Sequence[Path | None]) -> list[Path]:
     if not os.path.isdir(folder):
         raise UsageError("{folder}: is no folder; give the folder with the sheets", folder=folder)
     left_out = {_place(path) for path in others if path is not None}
-    found = [path for path in _inside(folder) if left_out.isdisjoint(map(_place, (path, *_parents(path, folder))))]
+    found = [path for path in _inside(folder) if left_out.isdisjoint(map(_place, (path, *path.parents)))]
     if len(found) > MOST_SHEETS:
         raise UsageError("{folder}: has more than {most:,} files", folder=folder, most=MOST_SHEETS)
     return found
@@ -165,21 +155,11 @@ def _place(path: Path) -> Path:
     return path.parent.resolve() / path.name
 
 
-def _parents(path: Path, folder: Path) -> list[Path]:
-    """The folders of a file below the folder of the class."""
-    return list(path.parents)[: len(path.relative_to(folder).parents) - 1]
-
-
 def _inside(folder: Path) -> list[Path]:
     """Files in a folder and in its folders, without hidden ones and those that programs leave."""
-    found: list[Path] = []
-    for path in sorted(folder.rglob("*")):
-        parts = path.relative_to(folder).parts
-        if not any(part.startswith((".", "~$", "__MACOSX")) for part in parts) and (
-            path.is_symlink() or not path.is_dir()
-        ):
-            found.append(path)
-    return found
+    left = (".", "~$", "__MACOSX")
+    found = (path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir())
+    return [path for path in found if not any(part.startswith(left) for part in path.relative_to(folder).parts)]
 
 
 def graded_sheet(path: Path, name: str, keys: Sequence[AnswerKey], rule: GradingRule) -> GradedSheet:
@@ -207,7 +187,7 @@ def graded_sheet(path: Path, name: str, keys: Sequence[AnswerKey], rule: Grading
 
 
 def _document(path: Path, name: str) -> Document:
-    """The document under the name that is shown, which may be a pseudonym.
+    """The document of a file.
 
     Raises:
         UsageError: the file cannot be read, or is too large.
@@ -219,17 +199,7 @@ def _document(path: Path, name: str) -> Document:
     except ValueError:
         complaint = "{path}: larger than {most_bytes:,} bytes: not a worked example"
         raise UsageError(complaint, path=name, most_bytes=MOST_BYTES) from None
-    # The ending tells the format.
-    suffix = path.suffix if path.suffix.lower() in SUFFIXES else ""
-    shown = name if name.endswith(suffix) else f"{name}{suffix}"
-    return _named(document_of(raw, shown), name)
-
-
-def _named(document: Document, name: str) -> Document:
-    """The document with the name under which its sheet is shown, which may be a pseudonym."""
-    named = copy(document)
-    object.__setattr__(named, "name", name)  # some documents are frozen
-    return named
+    return document_of(raw, name)
 
 
 def key_notes(keys: Sequence[AnswerKey]) -> Iterator[str]:

@@ -3,8 +3,7 @@
 from typing import Any
 
 from vitral.interop.foreign_settings import Settings
-from vitral.interop.form import USUAL_WIDTH, Form, Key
-from vitral.interop.forms.common import BIASES, allowing, usual_rewrites
+from vitral.interop.form import BIASES, USUAL_WIDTH, Form, Key, allowing, usual_rewrites
 from vitral.interop.rewrites import with_biases
 from vitral.interop.rules import by_names
 from vitral.model import ModelConfig

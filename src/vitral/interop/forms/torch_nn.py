@@ -3,8 +3,7 @@
 from typing import Any
 
 from vitral.interop.foreign_settings import Settings
-from vitral.interop.form import SOME, Form, Key
-from vitral.interop.forms.common import BIASES, allowing, usual_rewrites
+from vitral.interop.form import BIASES, SOME, Form, Key, allowing, usual_rewrites
 from vitral.interop.rewrites import Weighted, with_biases
 from vitral.interop.rules import by_names
 from vitral.model import ModelConfig

@@ -2,20 +2,17 @@
 
 import importlib
 import tempfile
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.interop.form import Form, Key
-from vitral.interop.forms.gpt2 import GPT2
+from vitral.interop.forms.gpt import GPT2, NEOX
 from vitral.interop.forms.llama import LLAMA
-from vitral.interop.forms.neox import NEOX
 from vitral.interop.proof import Draft
 from vitral.interop.registry import first
 from vitral.interop.rewrites import Weighted, untied, with_biases
@@ -151,7 +148,7 @@ FORMS = (
 
 
 def draft(run: LoadedRun, to: str) -> Draft:
-    """A run as a GGUF file, read back and compared tensor by tensor.
+    """A run as a GGUF file.
 
     Args:
         run: the run.
@@ -205,7 +202,7 @@ def require() -> Any:
 
 
 def _written(package: Any, form: Form, said: Weighted, run: LoadedRun) -> bytes:
-    """The bytes of the file, after it was read again and every tensor found in it."""
+    """The bytes of the file."""
     config = said.config
     if config.num_layers < 1:
         raise UsageError("{form}: llama.cpp opens no model without blocks", form=form.name)
@@ -231,34 +228,17 @@ def _written(package: Any, form: Form, said: Weighted, run: LoadedRun) -> bytes:
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
         writer.close()
-        require_same(package, path, tensors)
         return path.read_bytes()
 
 
 def _add_vocabulary(writer: Any, held: Vocabulary) -> None:
-    writer.add_tokenizer_model(held.model)
+    writer.add_tokenizer_model("gpt2")  # byte pairs
     writer.add_tokenizer_pre(held.splits)
     writer.add_token_list(held.texts)
     writer.add_token_types(held.types)
-    if held.merges:
-        writer.add_token_merges(held.merges)
-    if held.scores:
-        writer.add_token_scores(held.scores)
+    writer.add_token_merges(held.merges)
     writer.add_bos_token_id(held.begin)
     writer.add_eos_token_id(held.end)
     writer.add_add_bos_token(False)
     writer.add_add_eos_token(False)
-    writer.add_add_space_prefix(held.has_space_prefix)
-
-
-def require_same(package: Any, path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """A file holds exactly these tensors.
-
-    Raises:
-        UsageError: it holds others; names the first.
-    """
-    read = {tensor.name: tensor for tensor in package.GGUFReader(path).tensors}
-    for name in sorted({*read, *tensors}):
-        there, given = read.get(name), tensors.get(name)
-        if there is None or given is None or not np.array_equal(there.data.reshape(given.shape), given.numpy()):
-            raise UsageError("{path}: {name} is not the tensor that was written", path=path.name, name=name)
+    writer.add_add_space_prefix(False)

@@ -1,30 +1,21 @@
-"""Tokenizers as llama.cpp has them: the same ids for every text that the tokenizer accepts."""
+"""Tokenizers as llama.cpp has them, as byte pairs: the same ids for every text that the tokenizer accepts."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from vitral.core.errors import UsageError
 from vitral.data.engines import EVERY_CHARACTER, byte_letters
 from vitral.data.tokenizers import Tokenizer
 
-BYTE_PAIRS, PIECES = "gpt2", "llama"
-SPACES: Mapping[str, Any] = {
-    "type": "Sequence",
-    "normalizers": [
-        {"type": "Prepend", "prepend": "▁"},
-        {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
-    ],
-}
-"""What Llama's SentencePiece does with spaces: one before every text, and a letter for each."""
 GPT2_WORDS = "trillion"
 """llama.cpp's name for GPT-2's words; under the name "gpt-2" it also takes spaces before points out of a text."""
 SPLITS = {
     ("ByteLevel",): GPT2_WORDS,
     ("Digits", "ByteLevel"): "smollm",
 }
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5
 NEVER = 0xFF
 """A byte that no text has."""
 
@@ -34,26 +25,20 @@ class Vocabulary:
     """A tokenizer in a GGUF file.
 
     Attributes:
-        model: "gpt2" for byte pairs, "llama" for SentencePiece.
         splits: how a text is split into words before byte pairs are joined.
         texts: every token as the file spells it.
         types: the kind of each token.
         begin: the token that begins a text; none is added by itself.
         end: the token that ends a text.
         merges: of byte pairs.
-        scores: of SentencePiece's pieces.
-        has_space_prefix: whether every text begins with a space that it does not have.
     """
 
-    model: str
     splits: str
     texts: list[str]
     types: list[int]
     begin: int
     end: int
-    merges: list[str] = field(default_factory=list)
-    scores: list[float] = field(default_factory=list)
-    has_space_prefix: bool = False
+    merges: list[str]
 
 
 def vocabulary(tokenizer: Tokenizer, special: Mapping[str, Any]) -> Vocabulary:
@@ -95,7 +80,7 @@ def _by_bytes(tokenizer: Tokenizer, special: Mapping[str, Any]) -> Vocabulary:
     # llama.cpp refuses a file without merges, and would end a text at token 11 if nothing else were said.
     merges = merges or [" ".join(letters[NEVER] * 2)]
     begin, end = _begin_and_end(special, _never(types, texts))
-    return Vocabulary(BYTE_PAIRS, GPT2_WORDS, texts, types, begin, end, merges)
+    return Vocabulary(GPT2_WORDS, texts, types, begin, end, merges)
 
 
 def _never(types: list[int], texts: list[str]) -> int:
@@ -127,7 +112,7 @@ def _begin_and_end(special: Mapping[str, Any], otherwise: int) -> tuple[int, int
 
 
 def _of_pairs(tokenizer: Tokenizer, document: Mapping[str, Any], special: Mapping[str, Any]) -> Vocabulary:
-    """Byte pairs, or SentencePiece's pieces."""
+    """Byte pairs of another library."""
     model, added = document["model"], {one["id"]: one for one in document.get("added_tokens") or ()}
     strips = any(one.get("lstrip") or one.get("rstrip") for one in added.values())
     if model["type"] != "BPE" or not model["merges"] or model.get("ignore_merges") or strips:
@@ -140,48 +125,10 @@ def _of_pairs(tokenizer: Tokenizer, document: Mapping[str, Any], special: Mappin
     merges = [tuple(one.split(" ") if isinstance(one, str) else one) for one in model["merges"]]
     never = next((token for token, kind in enumerate(types) if kind in (CONTROL, UNUSED)), 0)
     begin, end = _begin_and_end(special, never)
-    if document.get("normalizer") == SPACES and model.get("byte_fallback") and document.get("pre_tokenizer") is None:
-        ranks, pieces = _ranks(merges), model["vocab"].keys() - {one["content"] for one in added.values()}
-        if ranks is None or _has_other_splits(merges, pieces):
-            raise _none_like_it(document)
-        types = [
-            UNKNOWN if text == model.get("unk_token") else BYTE if kind == NORMAL and _is_byte(text) else kind
-            for text, kind in zip(listed, types, strict=True)
-        ]
-        scores = [-float(ranks.get(text, 0)) for text in listed]
-        return Vocabulary(PIECES, "default", listed, types, begin, end, scores=scores, has_space_prefix=True)
     splits = _splits(document)
     if splits is None or document.get("normalizer") is not None or model.get("byte_fallback"):
         raise _none_like_it(document)
-    return Vocabulary(BYTE_PAIRS, splits, listed, types, begin, end, [" ".join(pair) for pair in merges])
-
-
-def _ranks(merges: Sequence[tuple[str, ...]]) -> dict[str, int] | None:
-    """The place of each piece among the merges; None if the merges of one piece do not lie together.
-
-    llama.cpp gives a piece one score, whichever two pieces it is joined from.
-    """
-    ranks: dict[str, int] = {}
-    for rank, piece in enumerate(left + right for left, right in merges):
-        if piece in ranks and merges[rank - 1][0] + merges[rank - 1][1] != piece:
-            return None
-        ranks.setdefault(piece, rank)
-    return ranks
-
-
-def _has_other_splits(merges: Collection[tuple[str, ...]], pieces: Collection[str]) -> bool:
-    """Whether two neighbours make a piece that no merge joins; llama.cpp joins them all the same."""
-    known = frozenset(merges)
-    for piece in pieces:
-        for cut in range(1, len(piece)):
-            parts = piece[:cut], piece[cut:]
-            if parts not in known and all(len(part) == 1 or part in pieces for part in parts):
-                return True
-    return False
-
-
-def _is_byte(text: str) -> bool:
-    return len(text) == 6 and text.startswith("<0x") and text.endswith(">")
+    return Vocabulary(splits, listed, types, begin, end, [" ".join(pair) for pair in merges])
 
 
 def _splits(document: Mapping[str, Any]) -> str | None:

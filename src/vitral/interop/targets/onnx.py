@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.core.files import as_json
-from vitral.interop.flat_cache import UNTIL_NOW, cache_names, has_cache, joint_prefix, needs_length
+from vitral.interop.model_graphs import UNTIL_NOW, cache_names, has_cache, joint_prefix, needs_length
 from vitral.interop.proof import Draft, Opened, cannot_open, needed
 from vitral.interop.targets.onnx_graphs import ACTIVATIONS, DATA, LOGITS, PAST, TOKENS, graph_files
 from vitral.interop.targets.transformers import GENERATION, special_ids

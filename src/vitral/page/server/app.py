@@ -34,9 +34,8 @@ from starlette.routing import Route
 
 from vitral.core.errors import TRACEBACK, VitralError
 from vitral.core.language import _
-from vitral.page.document import as_text, served_document, served_policy
+from vitral.page.document import as_text, served_document, served_policy, words
 from vitral.page.server.security import Guard
-from vitral.page.words import words
 
 if TYPE_CHECKING:
     from vitral.page.server.runs import Runs

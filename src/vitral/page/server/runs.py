@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import safetensors.numpy
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -36,8 +37,6 @@ MOST_ANSWER = 1 << 29
 """Bytes of an answer."""
 MOST_NUMBERS = 1 << 25
 """Numbers of sentences that stay computed."""
-ALIGNED = 8
-"""Bytes: where the numbers of an answer begin."""
 MOST_KEPT = 2
 """Other checkpoints of a run that stay loaded."""
 MOST_DRAWN = 100_000
@@ -270,7 +269,9 @@ class Opened:
         values = {key: _stored(value) for key, value in read_off(model, names, kept, ids).items()}
         newer = self.newer()
         headers = {"x-vitral-step": str(self.run.step if asked.step is None else asked.step)}
-        return Found(written(values), headers | ({} if newer is None else {"x-vitral-newer": str(newer)}))
+        return Found(
+            safetensors.numpy.save(values), headers | ({} if newer is None else {"x-vitral-newer": str(newer)})
+        )
 
     def drawn(self, asked: NextAsked) -> Iterator[bytes]:
         """Tokens drawn one after another, each in a frame with the logits that it was drawn from."""
@@ -392,7 +393,7 @@ class Anatomy:
             raise TooMuch("cells: these numbers have more than {most:,} bytes", most=MOST_ANSWER)
         flat = {name: self.constants[name].flatten() for name in cells}
         found = {name: flat[name] if places is None else flat[name][list(places)] for name, places in cells.items()}
-        return written({name: _stored(value) for name, value in found.items()})
+        return safetensors.numpy.save({name: _stored(value) for name, value in found.items()})
 
 
 def anatomy_of(model: Transformer) -> Anatomy:
@@ -410,19 +411,6 @@ def anatomy_of(model: Transformer) -> Anatomy:
     except VitralError as error:
         raise UsageError("the arithmetic of this model cannot be read: {reason}", reason=error) from None
     return Anatomy(computed(graph) | {"lens": computed(lens)}, of_lens | constants)
-
-
-def written(values: Mapping[str, np.ndarray]) -> bytes:
-    """Float32 arrays in the format safetensors, copied once: an answer has tens of megabytes."""
-    header, end = {}, 0
-    for name, value in values.items():
-        header[name] = {"dtype": "F32", "shape": list(value.shape), "data_offsets": [end, end + value.nbytes]}
-        end += value.nbytes
-    told = json.dumps(header).encode("ascii")
-    told += b" " * (-len(told) % ALIGNED)
-    return b"".join(
-        [struct.pack("<Q", len(told)), told, *(value.ravel().view(np.uint8).data for value in values.values())]
-    )
 
 
 class Edited:

@@ -1,5 +1,6 @@
-"""Probes: what studies measure besides the loss. A module of this package is one; its `PROBE` says all of it."""
+"""Probes: what studies measure besides the loss. The `PROBES` of each module of this package say all of them."""
 
+from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
@@ -8,9 +9,11 @@ from vitral.core.errors import UsageError
 from vitral.studies.probe import Probe
 
 
-def probe_names() -> list[str]:
-    """The names of all probes."""
-    return [module.name.replace("_", "-") for module in iter_modules(__path__)]
+@cache
+def probes() -> dict[str, Probe]:
+    """All probes by their names."""
+    modules = (import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__))
+    return {probe.name: probe for module in modules for probe in module.PROBES}
 
 
 def probe_named(name: str) -> Probe:
@@ -19,6 +22,6 @@ def probe_named(name: str) -> Probe:
     Raises:
         UsageError: there is none; the nearest name is offered.
     """
-    if name not in (known := probe_names()):
-        raise UsageError("probes: none is called {name!r}, {suggestion}", name=name, suggestion=nearest(name, known))
-    return import_module(f"{__name__}.{name.replace('-', '_')}").PROBE
+    if name not in probes():
+        raise UsageError("probes: none is called {name!r}, {suggestion}", name=name, suggestion=nearest(name, probes()))
+    return probes()[name]

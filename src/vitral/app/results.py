@@ -1,0 +1,325 @@
+"""Results of facade functions that no other room has: texts, a run seen from inside, names, and pages."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vitral.core.config import nearest
+from vitral.core.errors import UsageError
+from vitral.core.language import N_, _, in_language, number
+from vitral.core.shown import Shown
+from vitral.core.tables import Tabular
+from vitral.decoding import Sample, Way
+from vitral.report.html import page
+from vitral.report.notebook import page_of, written_page
+from vitral.report.plain import plain_text
+from vitral.report.sections import Listing, Paragraph, Preformatted
+from vitral.report.tables import Column, Table
+
+if TYPE_CHECKING:
+    from vitral.report.demonstration import DemonstrationResult
+
+POINTS = 9
+"""Of the stream, in the text of the logit lens."""
+TITLES = {
+    "presets": N_("Presets"),
+    "texts": N_("Texts"),
+    "studies": N_("Studies"),
+    "examples": N_("Worked examples"),
+}
+USED_BY = {
+    "presets": N_("vitral train NAME"),
+    "texts": N_("vitral corpus NAME, vitral train NAME"),
+    "studies": N_("vitral study NAME, vitral list studies --times"),
+    "examples": N_("vitral explain NAME, vitral check NAME"),
+}
+"""By kind of names, the commands that take one."""
+
+
+@dataclass(frozen=True, repr=False)
+class Samples(Shown, Tabular):
+    """Texts that a run wrote.
+
+    Attributes:
+        run: its folder.
+        step: optimizer steps of the checkpoint.
+        samples: in order; of a beam search, the best first.
+        seconds: that it took.
+        way: whether it ran in C, and why it did not.
+    """
+
+    run: str
+    step: int
+    samples: tuple[Sample, ...]
+    seconds: float = 0.0
+    way: Way | None = None
+    _is_only_text = True
+
+    @property
+    def text(self) -> str:
+        """The first text, after its prompt."""
+        return self.samples[0].prompt + self.samples[0].text
+
+    def __len__(self) -> int:
+        """The number of texts."""
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Sample:
+        """One text."""
+        return self.samples[index]
+
+    def __iter__(self) -> Iterator[Sample]:
+        """The texts in order."""
+        return iter(self.samples)
+
+    def __str__(self) -> str:
+        """The texts, each after its prompt, as the command prints them."""
+        lines = [line for text, heading in self._headed() for line in (heading and f"--- {heading}", text)]
+        return "\n".join(lines[1:] if len(self) == 1 else lines)
+
+    def _headed(self) -> Iterator[tuple[str, str]]:
+        """Each text, and its heading if there are several."""
+        for place, sample in enumerate(self.samples, start=1):
+            heading = "" if len(self) == 1 else _("{n} of {all}", n=place, all=len(self))
+            if heading and sample.score is not None:
+                heading += _(", log-probability {score}", score=number(sample.score, ".3f"))
+            yield sample.prompt + sample.text, heading
+
+    def plain(self) -> list[dict[str, Any]]:
+        """As plain data: the same as `vitral generate --format json`."""
+        return [asdict(sample) | {"tokens": list(sample.tokens)} for sample in self.samples]
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row for each text."""
+        return self.plain()
+
+
+@page_of.register
+def _samples_page(samples: Samples) -> str:
+    title = _("Written by {run} at step {step:,}", run=samples.run, step=samples.step)
+    return page(title, [Preformatted(*headed) for headed in samples._headed()])
+
+
+@dataclass(frozen=True, repr=False)
+class Inspection(Shown, Tabular):
+    """Attention maps, kinds of heads, ablations, logit lens and norms of a run on one text.
+
+    Attributes:
+        found: everything as plain data; `docs/inspect.md` documents it.
+    """
+
+    found: dict[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        """A part of `found`, such as "lens"."""
+        return self.found[name]
+
+    def __str__(self) -> str:
+        """A summary, what edits change, what each sublayer and each head is worth, the norms and the logit lens."""
+        from vitral.report.inspection import summary, tables
+
+        notes = Listing(tuple(_("note: {text}", text=_(note)) for note in self.found["notes"]))
+        return plain_text(summary(self.found), [notes, *tables(self.found), self._lens()])
+
+    def _lens(self) -> Table:
+        """The most probable token at each position after some points of the stream, and its probability."""
+        from vitral.report.inspection import best_token, mixer, point_label, token_names
+
+        def best(position: dict[str, Any], target: dict[str, Any] | None) -> str:
+            share = position["top"][0]["probability"]
+            return f"{best_token(position, target)} {'–' if share is None else number(share, '.2f')}"
+
+        lens, part = self.found["lens"], mixer(self.found)
+        points = lens["points"][::-1][:: 1 + (len(lens["points"]) - 1) // POINTS][::-1]  # with the last one
+        rows = [
+            (token, *(best(point["positions"][place], lens["targets"][place]) for point in points))
+            for place, token in enumerate(token_names(self.found))
+        ]
+        title = _("Logit lens: most probable token, its probability, ✓ where it is the true one")
+        return Table(title, (_("position"), *(point_label(point["point"], part) for point in points)), tuple(rows))
+
+    def plain(self) -> dict[str, Any]:
+        """Everything as plain data, ready for JSON."""
+        return self.found
+
+    def page(self) -> str:
+        """The page of `vitral inspect --format html`: one self-contained document."""
+        from vitral.report.inspection import inspection_page
+
+        return inspection_page(self.found)
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row for each head: its kind, the weight on that kind of key, and the loss increase without the head."""
+        kinds, blocks = self.found["kinds"], (self.found["ablation"] or {}).get("blocks")
+        made = []
+        for layer, heads in enumerate(kinds["layers"]):
+            for head, seen in enumerate(heads):
+                worth = blocks[layer]["heads"][head] if blocks else {}
+                lost = {f"without_{way}": effect["increase"] for way, effect in worth.items()}
+                weight = seen["share"].get(seen["kind"])
+                made.append(
+                    {"block": layer, "head": head, "kind": seen["kind"], "weight": weight, "distance": seen["distance"]}
+                    | lost
+                )
+        return made
+
+
+@page_of.register
+def _inspected_page(inspected: Inspection) -> str:
+    return inspected.page()
+
+
+@dataclass(frozen=True, repr=False)
+class Names(Shown, Tabular):
+    """Names of one kind, each with a description.
+
+    Attributes:
+        kind: "presets", "texts", "studies" or "examples".
+        descriptions: by name, in English; the table has them in the current language.
+        minutes: of studies, by name and budget: the estimated time on this machine; empty if nobody asked.
+    """
+
+    kind: str
+    descriptions: Mapping[str, str]
+    minutes: Mapping[str, Mapping[str, float]]
+
+    def __iter__(self) -> Iterator[str]:
+        """The names in order."""
+        return iter(self.descriptions)
+
+    def __len__(self) -> int:
+        """The number of names."""
+        return len(self.descriptions)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is such a name."""
+        return name in self.descriptions
+
+    def __getitem__(self, name: str) -> str:
+        """The description of a name, in English.
+
+        Raises:
+            UsageError: there is no such name.
+        """
+        if name not in self.descriptions:
+            raise UsageError("{name!r}: {hint}", name=name, hint=nearest(str(name), self.descriptions))
+        return self.descriptions[name]
+
+    def __str__(self) -> str:
+        """A table."""
+        return plain_text("", [self.table(), Paragraph(_(USED_BY[self.kind]))])
+
+    def table(self) -> Table:
+        """The names with their descriptions, and the minutes if they were asked for."""
+        budgets = list(dict.fromkeys(budget for times in self.minutes.values() for budget in times))
+        columns = (
+            Column("name", N_("name"), is_prose=True),
+            Column("description", N_("description"), _, is_prose=True),
+            *(Column(budget, budget, _minutes, is_name=True) for budget in budgets),
+        )
+        return Table(_(TITLES[self.kind]), columns, self.records())
+
+    def plain(self) -> list[dict[str, Any]]:
+        """The list of this kind in `vitral list --format json`, in English; the minutes if they were asked for."""
+        return [
+            {"name": name, "description": said} | ({"minutes": dict(self.minutes[name])} if self.minutes else {})
+            for name, said in self.descriptions.items()
+        ]
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row for each name."""
+        return [
+            {"kind": self.kind, "name": name, "description": said, **self.minutes.get(name, {})}
+            for name, said in self.descriptions.items()
+        ]
+
+
+@page_of.register
+def _names_page(names: Names) -> str:
+    return page(_(TITLES[names.kind]), [names.table()], lead=_(USED_BY[names.kind]))
+
+
+def _minutes(minutes: float | None) -> str:
+    if minutes is None:
+        return "–"
+    return _("{n} min", n=max(1, round(minutes))) if minutes < 100 else _("{n} h", n=number(minutes / 60, ".1f"))
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A page that carries a run.
+
+    Attributes:
+        path: the HTML file.
+        size: its bytes.
+    """
+
+    path: Path
+    size: int
+
+    def __str__(self) -> str:
+        """Where it is."""
+        return _("page: {path} ({size:.1f} MB); open it in a browser", path=self.path, size=self.size / 1e6)
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data."""
+        return {"path": str(self.path), "bytes": self.size}
+
+
+@dataclass(frozen=True, repr=False)
+class DemoPage(Shown):
+    """The page of the demonstration.
+
+    Attributes:
+        html: its file.
+        model: the page that carries the model, and computes it in the browser; None if no page can.
+        result: what the page shows.
+        prompt: a beginning to try.
+    """
+
+    html: Path
+    model: Path | None
+    result: "DemonstrationResult"
+    prompt: str
+
+    @property
+    def run(self) -> Path:
+        """The folder of the run that it shows; `vitral.load` opens it."""
+        return self.result.run
+
+    @property
+    def sample(self) -> str:
+        """A text by that run."""
+        return self.result.sample.text
+
+    @property
+    def verdicts(self) -> tuple[str, ...]:
+        """Of the study, in sentences."""
+        from vitral.studies import loss_claims
+
+        losses = loss_claims(self.result.study)
+        return (losses.rank.text, *(claim.text for claim in losses.contrasts))
+
+    def __str__(self) -> str:
+        """The text that the model wrote, the verdicts, the pages, and commands to try."""
+        pages = [_("report: {path}", path=self.html)]
+        pages += [_("page that computes: {path}", path=self.model)] if self.model else []
+        tried = (
+            f"vitral generate {self.run} --prompt {self.prompt}",
+            f'vitral explain {self.run} --text "{self.result.sentence}"',
+            f"vitral train {_('my.txt')} --minutes 2",
+        )
+        commands = [_("next: {command}", command=command) for command in tried]
+        return "\n".join([plain_text("", [Preformatted(self.sample)]), "", *self.verdicts, "", *pages, *commands])
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data, in English."""
+        paths = {"html": str(self.html), "model": None if self.model is None else str(self.model), "run": str(self.run)}
+        with in_language("en"):
+            return {**paths, "sample": self.sample, "verdicts": list(self.verdicts)}
+
+
+@page_of.register
+def _demo_page(demonstrated: DemoPage) -> str:
+    return written_page(demonstrated.html, demonstrated)

@@ -1,0 +1,208 @@
+"""Rounding rules: the ways in which an author computes a sheet by hand.
+
+A rule says which numbers are carried on, how numbers are rounded, and which numbers inside a step are rounded too. It
+computes a quantity as the author does; a check chooses the rule that explains most of a sheet.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from vitral.explanation.checks.units import Unit
+from vitral.explanation.expressions import Call, compute, every
+from vitral.explanation.sheet import SheetQuantity, Values
+
+TOLERANCE = 0.55
+"""Units between a printed number and the rule's: half of the last digit, and a little for rounding twice."""
+EXACTLY = 1e-6
+"""Units that floating point may differ by."""
+FARTHEST = 20.0
+"""Units beyond which no rule explains a number: honest sheets need 15."""
+HALF_ULP = 2.0**-10
+"""One unit in the last place of a float16, relative to the number."""
+SITES = {"_power": "power", "_root": "root", "σ_row": "root"}
+"""By name of a number on the side: what a rule may round there."""
+FEW_CELLS = 2.0
+"""Cells that 16-bit numbers must explain besides: a notebook has many of them."""
+PART, MANY_PARTS = 0.3, 0.7
+"""Cells that each part of a rule must explain, and further ones that each part from the third on must."""
+
+
+@dataclass(frozen=True)
+class RoundingRule:
+    """A way to compute a sheet by hand.
+
+    Attributes:
+        carry: numbers used for later steps: "full" precision, the "printed" ones, "steps": each rounded, printed or
+            not, or "float16": each a 16-bit number.
+        cuts: whether digits are cut off, and not rounded: "" (no), "cuts" (towards 0) or "floor" (downwards).
+        roots: decimals of √d_k, rounded even if other numbers are cut; None for full precision.
+        inverts: the rounded number is 1/√d_k, not √d_k.
+        powers: decimals of exponentials; None for full precision.
+        guards: further digits of what is carried on, if each step is rounded.
+        products: each product of a sum is rounded.
+        repairs: the last weight of a row is what the others leave of 1.
+        given: the given numbers are rounded on the sheet, the others computed from those before.
+    """
+
+    carry: str = "full"
+    cuts: str = ""
+    roots: int | None = None
+    inverts: bool = False
+    powers: int | None = None
+    guards: int = 0
+    products: bool = False
+    repairs: bool = False
+    given: bool = False
+
+    @property
+    def price(self) -> float:
+        """The number of cells that it must explain beyond full precision; few authors do many things at once."""
+        few = (self.roots is not None, self.inverts, self.powers is not None)
+        parts = sum((self.carry != "full", self.cuts != "", *few, self.products, self.repairs))
+        return PART * parts + MANY_PARTS * max(0, parts - 2) + (FEW_CELLS if self.carry == "float16" else 0.0)
+
+    def inside(self, quantity: SheetQuantity) -> tuple[object, ...]:
+        """What matters of the rule inside a step; empty if the step is computed as it is."""
+        if (self.roots, self.powers, self.products) == (None, None, False):
+            return ()
+        sites = {site(call) for call in every(quantity.tree)}
+        made: tuple[object, ...] = ()
+        if self.products and "product" in sites:
+            made += ("products", self.cuts, self.guards)
+        if self.roots is not None and "root" in sites:
+            made += ("roots", self.roots, self.inverts)
+        return (*made, "powers", self.powers, self.cuts) if self.powers is not None and "power" in sites else made
+
+    def make(self, quantity: SheetQuantity, values: Values, unit: Unit) -> Tensor:
+        """A quantity from the author's values, before the result is rounded.
+
+        Args:
+            quantity: the quantity.
+            values: what the author carries on.
+            unit: of the quantity, for numbers that are rounded on the way.
+        """
+
+        def by_hand(call: Call, parts: list[Tensor]) -> Tensor | None:
+            where, first = site(call), parts[0]
+            if where == "power" and self.powers is not None:
+                return self.rounded(first.exp() if call.function == "exp" else first, 10.0**-self.powers)
+            if where == "root" and self.roots is not None:
+                size = 10.0**-self.roots
+                root = 1 / first if self.inverts else first
+                root = ((root / size).round() * size).clamp(min=size)
+                return 1 / root if self.inverts else root
+            if where == "product" and self.products and min(each.dim() for each in parts) > 1:
+                products = first[..., :, :, None] * parts[1][..., None, :, :]
+                return self.rounded(products, unit.finer(self.guards).of(products)).sum(dim=-2)
+            return None
+
+        return compute(quantity.tree, values, by_hand) if self.inside(quantity) else quantity.make(values)
+
+    def rounded(self, values: Tensor, size: Tensor | float) -> Tensor:
+        """Numbers rounded or cut to multiples of `size`."""
+        if self.cuts == "floor":
+            return torch.where(values.isfinite(), (values / size + EXACTLY).floor() * size, values)
+        scaled = values.abs() / size + EXACTLY + (0.0 if self.cuts else 0.5)
+        return torch.where(values.isfinite(), scaled.floor() * size * values.sign(), values)
+
+    def carried(self, values: Tensor, unit: Unit) -> Tensor:
+        """What is carried on of a step whose number is not printed, or was not right."""
+        if self.carry in ("full", "float16"):
+            return values if self.carry == "full" else values.half().double()
+        finer = unit.finer(self.guards if self.carry == "steps" else 0)
+        return self.rounded(values, finer.of(values))
+
+    def printed(self, quantity: SheetQuantity, values: Tensor, unit: Unit) -> Tensor:
+        """What is printed of a computed step: rounded where that is not up to the check's tolerance."""
+        if not self.repairs or not is_softmax(quantity):
+            return values
+        written = self.rounded(values, unit.of(values))
+        last = _last_positive(values)
+        rest = 1 - written.masked_fill(last, 0.0).sum(dim=-1, keepdim=True)
+        return torch.where(last, rest.expand_as(values), values)
+
+    def explains(self, printed: Tensor, values: Tensor, size: Tensor) -> Tensor:
+        """Whether printed numbers are these values, rounded or cut to units of `size`."""
+        off, above = (values - printed) * self.towards(values), TOLERANCE + (0.5 if self.cuts else 0.0)
+        below = above - 1 if self.cuts else above
+        room = (HALF_ULP if self.carry == "float16" else 1e-12) * values.abs().nan_to_num(posinf=0.0, neginf=0.0)
+        near = (off >= -below * size - room) & (off <= above * size + room)
+        if self.carry == "float16":
+            near &= (printed.half().double() - printed).abs() <= TOLERANCE * size
+        return (printed == values) | near
+
+    def near(self, printed: Tensor, true: Tensor, size: Tensor) -> Tensor:
+        """Whether printed numbers are not too far from the true ones for any rule."""
+        room = FARTHEST * size + (2 * HALF_ULP * true.abs().nan_to_num(posinf=0.0, neginf=0.0)) * (
+            self.carry == "float16"
+        )
+        return (printed == true) | ((printed - true).abs() <= room)
+
+    def towards(self, values: Tensor) -> Tensor:
+        """The side on which a number lies of what is left when its digits are cut off: 1 or −1."""
+        return torch.where((values < 0) & (self.cuts != "floor"), -1.0, 1.0).to(values.dtype)
+
+    @property
+    def named(self) -> tuple[tuple[str, int], ...]:
+        """Its parts as keys of phrases, each with a number of decimals (0 where it has none)."""
+        if self.given:
+            return (("given", 0),)
+        carry = f"guard_{self.guards}" if self.carry == "steps" and self.guards else self.carry
+        parts = [(carry, 0), *([(self.cuts, 0)] if self.cuts else [])]
+        if self.roots is not None:
+            parts.append(("inverse" if self.inverts else "roots", self.roots))
+        if self.powers is not None:
+            parts.append(("powers", self.powers))
+        return (*parts, *((name, 0) for name in ("products", "repairs") if getattr(self, name)))
+
+
+def rules(quantities: Sequence[SheetQuantity], decimals: int) -> Iterator[RoundingRule]:
+    """The rules that may matter for these quantities, from the simplest on; numbers have so many decimals."""
+    roots = [digits for digits in (2, 3, 4) if digits >= decimals - 1][:2]
+    powers = [digits for digits in (2, 3, 4) if digits >= decimals][:3]
+    within: list[RoundingRule] = [RoundingRule(products=True), RoundingRule(repairs=True)]
+    within += [RoundingRule(roots=digits, inverts=inverts) for digits in roots for inverts in (False, True)]
+    within += [RoundingRule(powers=digits) for digits in powers]
+    within += [RoundingRule(roots=root, powers=power) for root in roots for power in powers]
+    matters = [rule for rule in within if rule.repairs or any(map(rule.inside, quantities))]
+    made = [RoundingRule(carry, cuts) for carry in ("full", "printed", "steps") for cuts in ("", "cuts", "floor")]
+    made += [RoundingRule("steps", cuts, guards=guards) for cuts in ("", "cuts") for guards in (1, 2)]
+    made += [
+        replace(rule, carry=way.carry, cuts=way.cuts) for way in made[:9] if way.cuts != "floor" for rule in matters
+    ]
+    return iter(sorted([*made, RoundingRule("float16")], key=lambda rule: (rule.price, rule.products)))
+
+
+def typical(decimals: int) -> Iterator[RoundingRule]:
+    """A few rules that lie far apart, for numbers of so many decimals."""
+    for carry, cuts in itertools.product(("full", "printed", "steps"), ("", "cuts")):
+        yield RoundingRule(carry, cuts)
+    yield RoundingRule("float16")
+    yield RoundingRule("steps", products=True)
+    yield RoundingRule("steps", roots=max(decimals, 1), powers=max(decimals, 1))
+    for digits in (1, 2):
+        yield RoundingRule(roots=digits)
+        yield RoundingRule(powers=digits)
+
+
+def site(call: Call) -> str:
+    """What a rule may round here: a "product" of a sum, a "root", a "power", or nothing."""
+    if call.function == "aside":
+        return SITES.get(call.settings[0], "")
+    return {"matmul": "product", "exp": "power"}.get(call.function, "")
+
+
+def is_softmax(quantity: SheetQuantity) -> bool:
+    """Whether each row of a quantity adds up to 1."""
+    return isinstance(quantity.tree, Call) and quantity.tree.function == "softmax"
+
+
+def _last_positive(weights: Tensor) -> Tensor:
+    """The last weight of each row that is not 0, as a mask; none in a row of a single weight."""
+    seen = weights > 0
+    after = seen.flip(-1).cumsum(dim=-1).flip(-1)
+    return seen & (after == 1) & (seen.sum(dim=-1, keepdim=True) > 1)

@@ -1,0 +1,304 @@
+"""The table of primitives: what each computes, its derivative, and where its numbers come from.
+
+Every reading of a tree (its value, its formula, the arithmetic of a cell, its gradient, the slips of an author) looks
+at the kind of a primitive and seldom at its name.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vitral.core.errors import UsageError
+from vitral.core.graphs import is_tracing
+from vitral.decoding.sampling import check_top_k, distribution, keep_min_p, keep_top_k, keep_top_p
+
+Index = tuple[Any, ...]
+"""For each axis the number of a cell, a letter (any cell) or None (the whole axis)."""
+MOST_EXPONENT = 20.0
+"""If an exponent is larger, the largest of its row is subtracted first: e^20 is already 485,165,195."""
+LEAST_EXPONENT = -5.0
+"""If all exponents of a row are smaller, too: e^−5 is already 0.007."""
+MOST_CLASSES = 10**4
+
+
+@dataclass(frozen=True)
+class Primitive:
+    """One row of the table.
+
+    Attributes:
+        kind: "cell" (number by number), "dot", "fold" (a reduction), "move" (numbers change places), "silent" (not
+            written) or "named" (written as a function of its arguments).
+        value: of tensors and settings; called with tensors of the meta device for the shape.
+        vjp: for each argument its share of the gradient, as an expression of d, the result y and the arguments a, b, c.
+        moved: of a move, the index in its argument of a cell of the result, given the argument's shape.
+    """
+
+    kind: str
+    value: Callable[..., Tensor]
+    vjp: tuple[str, ...] = ()
+    moved: Callable[..., Index] = lambda index, shape, *settings: index
+
+
+def _move(value: Callable[..., Tensor], *vjp: str, at: Callable[..., Any] = lambda i, s, *_: i) -> Primitive:
+    return Primitive("move", value, vjp, at)
+
+
+def _fold(reduce: Callable[..., Tensor], *vjp: str) -> Primitive:
+    """A reduction over everything or one axis, which stays with size 1 unless there is a further setting."""
+    return Primitive("fold", lambda x, *s: reduce(x, dim=s[0], keepdim=len(s) < 2) if s else reduce(x), vjp)
+
+
+def _shift(x: Tensor, axis: int = -1) -> Tensor:
+    """The largest entry of a row if its exponential is too large or too small to write, else 0."""
+    size = torch.where(x == -math.inf, 0.0, x).abs().amax(axis, keepdim=True)
+    most = torch.where(x == -math.inf, -1e300, x).amax(axis, keepdim=True)
+    return torch.where((size > MOST_EXPONENT) | ((most < LEAST_EXPONENT) & (most > -1e299)), most, 0.0)
+
+
+def _over(a: Tensor, b: Tensor) -> Tensor:
+    """A quotient, 0 for 0/0: a row that sees nothing."""
+    return torch.where(b == 0, 0.0, a / torch.where(b == 0, 1.0, b))
+
+
+def _seen(x: Tensor, mask: Tensor, axis: int) -> Tensor:
+    """The mean of the scores that a mask does not hide."""
+    seen = (mask == 0).double().expand_as(x)
+    mean = torch.where(seen != 0, x, 0.0).sum(axis, keepdim=True) / seen.sum(axis, keepdim=True).clamp(min=1)
+    return torch.where(mean.abs() > 1e-12, mean, 0.0)
+
+
+def _one_hot(indices: Tensor, count: int) -> Tensor:
+    """One row of zeros and a one for each index, counted from 0.
+
+    Raises:
+        UsageError: an index that is no whole number, or out of range.
+    """
+    if not 1 <= count <= MOST_CLASSES or indices.dim() != 1:
+        raise ValueError(count)
+    if indices.device.type == "meta":
+        return indices.new_empty(len(indices), count)
+    made = (indices[:, None] == torch.arange(count, dtype=indices.dtype, device=indices.device)).double()
+    count_of_ones = made.sum(dim=-1, keepdim=True)
+    if is_tracing():  # other numbers may come: not a number where there is no such row
+        return made / count_of_ones
+    try:
+        is_wrong = not bool((count_of_ones == 1).all())
+    except RuntimeError:  # of many sheets at once
+        return made / count_of_ones
+    if is_wrong:
+        wrong = float(indices[made.sum(dim=-1) != 1][0])
+        raise UsageError(
+            "{index}: expected a whole number from 0 to {last}; indices are counted from 0",
+            index=f"{wrong:g}",
+            last=count - 1,
+        )
+    return made
+
+
+def _target(targets: Tensor, logits: Tensor) -> Tensor:
+    """Rows of shares in the shape of the logits: of indices those with a single one."""
+    rows = logits.numel() // logits.shape[-1]
+    if targets.dim() <= 1 and targets.numel() == rows and targets.shape != logits.shape:
+        targets = _one_hot(targets.reshape(-1), logits.shape[-1])
+    return targets.reshape(logits.shape)
+
+
+def _ahead(x: Tensor) -> Tensor:
+    """1 above the diagonal of a causal mask, 0 elsewhere."""
+    return torch.ones(x.shape[-2:], dtype=x.dtype, device=x.device).triu(1 + x.shape[-1] - x.shape[-2])
+
+
+def _pick(x: Tensor, axis: int, start: int | None, end: int | None) -> Tensor:
+    made = x[(slice(None),) * (axis % x.dim()) + (slice(start, end),)]
+    if made.numel() == 0:
+        raise IndexError(start)
+    return made
+
+
+def _picked(index: Index, shape: Sequence[int], axis: int, start: int | None, end: int | None) -> Index:
+    at = axis % len(shape)
+    begin = range(shape[at])[start:end].start
+    return tuple(place + begin if here == at and isinstance(place, int) else place for here, place in enumerate(index))
+
+
+def _unpicked(d: Tensor, x: Tensor, axis: int, start: int | None, end: int | None) -> Tensor:
+    at, chosen = axis % x.dim(), range(x.shape[axis])[start:end]
+    room = (chosen[0], x.shape[axis] - chosen[-1] - 1)
+    return torch.nn.functional.pad(d, (*(0, 0) * (x.dim() - 1 - at), *room))
+
+
+def _gathered(d: Tensor, table: Tensor, *rows: int) -> Tensor:
+    """The rows of a gradient, each added to the row of the table that it was copied from."""
+    return torch.zeros_like(table).index_add(-2, torch.tensor(rows, device=d.device), d)
+
+
+def part(place: Any, width: int) -> tuple[Any, Any]:
+    """The number of a part of this width, and the place in it."""
+    return divmod(place, width) if isinstance(place, int) else (None, None)
+
+
+def _unflat(flat: Any, shape: Sequence[int]) -> Index:
+    places: list[Any] = []
+    for size in reversed(shape):
+        flat, place = part(flat, size)
+        places.insert(0, place)
+    return tuple(places)
+
+
+def _filter(keep: Callable[[Tensor, float], Tensor]) -> Primitive:
+    """Probabilities, zero where a filter drops the word; the filter's number is the second argument."""
+
+    def value(shares: Tensor, number: Tensor) -> Tensor:
+        kept = keep(shares.log().reshape(-1, shares.shape[-1]), float(number)).reshape(shares.shape)
+        return shares.masked_fill(kept == -math.inf, 0.0)
+
+    return Primitive("named", value)
+
+
+def _keep_top_k(logits: Tensor, k: float) -> Tensor:
+    check_top_k(int(k), logits.shape[-1])
+    return keep_top_k(logits, int(k))
+
+
+def _largest(x: Tensor) -> Tensor:
+    return (x == x.amax(dim=-1, keepdim=True)).double().argmax(dim=-1, keepdim=True).double()
+
+
+def hypotheses_of(table: Tensor, start: int, num_beams: int, length: int) -> list[tuple[tuple[int, ...], float]]:
+    """The last hypotheses of a beam search in a bigram table, the best first: words and log-probability.
+
+    Equal hypotheses are in the order of their indices, as in `beam_search`.
+    """
+    steps = distribution(table.log()).log().tolist()
+    hypotheses: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
+    for _ in range(length):
+        grown = [
+            ((*words, word), score + step)
+            for words, score in hypotheses
+            for word, step in enumerate(steps[words[-1] if words else start])
+        ]
+        hypotheses = sorted(grown, key=lambda hypothesis: (-hypothesis[1], hypothesis[0]))[:num_beams]
+    return hypotheses
+
+
+def _found(of: Callable[[tuple[tuple[int, ...], float]], Any]) -> Primitive:
+    def value(table: Tensor, *settings: int) -> Tensor:
+        return torch.tensor(of(hypotheses_of(table, *settings)[0]), dtype=torch.float64)
+
+    return Primitive("named", value)
+
+
+_CELLS = """
+add: d | d
+subtract: d | -d
+multiply: d * b | d * a
+divide: d / b | -(d * y / b)
+over: d / b | -(d * y / b)
+power: d * (b * a ** (b - 1)) | d * (y * log(a))
+negative: -d
+exp: d * y
+log: d / a
+sin: d * cos(a)
+cos: -(d * sin(a))
+tanh: d * (1 - y ** 2)
+root: d / (2 * y)
+abs: d * (1 - 2 * less(a, 0))
+floor: 0 * d
+Φ: d * φ(a)
+φ: -(d * a * y)
+maximum: where(equal(a, b), d / 2, d * less(b, a)) | where(equal(a, b), d / 2, d * less(a, b))
+minimum: where(equal(a, b), d / 2, d * less(a, b)) | where(equal(a, b), d / 2, d * less(b, a))
+where: 0 | where(a, d, 0) | where(a, 0, d)
+less: 0 | 0
+equal: 0 | 0
+"""
+_VALUES: dict[str, Callable[..., Tensor]] = {
+    "power": torch.pow,
+    "root": torch.sqrt,
+    "less": lambda a, b: (a < b).double(),
+    "equal": lambda a, b: (a == b).double(),
+    "where": lambda c, a, b: torch.where(c != 0, a, b),
+    "over": _over,
+    "Φ": lambda x: 0.5 * (1 + torch.erf(x / math.sqrt(2))),
+    "φ": lambda x: torch.exp(-x * x / 2) / math.sqrt(2 * math.pi),
+}
+
+
+def _cells() -> Iterator[tuple[str, Primitive]]:
+    for row in _CELLS.strip().splitlines():
+        name, _, rules = row.partition(": ")
+        yield name, Primitive("cell", _VALUES.get(name) or getattr(torch, name), tuple(rules.split(" | ")))
+
+
+PRIMITIVES: dict[str, Primitive] = {
+    **dict(_cells()),
+    "matmul": Primitive("dot", torch.matmul, ("d @ b.T", "a.T @ d")),
+    "sum": _fold(torch.sum, "d + 0 * a"),
+    "mean": _fold(torch.mean, "(d + 0 * a) * (count(y) / count(a))"),
+    "max": _fold(torch.amax, "d * equal(a, y) / folded(equal(a, y))"),
+    "min": _fold(torch.amin, "d * equal(a, y) / folded(equal(a, y))"),
+    "seen": Primitive("fold", _seen),
+    "shift": Primitive("silent", _shift),
+    "count": Primitive("silent", lambda x: torch.tensor(float(x.numel()), dtype=x.dtype)),
+    "times": Primitive("silent", lambda x: torch.tensor(x.numel() / x.shape[-1], dtype=x.dtype)),
+    "ahead": Primitive("silent", _ahead),
+    "target": Primitive("named", _target),
+    "one_hot": Primitive("named", _one_hot),
+    "unpicked": Primitive("named", _unpicked),
+    "gathered": Primitive("named", _gathered),
+    "concat": Primitive("named", lambda *parts: torch.cat(parts[:-1], dim=parts[-1])),
+    "aside": _move(lambda x, _: x, "d"),  # a number that people write on the side, by name
+    "plain": _move(lambda x, _: x, "d"),  # not written where it has this value
+    "transpose": _move(lambda x: x.mT if x.dim() > 1 else x, "d.T", at=lambda i, s: (*i[:-2], *i[-2:][::-1])),
+    "rows": _move(lambda x: x.unsqueeze(-2), "sum(d, -2, 1)", at=lambda i, s: (*i[-1 - len(s) : -2], i[-1])),
+    "head": _move(lambda x: x[0], "lifted(d)", at=lambda i, s: (0, *i)),
+    "lifted": _move(lambda x: x[None], "head(d)", at=lambda i, s: i[1:]),
+    "last": _move(lambda x: x[..., -1, :], at=lambda i, s: (s[-2] - 1, *i)),
+    "merge": _move(
+        lambda z: z.movedim(-3, -2).flatten(-2),
+        "split(d)",
+        at=lambda i, s: (part(i[-1], s[-1])[0], i[-2], part(i[-1], s[-1])[1]),
+    ),
+    "stack": _move(lambda z: z.flatten(-3, -2), at=lambda i, s: (*part(i[-2], s[-2]), i[-1])),
+    "split": _move(
+        lambda d, width: d.unflatten(-1, (-1, width)).movedim(-2, -3),
+        at=lambda i, s, width: (i[1], i[0] * width + i[2] if isinstance(i[2], int) else None),
+    ),
+    "share": _move(  # one head of keys serves a group of heads
+        lambda k, n: k.repeat_interleave(n, -3),
+        "sum(grouped(d), -3, 1)",
+        at=lambda i, s, n: (part(i[0], n)[0], *i[1:]),
+    ),
+    "grouped": _move(
+        lambda d, n: d.unflatten(-3, (-1, n)),
+        at=lambda i, s, n: (i[0] * n + i[1] if isinstance(i[1], int) else i[1], *i[2:]),
+    ),
+    "lookup": _move(
+        lambda e, *rows: e[..., list(rows), :],
+        "gathered(d, a)",
+        at=lambda i, s, *rows: (rows[i[-2]] if isinstance(i[-2], int) else None, i[-1]),
+    ),
+    "partner": _move(  # the other feature of each pair
+        lambda x, *order: x[..., list(order)], "partner(d)", at=lambda i, s, *order: (*i[:-1], order[i[-1]])
+    ),
+    "pick": _move(_pick, "unpicked(d, a)", at=_picked),
+    "row": _move(lambda x: x.reshape(1, -1), "shaped(d)", at=lambda i, s: _unflat(i[1], s)),
+    "column": _move(lambda x: x.reshape(-1, 1), "shaped(d)", at=lambda i, s: _unflat(i[0], s)),
+    "upright": _move(lambda x: x[:, None], at=lambda i, s: i[:1]),  # a vector of an author who writes columns
+    "shaped": _move(
+        lambda d, *shape: d.reshape(shape),
+        at=lambda i, s, *shape: _unflat(sum(n * math.prod(shape[at + 1 :]) for at, n in enumerate(i)), s),
+    ),
+    # Choices of the next token are searches in Python; `sheets.choices` writes them.
+    "place of largest": Primitive("named", _largest),
+    "keep top k": _filter(_keep_top_k),
+    "keep top p": _filter(keep_top_p),
+    "keep min p": _filter(keep_min_p),
+    "best path": _found(lambda best: best[0]),
+    "best path probability": _found(lambda best: [math.exp(best[1])]),
+}
+"""By name. Those with spaces can be in no expression of a user."""

@@ -1,0 +1,1 @@
+"""Readings of trees: formulas and arithmetic, gradients, other layouts."""

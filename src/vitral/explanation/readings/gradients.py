@@ -1,0 +1,174 @@
+"""Gradients: from the expressions of a sheet to those of its gradients, which are a sheet as any other."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from torch import Tensor
+
+from vitral.explanation.expressions import (
+    DEFINITIONS,
+    PRIMITIVES,
+    Call,
+    Constant,
+    Reference,
+    Tree,
+    compute,
+    expanded,
+    mapped,
+    read,
+    references,
+    substituted,
+)
+from vitral.explanation.expressions.definitions import BACK
+
+_LETTERS = ("d", "y", "a", "b", "c", "e")
+OF_SETTINGS = ("grouped", "split", "unpicked", "partner", "gathered", "folded", "shaped")
+"""Functions of gradients that take their settings from the function that they go back through."""
+
+
+def backward(sheet: Mapping[str, Tree], values: dict[str, Tensor], of: str) -> dict[str, Tree]:
+    """The gradients of a number with respect to all that a quantity is made of, from there back: dname of name.
+
+    The gradient of the quantity itself is in `values`; the others are added to them.
+    """
+    shares: dict[str, list[Tree]] = {of: []}
+    made: dict[str, Tree] = {}
+
+    def close(name: str) -> None:
+        parts = shares.pop(name)
+        if parts:
+            made[f"d{name}"] = _added(parts[::-1])
+            values[f"d{name}"] = compute(made[f"d{name}"], values).expand_as(values[name])
+
+    for name in reversed(list(sheet)):
+        if name in shares:
+            close(name)
+            for leaf, share in _shares(sheet[name], Reference(name), Reference(f"d{name}"), values):
+                shares.setdefault(leaf, []).append(share)
+    for name in list(shares):
+        close(name)
+    return made
+
+
+def gradient(
+    sheet: Mapping[str, Tree], values: Mapping[str, Tensor], of: str, by: str, known: Mapping[str, str]
+) -> Tree:
+    """The gradient of one number by one quantity; `known` are the names of gradients that the author has already."""
+    shares: dict[str, list[Tree]] = {of: [Constant(1.0)]}
+    for name in [*reversed([each for each in sheet if each != by]), by]:
+        if name in shares:
+            d: Tree = Reference(known[name]) if name in known else _added(shares.pop(name)[::-1])
+            if name == by:
+                return d
+            for leaf, share in _shares(sheet[name], Reference(name), d, values):
+                shares.setdefault(leaf, []).append(share)
+    return Call("multiply", (Constant(0.0), Reference(by)))
+
+
+def _added(parts: Sequence[Tree]) -> Tree:
+    total, *others = parts
+    for other in others:
+        total = Call("add", (total, other))
+    return total
+
+
+def _shares(tree: Tree, result: Tree, d: Tree, values: Mapping[str, Tensor]) -> list[tuple[str, Tree]]:
+    """What a tree with this result and this gradient adds to the gradient of each name in it."""
+    if isinstance(tree, Reference):
+        return [(tree.name, _summed(d, values[tree.name].shape, values))]
+    if isinstance(tree, Constant) or not references(tree):
+        return []
+    if tree.function in DEFINITIONS and tree.function not in BACK:
+        return _shares(expanded(tree), result, d, values)
+    if tree.function == "concat":
+        return [share for part, d_part in _pieces(tree, d, values) for share in _shares(part, part, d_part, values)]
+    if tree.function in DEFINITIONS:  # with every parameter
+        usual = [*DEFINITIONS[tree.function].parameters.values()][len(tree.arguments) :]
+        tree = Call(tree.function, (*tree.arguments, *(each for each in usual if each is not None)), tree.settings)
+    rules = BACK.get(tree.function) or PRIMITIVES[tree.function].vjp
+    letters = {"d": d, "y": result, **dict(zip("abc", tree.arguments, strict=False)), "e": tree.arguments[-1]}
+    filled: dict[Tree, Tree] = {Reference(letter): part for letter, part in letters.items()}
+    found = []
+    for argument, rule in zip(tree.arguments, rules, strict=False):
+        if references(argument):
+            share = substituted(mapped(read(rule, _LETTERS), lambda node: _with_settings(node, tree, values)), filled)
+            share = simple(share)
+            if not isinstance(argument, Call) or argument.function != "rows":
+                share = _summed(share, compute(argument, values).shape, values)
+            found += _shares(argument, argument, share, values)
+    return found
+
+
+def _pieces(tree: Call, d: Tree, values: Mapping[str, Tensor]) -> Iterator[tuple[Tree, Tree]]:
+    """The arguments of `concat`, each with its part of the gradient."""
+    axis, start = tree.settings[0] if tree.settings else -1, 0
+    for part in tree.arguments:
+        size = compute(part, values).shape[axis]
+        yield part, Call("pick", (d,), (axis, start, start + size))
+        start += size
+
+
+def _with_settings(node: Tree, tree: Call, values: Mapping[str, Tensor]) -> Tree | None:
+    if not isinstance(node, Call):
+        return None
+    change = lambda part: _with_settings(part, tree, values)  # noqa: E731
+    arguments = tuple(mapped(each, change) for each in node.arguments)
+    if node.function in OF_SETTINGS:
+        shape = tuple(compute(tree.arguments[0], values).shape)
+        settings = shape if node.function == "shaped" else tree.settings or shape[-1:]
+        if node.function == "folded":
+            return Call("sum", arguments, tree.settings[:1])
+        return Call(node.function, arguments, settings)
+    if node.function.endswith("_back") and tree.settings:
+        return Call(node.function, arguments, tree.settings)
+    return None
+
+
+def _summed(d: Tree, shape: Sequence[int], values: Mapping[str, Tensor]) -> Tree:
+    """A gradient of the shape of what was repeated: summed over heads, rows or columns."""
+    has: Sequence[int] = compute(d, values).shape
+    while len(has) > len(shape):
+        d, has = Call("head", (d,)) if has[0] == 1 else Call("sum", (d,), (-len(has), 1)), has[1:]
+    for axis, (size, wanted) in enumerate(zip(has, shape, strict=False)):
+        d = Call("sum", (d,), (axis - len(shape),)) if size != wanted and wanted == 1 else d
+    return d
+
+
+def simple(tree: Tree) -> Tree:
+    """Transposes of transposes, products with 1 and other detours of the general rules taken out."""
+    if not isinstance(tree, Call):
+        return tree
+    made = Call(tree.function, tuple(map(simple, tree.arguments)), tree.settings)
+    return _without_numbers(made) if made.function in ("add", "subtract", "power", "multiply") else _without_moves(made)
+
+
+def _without_moves(tree: Call) -> Tree:
+    match tree.function, tree.arguments:
+        case "log", (Constant(math.e),):
+            return Constant(1.0)
+        case "transpose", (Call("transpose", (inside,)),):
+            return inside
+        case "head" | "lifted" | "transpose", (Constant(float()) as number,):
+            return number
+        case ("head", (Call("lifted", (inside,)),)) | ("lifted", (Call("head", (inside,)),)):
+            return inside
+        case "transpose", (Call("matmul", (left, right)),):
+            return Call("matmul", (simple(Call("transpose", (right,))), simple(Call("transpose", (left,)))))
+    return tree
+
+
+def _without_numbers(tree: Call) -> Tree:
+    match tree.function, tree.arguments:
+        case _, (Constant(float(), ""), Constant(float(), "")):
+            return Constant(float(compute(tree, {})))
+        case "power", (inside, Constant(1.0)):
+            return inside
+        case "multiply", (Call("multiply", (inside, Constant(float()) as one)), Constant(float()) as other):
+            return simple(Call("multiply", (inside, simple(Call("multiply", (one, other))))))
+        case "multiply", (Call("divide", (inside, Constant(one))), Constant(other)) if one == other:
+            return inside
+        case "multiply", (Constant(1.0, ""), other) | (other, Constant(1.0, "")):
+            return other
+        case "add", (other, Call("multiply", (Constant(0.0), _))):
+            return other
+    return tree

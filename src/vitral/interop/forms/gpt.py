@@ -1,0 +1,317 @@
+"""Forms with LayerNorm of transformers: GPT-2, GPT-Neo, OPT and GPT-NeoX."""
+
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vitral.interop.foreign_settings import Settings
+from vitral.interop.form import ACTIVATIONS, BIASES, THEIRS, Form, Key, allowing, usual_rewrites
+from vitral.interop.forms.llama import read_rotary, write_rotary
+from vitral.interop.rewrites import even_biases, with_biases
+from vitral.interop.rules import Names, Place, Rule, by_names, listed, misshapen, require_named
+from vitral.model import ModelConfig
+
+
+def _read_gpt2(settings: Settings, plain: dict[str, Any]) -> dict[str, Any]:
+    settings.only(scale_attn_by_inverse_layer_idx=False)
+    settings.take("reorder_and_upcast_attn")  # precision of 16 bits only
+    positions = plain["context_length"]
+    context = settings.count("n_ctx", positions)
+    if context != positions:
+        raise settings.contradiction("n_ctx", context, positions)
+    return {"attention": {"scale": "sqrt" if settings.truth("scale_attn_weights", True) else "none"}}
+
+
+def _written_gpt2(_config: ModelConfig) -> dict[str, Any]:
+    return {"attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0}
+
+
+def gpt2_names(transpose: bool) -> Names:
+    """The map of names; whether the matrices of the blocks are stored as [in, out]."""
+    matrices = {
+        "attn.in_proj": "attn.c_attn",
+        "attn.out_proj": "attn.c_proj",
+        "mlp.up": "mlp.c_fc",
+        "mlp.down": "mlp.c_proj",
+    }
+    return {
+        "token_embedding": "transformer.wte",
+        "positions": "transformer.wpe",
+        "blocks.{layer}.attn_norm": "transformer.h.{layer}.ln_1",
+        "blocks.{layer}.mlp_norm": "transformer.h.{layer}.ln_2",
+        **{
+            f"blocks.{{layer}}.{ours}": Place(name=f"transformer.h.{{layer}}.{theirs}", transpose=transpose)
+            for ours, theirs in matrices.items()
+        },
+        "final_norm": "transformer.ln_f",
+        "head": "lm_head",
+    }
+
+
+GPT2 = Form(
+    name="gpt2",
+    model_type="gpt2",
+    architecture="GPT2LMHeadModel",
+    allows=allowing({}),
+    rewrites=usual_rewrites(biases=with_biases(**BIASES)),
+    keys=(
+        Key("n_positions", "context_length", 1024),
+        Key("n_embd", "d_model", 768),
+        Key("n_layer", "num_layers", 12),
+        Key("n_head", "num_heads", 12),
+        Key("n_inner", "d_ff", lambda plain: 4 * plain["d_model"]),
+        Key("activation_function", "feed_forward", "gelu_new"),
+        Key("layer_norm_epsilon", "norm_epsilon", 1e-5),
+    ),
+    read=_read_gpt2,
+    written=_written_gpt2,
+    rules=by_names(gpt2_names(transpose=True)),
+    embedding="transformer.wte.weight",
+    prefix="transformer.",
+    ignored=(".attn.bias", ".attn.masked_bias"),
+)
+
+
+def _read_gpt_neo(settings: Settings, plain: dict[str, Any]) -> dict[str, Any]:
+    layers = plain["num_layers"]
+    window = {"name": "window", "size": settings.count("window_size", 256)}
+    known = {"global": {"name": "causal"}, "local": window}
+    are_typed = settings.given("attention_types")
+    types = settings.take("attention_types", [[["global", "local"], 12]])
+    listed = settings.take("attention_layers")
+    try:
+        kinds = listed or _expanded(types, layers)
+        expanded = _expanded(types, layers) if are_typed else kinds
+        masks = [known[kind] for kind in kinds]
+    except (TypeError, KeyError, ValueError):
+        raise settings.refused("attention_types", types) from None
+    if len(masks) != layers:
+        raise settings.refused("attention_layers", kinds)
+    if kinds != expanded:
+        raise settings.contradiction("attention_layers", kinds, expanded)
+    mask = masks[0] if all(one == masks[0] for one in masks) else {"name": "by-layer", "masks": masks}
+    return {"attention": {"mask": mask, "scale": "none"}, "bias": {"qkv": False}}
+
+
+def _expanded(types: Any, layers: int) -> list[str]:
+    """The kind of each block. The count comes first, because a short file can ask for an enormous list."""
+    if any(times < 0 for _names, times in types) or sum(len(names) * times for names, times in types) != layers:
+        raise ValueError
+    return list(chain.from_iterable(names * times for names, times in types))
+
+
+def _written_gpt_neo(config: ModelConfig) -> dict[str, Any]:
+    attention: Any = config.attention
+    masks = [attention.mask.of(layer) for layer in range(config.num_layers)]
+    kinds = ["local" if mask.name == "window" else "global" for mask in masks]
+    sizes = [mask.size for mask in masks if mask.name == "window"]
+    return {
+        "attention_types": [[[kind], 1] for kind in kinds],
+        "attention_layers": kinds,
+        "window_size": sizes[0] if sizes else 256,
+        "attention_dropout": 0.0,
+        "embed_dropout": 0.0,
+        "resid_dropout": 0.0,
+    }
+
+
+GPT_NEO = Form(
+    name="gpt-neo",
+    model_type="gpt_neo",
+    architecture="GPTNeoForCausalLM",
+    allows=allowing(
+        {"attention.mask": ("causal", "window", "by-layer"), "attention.scale": ("none",), "bias.qkv": (False,)}
+    ),
+    rewrites=usual_rewrites(biases=with_biases(**(BIASES | {"qkv": False})), scale="none"),
+    keys=(
+        Key("max_position_embeddings", "context_length", 2048),
+        Key("hidden_size", "d_model", 2048),
+        Key("num_layers", "num_layers", 24),
+        Key("num_heads", "num_heads", 16),
+        Key("intermediate_size", "d_ff", lambda plain: 4 * plain["d_model"]),
+        Key("activation_function", "feed_forward", "gelu_new"),
+        Key("layer_norm_epsilon", "norm_epsilon", 1e-5),
+    ),
+    read=_read_gpt_neo,
+    written=_written_gpt_neo,
+    rules=by_names(
+        {
+            "token_embedding": "transformer.wte",
+            "positions": "transformer.wpe",
+            "blocks.{layer}.attn.in_proj": Place(
+                name=tuple(f"transformer.h.{{layer}}.attn.attention.{letter}_proj" for letter in "qkv")
+            ),
+            "blocks.{layer}.attn.out_proj": "transformer.h.{layer}.attn.attention.out_proj",
+            "blocks.{layer}.mlp.up": "transformer.h.{layer}.mlp.c_fc",
+            "blocks.{layer}.mlp.down": "transformer.h.{layer}.mlp.c_proj",
+            "blocks.{layer}.attn_norm": "transformer.h.{layer}.ln_1",
+            "blocks.{layer}.mlp_norm": "transformer.h.{layer}.ln_2",
+            "final_norm": "transformer.ln_f",
+            "head": "lm_head",
+        }
+    ),
+    embedding="transformer.wte.weight",
+    prefix="transformer.",
+    ignored=(".attn.attention.bias", ".attn.attention.masked_bias"),
+)
+
+
+UNUSED_ROWS = 2
+_ROOT = "model.decoder"
+_EMBEDDING, _HEAD = f"{_ROOT}.embed_tokens.weight", "lm_head.weight"
+_INTO, _OUT = f"{_ROOT}.project_in.weight", f"{_ROOT}.project_out.weight"
+
+
+def _prepare_opt(tensors: dict[str, Tensor], settings: Settings) -> dict[str, Tensor]:
+    """Fold the projections between embedding and stream into the embedding and a head of its own (OPT-350M)."""
+    if not {_INTO, _OUT} & tensors.keys():
+        return tensors
+    where, is_tied = str(Path(settings.where).parent), settings.truth("tie_word_embeddings", True)
+    head = _EMBEDDING if is_tied else _HEAD
+    require_named({_EMBEDDING, _INTO, _OUT, head}, tensors, where)
+
+    def folded(matrix: str, projection: str, *, turned: bool = False) -> Tensor:
+        by = tensors[projection].double()
+        try:
+            return (tensors[matrix].double() @ (by.mT if turned else by)).to(tensors[matrix].dtype)
+        except RuntimeError:
+            raise misshapen(where, listed([matrix, projection])) from None
+
+    wide = {_EMBEDDING: folded(_EMBEDDING, _INTO, turned=True), _HEAD: folded(head, _OUT)}
+    settings.only(word_embed_proj_dim=tensors[_EMBEDDING].shape[-1])
+    settings.add("tie_word_embeddings", False)
+    return {name: tensor for name, tensor in tensors.items() if name not in (_INTO, _OUT)} | wide
+
+
+def _read_opt(settings: Settings, plain: dict[str, Any]) -> dict[str, Any]:
+    settings.only(enable_bias=True, layer_norm_elementwise_affine=True)
+    is_pre = settings.truth("do_layer_norm_before", True)
+    return {
+        "norm": "pre" if is_pre else "post",
+        "final_norm": not settings.truth("_remove_final_layer_norm", False) and is_pre,
+        "feed_forward": settings.choice("activation_function", ACTIVATIONS, "relu"),
+    }
+
+
+def _written_opt(config: ModelConfig) -> dict[str, Any]:
+    return {
+        "do_layer_norm_before": config.norm == "pre",
+        "_remove_final_layer_norm": config.norm == "pre" and not config.has_final_norm,
+        "activation_function": THEIRS[str(config.feed_forward)],
+        "enable_bias": True,
+        "layer_norm_elementwise_affine": True,
+        "attention_dropout": 0.0,
+        "dropout": 0.0,
+        "layerdrop": 0.0,
+    }
+
+
+def _positions_opt(_config: ModelConfig, ours: str, _layer: int) -> Rule:
+    """The table lies below rows that nothing uses, which are zero in an export."""
+
+    def export(table: Tensor) -> list[Tensor]:
+        return [torch.cat([table.new_zeros(UNUSED_ROWS, table.shape[1]), table])]
+
+    return Rule(ours, (f"{_ROOT}.embed_positions.weight",), export, lambda tensors: tensors[0][UNUSED_ROWS:])
+
+
+OPT = Form(
+    name="opt",
+    model_type="opt",
+    architecture="OPTForCausalLM",
+    allows=allowing({"norm": ("post", "pre"), "norm_epsilon": (None,), "final_norm": None}),
+    rewrites=usual_rewrites(biases=with_biases(**BIASES)),
+    keys=(
+        Key("max_position_embeddings", "context_length", 2048),
+        Key("hidden_size", "d_model", 768),
+        Key("word_embed_proj_dim", "d_model", lambda plain: plain["d_model"]),
+        Key("num_hidden_layers", "num_layers", 12),
+        Key("num_attention_heads", "num_heads", 12),
+        Key("ffn_dim", "d_ff", 3072),
+    ),
+    read=_read_opt,
+    written=_written_opt,
+    rules=by_names(
+        {
+            "token_embedding": f"{_ROOT}.embed_tokens",
+            "positions": _positions_opt,
+            "blocks.{layer}.attn.in_proj": Place(
+                name=tuple(f"{_ROOT}.layers.{{layer}}.self_attn.{letter}_proj" for letter in "qkv")
+            ),
+            "blocks.{layer}.attn.out_proj": f"{_ROOT}.layers.{{layer}}.self_attn.out_proj",
+            "blocks.{layer}.mlp.up": f"{_ROOT}.layers.{{layer}}.fc1",
+            "blocks.{layer}.mlp.down": f"{_ROOT}.layers.{{layer}}.fc2",
+            "blocks.{layer}.attn_norm": f"{_ROOT}.layers.{{layer}}.self_attn_layer_norm",
+            "blocks.{layer}.mlp_norm": f"{_ROOT}.layers.{{layer}}.final_layer_norm",
+            "final_norm": f"{_ROOT}.final_layer_norm",
+            "head": "lm_head",
+        }
+    ),
+    embedding=_EMBEDDING,
+    prefix="model.",
+    prepare=_prepare_opt,
+)
+
+
+def _read_neox(settings: Settings, _plain: dict[str, Any]) -> dict[str, Any]:
+    projections = settings.truth("attention_bias", True)
+    return {
+        "positions": read_rotary(settings, base_key="rotary_emb_base", fraction_key="rotary_pct", fraction=0.25),
+        "bias": {"qkv": projections, "output": projections},
+    }
+
+
+def _written_neox(config: ModelConfig) -> dict[str, Any]:
+    rotary = write_rotary(config)
+    return {
+        "attention_bias": config.biases.qkv,
+        "attention_dropout": 0.0,
+        "hidden_dropout": 0.0,
+        **rotary,
+        "rotary_pct": rotary.get("partial_rotary_factor", 1.0),
+        "rotary_emb_base": rotary["rope_theta"],
+        "rope_parameters": {"partial_rotary_factor": 1.0, **rotary["rope_parameters"]},
+    }
+
+
+NEOX = Form(
+    name="gpt-neox",
+    model_type="gpt_neox",
+    architecture="GPTNeoXForCausalLM",
+    allows=allowing({"positions": ("rotary",), "positions.pairing": ("halves",), "parallel": None}),
+    rewrites=(*usual_rewrites(biases=with_biases(feed_forward=True, norm=True), has_table=False), even_biases),
+    keys=(
+        Key("max_position_embeddings", "context_length", 2048),
+        Key("hidden_size", "d_model", 6144),
+        Key("num_hidden_layers", "num_layers", 44),
+        Key("num_attention_heads", "num_heads", 64),
+        Key("intermediate_size", "d_ff", 24576),
+        Key("hidden_act", "feed_forward", "gelu"),
+        Key("layer_norm_eps", "norm_epsilon", 1e-5),
+        Key("use_parallel_residual", "parallel", True),
+    ),
+    read=_read_neox,
+    written=_written_neox,
+    rules=by_names(
+        {
+            "token_embedding": "gpt_neox.embed_in",
+            "blocks.{layer}.attn.in_proj": Place(name="gpt_neox.layers.{layer}.attention.query_key_value", by="head"),
+            "blocks.{layer}.attn.out_proj": "gpt_neox.layers.{layer}.attention.dense",
+            "blocks.{layer}.mlp.up": "gpt_neox.layers.{layer}.mlp.dense_h_to_4h",
+            "blocks.{layer}.mlp.down": "gpt_neox.layers.{layer}.mlp.dense_4h_to_h",
+            "blocks.{layer}.attn_norm": "gpt_neox.layers.{layer}.input_layernorm",
+            "blocks.{layer}.mlp_norm": "gpt_neox.layers.{layer}.post_attention_layernorm",
+            "final_norm": "gpt_neox.final_layer_norm",
+            "head": "embed_out",
+        }
+    ),
+    embedding="gpt_neox.embed_in.weight",
+    head="embed_out.weight",
+    prefix="gpt_neox.",
+    ignored=(".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq"),
+    aliases={"lm_head.weight": "embed_out.weight"},
+    ties=False,
+)

@@ -1,0 +1,284 @@
+"""What models under each mask can do: uses of a language model, and retrieval at variable distance by small models."""
+
+from dataclasses import replace
+from itertools import product
+from statistics import fmean
+
+from vitral.core.language import N_, _
+from vitral.core.text import NONE, capital
+from vitral.inspection import capabilities, classify_passages, linear_probes, recall_under_masks, untrained
+from vitral.inspection.probing import SPLITS
+from vitral.inspection.recall import BATCH, BINS, KEYS, LAYERS, VALUES, WINDOW
+from vitral.studies.probe import (
+    Against,
+    ArmMeasures,
+    Arms,
+    Axis,
+    Check,
+    Comparison,
+    Dots,
+    Lines,
+    Means,
+    Note,
+    Plain,
+    Probe,
+    Quantity,
+    Rows,
+    Setting,
+    StudyResult,
+    Trained,
+    View,
+    Within,
+    mean_curve,
+    to_fixed,
+)
+from vitral.training import TrainingConfig
+from vitral.training.objectives import masking_of
+
+# ---------------------------------------------------------------- uses
+
+WINDOWS = ((1_000, 64), (4_000, 384), (10_000, 1_000))  # contexts, gaps
+PASSAGES = ((150, 50, 60), (400, 80, 120), (1_000, 80, 120))  # train, validation, test
+LEAKS = 1e-3
+"""Total variation from which a prediction depends on the swapped token; rounding moves it by less."""
+PATHS = {
+    N_("infilling, both sides"): "filling/both",
+    N_("infilling, left side"): "filling/left",
+    N_("continuation"): "continuing",
+    N_("probe on activations"): "classifying/activations",
+    N_("probe on token counts"): "classifying/frequencies",
+}
+ACCURACY = [
+    Quantity(N_("accuracy ({use})").format(use=use), f"{path}/accuracy", better="higher") for use, path in PATHS.items()
+]
+LOSS = [
+    Quantity(N_("loss ({use})").format(use=use), f"{path}/nats", "nats", "lower") for use, path in [*PATHS.items()][:3]
+]
+PROBING = ((600, 200, 600), (1_600, 400, 1_200), (6_000, 1_000, 4_000))
+"""Windows on which a linear probe is fitted, validated and tested."""
+TASKS = {
+    "order": N_("words in order or not"),
+    "word begin": N_("tokens since the word began"),
+    "word end": N_("tokens until the word ends"),
+}
+"""Of the linear probes, see `vitral.inspection.probing`."""
+READ = {
+    "trained": N_("trained"),
+    "untrained": N_("untrained"),
+    "tokens": N_("tokens alone"),
+    "control": N_("control task"),
+}
+LARGEST = Quantity(N_("largest class"), "classifying/activations/majority")
+TARGETS = Quantity(N_("targets"), "targets", digits=0)
+METHOD = N_(
+    "Infilling: the token after {gap} tokens and before {right}, at a mask token or by the chain rule, p(c | left) · "
+    "p(right | left, c). Continuation: the token after {gap}. Moved: total variation of the prediction when the next "
+    "token is swapped for another window's; follows: share of swaps after which the new token is predicted."
+)
+
+
+def uses(trained: Trained) -> Plain:
+    """Leakage, infilling and continuation on the test split; classification of passages of the whole text."""
+    run, test = trained.run, trained.test
+    masking = masking_of(TrainingConfig.parse(run.config["training"]).objective, run.tokenizer)
+    found = capabilities(run.model, run.tokenizer, test, *trained.size(*WINDOWS), masking=masking)
+    classes = classify_passages(run.model, trained.dataset, *trained.size(*PASSAGES))
+    sizes, fresh = dict(zip(SPLITS, trained.size(*PROBING), strict=True)), untrained(run.model, trained.seed)
+    probes = linear_probes(run.model, fresh, run.tokenizer, trained.dataset.splits, sizes)
+    return found | {"classifying": classes, "probes": probes}
+
+
+def _uses(result: StudyResult, arms: Arms) -> View:
+    """Each use against the base's, both sides of a gap against one, activations against token counts."""
+    contrasts = [*Against((LOSS[0], LOSS[2], ACCURACY[3])).of(result, arms), *Within(LOSS[0], LOSS[1]).of(result, arms)]
+    contrasts += _equal_steps(result, arms)
+    tables = [Means(arms, (*ACCURACY, LARGEST)), Means(arms, (*LOSS, TARGETS))]
+    read = [arm for arm in arms if arm.first.get("probes")]
+    for task in TASKS if read else ():
+        trained, fresh, tokens, control = (read_by(task, one) for one in READ)
+        contrasts += [*Within(trained, fresh).of(result, read), *Within(trained, tokens).of(result, read)]
+        contrasts += Against([trained]).of(result, read)
+        largest = Quantity(N_("largest class"), f"probes/{task}/trained/majority")
+        tables.append(Means(read, (trained, fresh, tokens, control, largest)))
+    text = N_("{arm} cannot fill a gap: it sees its target.")
+    return View(
+        _method(arms[0].first),
+        tables,
+        Dots(ACCURACY[0].name, ACCURACY[0], arms),
+        [*contrasts, *Within(ACCURACY[3], ACCURACY[4]).of(result, arms)],
+        [check for arm in arms for check in _checks(arm)],
+        [Note(_(text, arm=capital(arm.title)), arm.name) for arm in arms if arm.mean(LOSS[0]) is None],
+    )
+
+
+def _checks(arm: ArmMeasures) -> list[Check]:
+    checks = []
+    for place, leak in arm.first["leak"].items():
+        what = _(
+            "total variation at position {position} when the next token is swapped (largest of the seeds)",
+            position=leak["position"],
+        )
+        moved = max(run["leak"][place]["moved"] for run in arm.runs.values())
+        limits = (LEAKS, None) if leak["visible"] else (None, LEAKS)
+        expected = _("above rounding under its mask") if leak["visible"] else _("0 under its mask")
+        checks.append(Check(arm.title, what, moved, *limits, expected, arm=arm.name))
+    if probes := [run["classifying"]["activations"] for run in arm.runs.values() if run["classifying"]]:
+        value, low, high, largest = (fmean(run[k] for run in probes) for k in ("accuracy", "low", "high", "majority"))
+        what = ACCURACY[3].told
+        above = _("above the share of the largest class, {share:.3f}", share=largest)
+        checks.append(Check(arm.title, what, value, largest, None, above, interval=(low, high), arm=arm.name))
+    return checks
+
+
+def read_by(task: str, reader: str) -> Quantity:
+    """The accuracy of a linear probe on a task, as read from the trained model, the untrained one and so on."""
+    return Quantity(
+        _("{task}: {reader}", task=_(TASKS[task]), reader=_(READ[reader])),
+        f"probes/{task}/{reader}/accuracy",
+        better="higher",
+    )
+
+
+def _equal_steps(result: StudyResult, arms: Arms) -> list[Comparison]:
+    """Masked language models against a causal one of as many steps, where that is not the base."""
+    trained, found = {arm.name: arm.config.get("training", {}) for arm in arms}, list[Comparison]()
+    for arm, rival in product(arms[1:], arms[1:]):
+        own, other = trained[arm.name], trained[rival.name]
+        if own.get("objective", "next-token") == "next-token" or other.get("objective") != "next-token":
+            continue
+        if rival.first["filling"]["both"] and other["steps"] == own["steps"] != trained[arms[0].name]["steps"]:
+            found += Against([LOSS[0]]).of(result, [rival, arm])
+    return found
+
+
+def _method(first: Plain) -> str:
+    text, classes = _(METHOD, gap=first["gap"], right=first["right"]), first["classifying"]
+    if classes is None:
+        none = _("No linear probe: no two works of the text occur in all its splits.")
+        return f"{text} {none}"
+    how = N_(
+        "Linear probe: the work that a passage of {tokens} tokens is from; {sizes} passages to fit, validate and test; "
+        "{titles}."
+    )
+    sizes, titles = "/".join(map(str, classes["passages"].values())), "; ".join(classes["titles"])
+    return f"{text} {_(how, tokens=first['context'], sizes=sizes, titles=titles)}"
+
+
+USES = Probe("uses", N_("Capabilities under each mask"), uses, more=_uses, seconds=(8, 25, 90))
+
+
+# ---------------------------------------------------------------- retrieval
+
+BUDGETS = (
+    {1: (150, (1, 2, 3)), 4: (150, (1, 2, 3))},
+    {1: (200, (1, 2, 3, 4, 5, 6)), 4: (2000, (1, 2, 3))},
+    {1: (400, (1, 2, 3, 4, 5, 6)), 4: (4000, (1, 2, 3, 4, 5, 6))},
+)
+"""Steps of training and seeds, by the number of pairs."""
+MASKS = {
+    "causal": N_("causal"),
+    "bidirectional": N_("bidirectional (predicts masked positions)"),
+    "prefix": N_("prefix"),
+    "window": N_("causal, window of {n}").format(n=WINDOW),
+}
+PAIRS = {1: N_("one pair: retrieval"), 4: N_("four pairs: key-value recall")}
+RIGHT = Quantity(N_("accuracy"), "accuracy", better="higher")
+
+
+def retrieval(setting: Setting) -> Plain:
+    """Accuracy by distance of every mask, with one pair and with four, see `vitral.inspection.recall`."""
+    return {
+        "tasks": [
+            recall_under_masks(pairs, steps=steps, seeds=seeds)
+            for pairs, (steps, seeds) in setting.size(*BUDGETS).items()
+        ]
+    }
+
+
+HOW = N_(
+    "Pairs of a key and a value ({keys} keys, {values} values), filler of a length drawn anew for each sequence, "
+    "and the keys again: the model answers with their values. No fixed offset leads to an answer. With one pair "
+    "the value only has to be found; with four the right one has to be told from the others. A guess knows the "
+    "values shown and, but for masked answers, the earlier answers, and not the keys. For each mask and seed one "
+    "model of {layers} layers (d_model 32, rotary positions) is trained on sequences of all distances, {batch} a "
+    "step. The window of {window} reaches {reach} tokens back: it is the control. Low accuracy within reach means "
+    "too little training, or that the mask is no help; accuracy beyond it a leak."
+)
+
+
+def _name(task: Plain) -> str:
+    return _(PAIRS[task["pairs"]])
+
+
+def _shares(runs: Plain, place: int) -> list[float]:
+    return [share for run in runs.values() if (share := run["accuracy"][place]) is not None]
+
+
+def _cell(shares: list[float]) -> str:
+    return _("{mean:.3f} (from {low:.3f})", mean=fmean(shares), low=min(shares)) if shares else NONE
+
+
+def _table(task: Plain) -> Rows:
+    cells = [
+        (_(MASKS[mask]), *(_cell(_shares(runs, place)) for place in range(len(BINS))))
+        for mask, runs in task["masks"].items()
+    ]
+    if task["pairs"] > 1:
+        for name, mask in ((_("guess"), "causal"), (_("guess without earlier answers"), "bidirectional")):
+            cells.append((name, *(RIGHT.show(share) for share in task["guess"][mask])))
+    caption = _(
+        "{task}: share of right answers by distance in tokens, mean over {seeds} seeds and the lowest; trained for "
+        "{steps} steps. Answers a model: {answers}.",
+        task=_name(task),
+        seeds=len(next(iter(task["masks"].values()))),
+        steps=task["steps"],
+        answers=", ".join(map(str, task["answers"])),
+    )
+    return Rows(caption, (_("mask"), *(_("{low} to {high} back", low=low, high=high) for low, high in BINS)), cells)
+
+
+def _comparisons(task: Plain) -> list[Comparison]:
+    """Beyond the reach of the window: every mask against a guess. Over all distances: every mask against causal."""
+    far, found = [place for place, (low, _high) in enumerate(BINS) if low > task["reach"]], []
+    means = {
+        mask: {
+            "far": {int(seed): fmean(run["accuracy"][place] for place in far) for seed, run in runs.items()},
+            "all": {int(seed): fmean(x for x in run["accuracy"] if x is not None) for seed, run in runs.items()},
+        }
+        for mask, runs in task["masks"].items()
+        if all(run["accuracy"][place] is not None for run in runs.values() for place in far)
+    }
+    beyond = replace(RIGHT, name=_("accuracy beyond {reach} tokens", reach=task["reach"]))
+    for mask, values in means.items():
+        subject, sees = f"{_name(task)}, {_(MASKS[mask])}", mask != "window" and task["pairs"] > 1
+        guess = fmean(task["guess"][mask][place] for place in far) if sees else task["chance"]
+        meaning = _("a guess among the values shown") if sees else _("a guess among all values")
+        found.append(to_fixed(subject, guess, meaning, beyond, values["far"], mask))
+        if mask not in ("causal", "window"):
+            found.append(Comparison(subject, _(MASKS["causal"]), RIGHT, values["all"], means["causal"]["all"], mask))
+    return found
+
+
+def _retrieval(result: StudyResult, measured: Plain) -> View:
+    """Both tasks by distance; every mask against a guess, and against the causal one within its reach."""
+    tasks, middles = measured["tasks"], [(low + high) / 2 for low, high in BINS]
+    sizes = {"keys": KEYS, "values": VALUES, "layers": LAYERS, "batch": BATCH, "window": WINDOW}
+    curves = [
+        mean_curve(_(MASKS[mask]), {middle: found for i, middle in enumerate(middles) if (found := _shares(runs, i))})
+        for mask, runs in tasks[-1]["masks"].items()
+    ]
+    axes = Axis(_("distance of the value (tokens back)"), ticks=middles), Axis(_("correct answers (share)"))
+    figure = Lines(_name(tasks[-1]), *axes, curves, {_("chance"): tasks[-1]["chance"]})
+    comparisons = [one for task in tasks for one in _comparisons(task)]
+    return View(_(HOW, **sizes, reach=tasks[0]["reach"]), [*map(_table, tasks)], figure, comparisons)
+
+
+RETRIEVAL = Probe(
+    "retrieval",
+    N_("Retrieval at variable distance, and key-value recall"),
+    retrieval,
+    more=_retrieval,
+    seconds=(150, 900, 6000),
+    of_runs=False,
+)
+PROBES = (USES, RETRIEVAL)

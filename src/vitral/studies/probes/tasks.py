@@ -1,0 +1,348 @@
+"""Generated tasks, and how models learn them: recall of values, Markov chains in their window, repeated strings."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from statistics import fmean
+from typing import Any, TypeVar
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from vitral.core.errors import UsageError
+from vitral.core.language import N_
+from vitral.data.tasks import KeyValueRecall, MarkovChains, RepeatedStrings, Task
+from vitral.inspection import (
+    chain_distances,
+    count_nats,
+    induction_ablation,
+    induction_scores,
+    periods_of,
+    recall_by_distance,
+    repetition_nats,
+    untrained,
+)
+from vitral.inspection.induction import OCCURRENCES, occurrences
+from vitral.inspection.predictors import PREDICTORS
+from vitral.inspection.windows import read_windows, window_starts
+from vitral.model import Transformer
+from vitral.runs import load_run, trajectory
+from vitral.studies.claims import Read, at, every
+from vitral.studies.probe import (
+    Against,
+    ArmMeasures,
+    Arms,
+    Axis,
+    Course,
+    Plain,
+    Probe,
+    Quantity,
+    Range,
+    StudyResult,
+    Trained,
+    Within,
+    require_causal_lm,
+)
+
+TaskKind = TypeVar("TaskKind", bound=Task)
+NATS = "nats per token"
+
+
+def task_rows(trained: Trained, kind: type[TaskKind], most: int) -> tuple[TaskKind, Int[Tensor, "rows span"]]:
+    """The generated task of a causal run, and at most so many of its test sequences, evenly spread.
+
+    Raises:
+        UsageError: the run is of another task or a text, or its context is shorter than a sequence.
+    """
+    require_causal_lm(trained)
+    task, length = trained.dataset.config.task, trained.model.config.context_length
+    if not isinstance(task, kind):
+        name = kind.model_fields["name"].default
+        raise UsageError("{arm} is not trained on the task {task!r}", arm=trained.arm, task=name)
+    if length < task.span - 1:
+        raise UsageError(
+            "{arm} reads {length} tokens, and a sequence of its task has {span}",
+            arm=trained.arm,
+            length=length,
+            span=task.span,
+        )
+    return task, read_windows(trained.test, window_starts(trained.test, task.span, most, stride=task.span), task.span)
+
+
+def along_training(trained: Trained, look: Callable[[Transformer], Plain]) -> list[Plain]:
+    """What a function finds in the model before training and at every checkpoint that the run has kept.
+
+    Each has the `step` besides. Before training, a run that began from another's weights has those.
+
+    Raises:
+        UsageError: a checkpoint, or the run with the first weights, cannot be loaded.
+    """
+    model = trained.model
+    if trained.parent is None:
+        begun = untrained(model, trained.run.config["seed"])
+    else:
+        begun = load_run(trained.parent, "last").model.to(model.token_embedding.weight).eval()
+    first = {"step": 0, **look(begun)}
+    return [first, *({"step": step, **look(model)} for step, model in trajectory(trained.run) if step)]
+
+
+def half_way(curve: Sequence[tuple[float, float | None]], least: float) -> float | None:
+    """The first place at which a curve has gone half of its way from its first to its last value.
+
+    It is found by a straight line between two points. None where a value is missing, or where the way is shorter than
+    `least`.
+
+    >>> half_way([(0, 4.0), (10, 3.0), (20, 1.0), (30, 0.0)], least=1.0)
+    15.0
+    """
+    known = [(place, value) for place, value in curve if value is not None]
+    if len(known) < max(2, len(curve)) or abs(known[-1][1] - known[0][1]) < least:
+        return None
+    way, half = known[-1][1] - known[0][1], (known[-1][1] + known[0][1]) / 2
+    for (before, low), (after, high) in pairwise(known):
+        if (high - half) * way >= 0:
+            return before if high == low else before + (after - before) * (half - low) / (high - low)
+    return None
+
+
+# ---------------------------------------------------------------- recall
+
+SEQUENCES = (1000, 2000, 4000)
+"""Test sequences."""
+ACCURACY = Quantity(N_("share of right values"), "accuracy", better="higher")
+CHANCE = Quantity(N_("chance"), "chance")
+NEAR = Quantity(N_("right at the smallest distances"), "distances/0/accuracy", better="higher")
+FAR = Quantity(N_("right at the largest distances"), "distances/-1/accuracy", better="higher")
+
+
+def recall(trained: Trained) -> Plain:
+    """Right values and their loss by distance."""
+    task, rows = task_rows(trained, KeyValueRecall, trained.size(*SEQUENCES))
+    return recall_by_distance(trained.model, task, rows)
+
+
+def first_of_its_task(result: StudyResult, arms: Arms) -> Iterable[tuple[ArmMeasures, ArmMeasures]]:
+    """Every arm with the first one of the same task, task by task."""
+    tasks: dict[str, list[ArmMeasures]] = {}
+    for arm in arms:
+        tasks.setdefault(str(arm.config["corpus"]["task"]), []).append(arm)
+    return ((arm, alike[0]) for alike in tasks.values() for arm in alike[1:])
+
+
+RECALL = Probe(
+    "recall",
+    N_("Recall by distance"),
+    recall,
+    about=N_(
+        "The share of values that the model puts first among all tokens, on test sequences. The distance is the number "
+        "of tokens from the value in its pair to the place of the answer; all distances are read by the same model."
+    ),
+    tables=[(ACCURACY, Quantity(N_("loss of the values"), "nats", "nats", "lower"), CHANCE, NEAR, FAR)],
+    contrasts=[Against((ACCURACY, FAR), first_of_its_task), Within(FAR, NEAR), Within(ACCURACY, CHANCE)],
+    figure=Course(
+        N_("Recall by distance"),
+        Axis(N_("distance to the value (tokens)")),
+        Axis(N_("share of right values")),
+        lambda run: [((one["from"] + one["to"]) / 2, one["accuracy"]) for one in run["distances"]],
+    ),
+)
+
+# ---------------------------------------------------------------- Markov chains
+
+CHAINS = ((128, 256), (200, 1000), (500, 4000))
+"""Test sequences at every checkpoint, and at the end."""
+
+
+def in_context(trained: Trained) -> Plain:
+    """Losses and divergences along training, and the losses by position at its end."""
+    few, most = trained.size(*CHAINS)
+    task, rows = task_rows(trained, MarkovChains, most)
+    states = torch.from_numpy(trained.run.tokenizer.encode(task.alphabet))
+    look = partial(chain_distances, states=states, concentration=task.concentration)
+
+    def briefly(model: Transformer) -> Plain:
+        found = look(model, rows[:few])
+        return {key: found[key] for key in ("losses", "divergence")}
+
+    return {"steps": along_training(trained, briefly), "last": look(trained.model, rows)}
+
+
+def _plateau(run: Mapping[str, Any]) -> float | None:
+    """The share of the checkpoints at which the model is nearer to counting symbols than to the other predictors."""
+    nearest = [min(PREDICTORS, key=lambda name: one["divergence"][name]) for one in run["steps"]]
+    return nearest.count("unigram") / len(nearest)
+
+
+def _quarter(who: str, *, last: bool) -> Read:
+    def read(run: Mapping[str, Any]) -> float:
+        nats = run["last"]["nats"][who]
+        size = max(1, len(nats) // 4)
+        return fmean(nats[-size:] if last else nats[:size])
+
+    return read
+
+
+LOSS = Quantity(N_("loss on new chains"), "last/losses/model", NATS, "lower")
+BAYES = Quantity(N_("loss of the Bayes predictor"), "last/losses/bigram", NATS)
+COUNTING = Quantity(N_("loss of counting symbols"), "last/losses/unigram", NATS)
+IN_CONTEXT = Probe(
+    "in-context",
+    N_("Learning a chain in its window"),
+    in_context,
+    about=N_(
+        "Every window is of a Markov chain of its own, so what is known of its transitions comes from the window. The "
+        "Bayes predictor counts pairs of symbols, with the prior by which the chains are drawn: nothing can be better "
+        "on average. Counting symbols ignores the order. The uniform predictor has learned nothing."
+    ),
+    tables=[
+        (
+            LOSS,
+            BAYES,
+            COUNTING,
+            Quantity(N_("loss of the uniform predictor"), "last/losses/uniform", NATS),
+            Quantity(N_("KL from the Bayes predictor"), "last/divergence/bigram", NATS, "lower"),
+            Quantity(N_("KL from counting symbols"), "last/divergence/unigram", NATS, "lower"),
+            Quantity(N_("share of the checkpoints nearest to counting symbols"), _plateau, digits=2),
+        ),
+        (
+            Quantity(N_("loss in the first quarter of the window"), _quarter("model", last=False), NATS, "lower"),
+            Quantity(N_("loss in the last quarter of the window"), _quarter("model", last=True), NATS, "lower"),
+            Quantity(N_("loss of the Bayes predictor in the last quarter"), _quarter("bigram", last=True), NATS),
+        ),
+    ],
+    contrasts=[Within(LOSS, BAYES), Within(LOSS, COUNTING), Against([LOSS])],
+    figure=Course(
+        N_("Loss on new chains along training"),
+        Axis(N_("step")),
+        Axis(N_("loss on new chains")),
+        lambda run: [(one["step"], one["losses"]["model"]) for one in run["steps"]],
+    ),
+)
+
+# ---------------------------------------------------------------- repeated strings
+
+STRINGS = (64, 96, 256)
+"""Test sequences at every checkpoint; four times as many for the ablation."""
+LEAST_FALL, LEAST_RISE = 1.5, 0.2
+"""Nats of the loss, and weight of a score, below which no step of change is named."""
+ABRUPT, WITHIN = 0.5, 0.1
+"""A change is abrupt if this share of it happens within this share of the training."""
+CONCENTRATIONS = tuple(2.0**power for power in range(-8, 3))
+"""Pseudocounts of counting symbols; the best of them for the test sequences is taken."""
+
+
+def induction(trained: Trained) -> Plain:
+    """Losses and head scores along training, the ablation at its end, and the least possible losses."""
+    few, model = trained.size(*STRINGS), trained.model
+    task, rows = task_rows(trained, RepeatedStrings, 4 * few)
+    limits = {"shortest": task.shortest, "longest": task.longest}
+    periods = periods_of(rows, **limits)
+    exact = torch.from_numpy(repetition_nats(rows.numpy(), symbols=task.symbols, **limits)[:, 1:])
+    second = occurrences(periods, rows.shape[1] - 1)["second"]
+    tokens = torch.from_numpy(trained.run.tokenizer.encode(task.alphabet))
+    symbol = torch.zeros(model.vocab_size, dtype=torch.int64).scatter(0, tokens, torch.arange(task.symbols))
+    states = symbol[rows].numpy()
+    counted = [count_nats(states, symbols=task.symbols, concentration=one) for one in CONCENTRATIONS]
+    composes = model.mask is not None and model.config.num_layers > 1  # a later head can read an earlier one
+    return {
+        "exact": float(exact[second].mean()),
+        "counted": min(float(nats[second.numpy()].mean()) for nats in counted),
+        "steps": along_training(trained, lambda one: induction_scores(one, rows[:few], periods[:few])),
+        "last": induction_scores(model, rows, periods),
+        "ablation": induction_ablation(model, rows, periods) if composes else None,
+    }
+
+
+def _best(score: str) -> Read:
+    """The highest score of a head."""
+    return lambda found: max(every(found, f"layers/*/heads/*/{score}"), default=None)
+
+
+def _curve(run: Mapping[str, Any], read: Read) -> list[tuple[float, float | None]]:
+    return [(one["step"], read(one)) for one in run["steps"]]
+
+
+def _abruptness(run: Mapping[str, Any]) -> float | None:
+    """The largest share of the fall of the loss that happens within a tenth of the steps."""
+    curve = [(step, value) for step, value in _curve(run, REPEATED) if value is not None]
+    (first, begin), (last, end) = curve[0], curve[-1]
+    if begin - end < LEAST_FALL:
+        return None
+    reach = WITHIN * (last - first)
+    falls = [one - other for left, one in curve for right, other in curve if left < right <= left + reach]
+    return max(falls, default=0.0) / (begin - end)
+
+
+REPEATED, PREFIX, PREVIOUS = at("losses/second"), _best("prefix"), _best("previous")
+TITLES = N_("loss in the first occurrence"), N_("loss in the second occurrence"), N_("loss in later occurrences")
+LOSSES = [
+    Quantity(title, f"last/losses/{name}", NATS, "lower") for name, title in zip(OCCURRENCES, TITLES, strict=True)
+]
+COUNTED = Quantity(N_("loss in the second occurrence of counting symbols"), "counted", NATS)
+BEST_PREFIX = Quantity(N_("highest prefix-matching score"), lambda run: PREFIX(run["last"]))
+EVEN_PREFIX = Quantity(N_("prefix-matching score of uniform attention"), "last/uniform/prefix")
+STEP_OF_LOSS, STEP_OF_PREFIX, STEP_OF_PREVIOUS = (
+    Quantity(title, lambda run, read=read, least=least: half_way(_curve(run, read), least), digits=0)
+    for title, read, least in (
+        (N_("step at which the loss is half-way"), REPEATED, LEAST_FALL),
+        (N_("step at which prefix matching is half-way"), PREFIX, LEAST_RISE),
+        (N_("step at which attention to the token before is half-way"), PREVIOUS, LEAST_RISE),
+    )
+)
+ABRUPTNESS = Quantity(N_("largest share of the fall within a tenth of the steps"), _abruptness, digits=2)
+_WITHOUT = "ablation/without"
+WITHOUT_PREVIOUS = Quantity(N_("loss increase without the previous-token head"), f"{_WITHOUT}/previous/increase", NATS)
+WITHOUT_OTHERS = Quantity(N_("loss increase without another head of its layer"), f"{_WITHOUT}/others/increase", NATS)
+LEFT = Quantity(N_("this score without the previous-token head"), f"{_WITHOUT}/previous/prefix")
+LEFT_BY_OTHERS = Quantity(N_("this score without another head of its layer"), f"{_WITHOUT}/others/prefix")
+INDUCTION = Probe(
+    "induction",
+    N_("Completing a repeated string"),
+    induction,
+    about=N_(
+        "Each test sequence is a random string that is repeated. The least possible loss is that of the exact Bayes "
+        "predictor, which knows the law by which the sequences are drawn. The first token of the second occurrence "
+        "counts nowhere, since nothing tells that the string ends. Counting symbols predicts each symbol by how often "
+        "it came so far, whatever came before it: it can be done without finding the earlier occurrence. "
+        "Previous-token score: the weight of a head on the position before. Prefix-matching score: its weight on the "
+        "positions right after the places, whole periods back, of the current token. The highest of all heads. "
+        "Loss at repeated tokens when one head is replaced by its mean output: the previous-token head has "
+        "the highest score in a layer before the last, chosen on other sequences than it is measured on. The control "
+        "is the mean over the other heads of its layer."
+    ),
+    tables=[
+        (*LOSSES, Quantity(N_("least possible loss in the second occurrence"), "exact", NATS), COUNTED),
+        (
+            Quantity(N_("highest previous-token score"), lambda run: PREVIOUS(run["last"])),
+            Quantity(N_("previous-token score of uniform attention"), "last/uniform/previous"),
+            BEST_PREFIX,
+            EVEN_PREFIX,
+        ),
+        (STEP_OF_LOSS, STEP_OF_PREFIX, STEP_OF_PREVIOUS, ABRUPTNESS),
+        (
+            WITHOUT_PREVIOUS,
+            WITHOUT_OTHERS,
+            Quantity(N_("loss increase without the induction head"), f"{_WITHOUT}/induction/increase", NATS),
+            Quantity(N_("prefix-matching score of the induction head"), "ablation/prefix"),
+            LEFT,
+            LEFT_BY_OTHERS,
+        ),
+    ],
+    contrasts=[
+        Within(LOSSES[1], COUNTED),
+        Within(BEST_PREFIX, EVEN_PREFIX, given=WITHOUT_PREVIOUS),
+        Within(STEP_OF_PREFIX, STEP_OF_LOSS, given=WITHOUT_PREVIOUS),
+        Within(STEP_OF_PREVIOUS, STEP_OF_LOSS, given=WITHOUT_PREVIOUS),
+        Within(WITHOUT_PREVIOUS, WITHOUT_OTHERS),
+        Within(LEFT, LEFT_BY_OTHERS, given=WITHOUT_PREVIOUS),
+    ],
+    ranges=[Range(ABRUPTNESS, low=ABRUPT, expected=N_("at least {low:g}: an abrupt change"))],
+    figure=Course(
+        N_("Loss in the second occurrence along training"),
+        Axis(N_("step")),
+        Axis(N_("loss in the second occurrence")),
+        lambda run: _curve(run, REPEATED),
+    ),
+)
+PROBES = (RECALL, IN_CONTEXT, INDUCTION)

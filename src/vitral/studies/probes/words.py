@@ -1,0 +1,290 @@
+"""Words: neighbours, one word in two senses, minimal pairs; scores of similar words, weights on a subject."""
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from vitral.core.language import N_, _
+from vitral.inspection import agreeing_weights, similar_word_scores, untrained, word_measures
+from vitral.inspection.minimal_pairs import CHANCE, ORDER, counted_pairs, item_scores, pair_scores
+from vitral.inspection.word_lists import language_of, word_lists
+from vitral.inspection.words import LANGUAGE_TOKENS, separations
+from vitral.studies.claims import every
+from vitral.studies.probe import (
+    ENOUGH_SEEDS,
+    Against,
+    ArmMeasures,
+    Arms,
+    Axis,
+    Comparison,
+    Course,
+    Fixed,
+    Means,
+    Plain,
+    Points,
+    Probe,
+    Quantity,
+    StudyResult,
+    Trained,
+    View,
+    Within,
+    require_causal_lm,
+    untrained_of,
+)
+
+# ---------------------------------------------------------------- meaning
+
+MOST_WORDS = (300, 400, 500)
+LEAST_SENSES = 3
+"""Words of two senses; with fewer, senses are not compared."""
+SAME = 0.001
+"""A mean difference of cosines below this is zero: rounding alone gives some."""
+
+
+def meaning(trained: Trained) -> Plain:
+    """Neighbours, senses and minimal pairs, see `vitral.inspection.word_measures`."""
+    require_causal_lm(trained)
+    run, splits = trained.run, trained.dataset.splits
+    most, fresh = trained.size(*MOST_WORDS), untrained(run.model, trained.seed)
+    found = word_measures(run.model, run.tokenizer, splits, most_words=most)
+    lists = word_lists()[found["language"]]
+    return found | {
+        "untrained": word_measures(fresh, run.tokenizer, splits, most_words=most),
+        "counted": {"pairs": counted_pairs(run.tokenizer, splits["train"], lists.pairs)},
+    }
+
+
+def _gain(run: Mapping[str, Any]) -> float | None:
+    gains = [places[-1] - places[0] for places in separations(run["senses"])]
+    if len(gains) < LEAST_SENSES:
+        return None
+    return 0.0 if max(map(abs, gains)) < SAME else fmean(gains)
+
+
+def _share(scores: list[float]) -> float | None:
+    return fmean(scores) if scores else None
+
+
+CORRELATION = Quantity(N_("rank correlation of embedding and counted contexts"), "neighbours/correlation")
+SHUFFLED = Quantity(
+    N_("the largest with shuffled words"), lambda run: run["neighbours"] and max(run["neighbours"]["shuffled"])
+)
+GAIN = Quantity(N_("separation of two senses, last block less embedding"), _gain, N_("of cosine"))
+RIGHT = Quantity(N_("share of pairs with the right sentence preferred"), lambda run: _share(pair_scores(run["pairs"])))
+
+
+def _apart(run: Mapping[str, Any]) -> Points:
+    """After each block, 100 times the mean separation of two senses."""
+    places = zip(*separations(run["senses"]), strict=True)
+    return [(block, 100 * fmean(values)) for block, values in enumerate(places)]
+
+
+def _preferred(kind: str) -> Quantity:
+    return Quantity(kind, lambda run: _share(pair_scores(run["pairs"], kind)))
+
+
+MEANING = N_(
+    "For the most frequent whole words that are one token: cosines in the token embedding, and those of contexts "
+    "counted in the training text (positive PMI of the two tokens before and after), which need no model. If similar "
+    "words have similar contexts (Harris 1954), the two agree: Spearman's correlation over all pairs of words, beside "
+    "the largest of those with the words of the embedding shuffled (Mantel 1967). Sentences use a word in two senses, "
+    "decided by the words before it; the word right before it is the same in all of them. The separation is the cosine "
+    "of the residual stream at the word's last token within a sense less that across senses. In the embedding it is "
+    "zero; only attention to the words before can separate them. It shows that the vector depends on a context that "
+    "goes with the sense, not that the sense is known. Minimal pairs: two sentences differ in one word, of which one "
+    "form is right; shares are of the pairs in which the right sentence is more probable. Every form is right in half "
+    "of the pairs, so a model that only prefers one form is right in 50%, as chance is."
+)
+
+
+def _meaning(result: StudyResult, arms: Arms) -> View:
+    """Neighbours, senses and minimal pairs, by arm; arms in one language side by side."""
+    comparisons, tables, drawn = [], [], []
+    for language in dict.fromkeys(arm.first["language"] for arm in arms):
+        alike = [arm for arm in arms if arm.first["language"] == language]
+        fresh, counted = references(alike[0])
+        kinds = dict.fromkeys(pair["kind"] for pair in alike[0].first["pairs"])
+        tables += [Means([*alike, *fresh], (CORRELATION, SHUFFLED, GAIN))]
+        tables += [Means([*alike, *fresh, *counted], (RIGHT, *map(_preferred, kinds)), _("Minimal pairs"))]
+        drawn += [*alike, *fresh]
+        if len(alike[0].runs) < ENOUGH_SEEDS:
+            comparisons += by_items(alike[0], [*alike[1:], *fresh, *counted])
+            continue
+        comparisons += Against((RIGHT, GAIN)).of(result, [*alike, *fresh, *counted])
+        for arm in alike:
+            comparisons += Fixed([RIGHT], CHANCE, N_("chance ({value:g})")).of(result, [arm])
+            comparisons += Fixed([GAIN], 0.0, N_("none (0)")).of(result, [arm])
+            comparisons += Within(CORRELATION, SHUFFLED).of(result, [arm])
+    axes = Axis(N_("after block (0: the embedding)")), Axis(N_("100 × cosine, same less other sense"))
+    figure = Course(N_("Separation of two senses"), *axes, _apart).of(drawn)
+    return View(_(MEANING), tables, figure, [one for one in comparisons if one.values])
+
+
+def references(arm: ArmMeasures) -> tuple[list[ArmMeasures], list[ArmMeasures]]:
+    """The model before training, and counted n-grams, which have pairs alone, as arms; none where not measured."""
+    if any("untrained" not in run for run in arm.runs.values()):
+        return [], []
+    nothing = {"neighbours": None, "senses": [], "places": arm.first["places"], "language": arm.first["language"]}
+    counted = {seed: nothing | run["counted"] for seed, run in arm.runs.items()}
+    ngrams = ArmMeasures("counted", _("counted {order}-grams", order=ORDER), arm.config, counted)
+    return [untrained_of(arm)], [ngrams]
+
+
+def by_items(arm: ArmMeasures, others: Arms) -> list[Comparison]:
+    """One model from too few seeds to test: subjects of pairs and words of two senses are the units, means over seeds.
+
+    Each kind of pairs against chance and against each reference; the separation of senses against none and against the
+    untrained model.
+    """
+    found, chance = [], _("chance ({share:g})", share=CHANCE)
+
+    def against(quantity: Quantity, own: dict[int, float], rivals: Mapping[str, dict[int, float]]) -> None:
+        for name, values in rivals.items():
+            found.append(Comparison(arm.title, name, quantity, own, values, arm.name, sample="items"))
+
+    for kind in dict.fromkeys(pair["kind"] for pair in arm.first["pairs"]):
+        scores = lambda run, kind=kind: item_scores(run["pairs"], kind)  # noqa: E731
+        right = Quantity(_("{kind}: right sentence preferred", kind=_(kind)), RIGHT.read, better="higher")
+        if own := _over_seeds(arm, scores):
+            rivals = {other.title: _over_seeds(other, scores) for other in others}
+            against(right, own, {chance: dict.fromkeys(own, CHANCE), **rivals})
+    own = _over_seeds(arm, _gains)
+    if len(own) >= LEAST_SENSES and max(map(abs, own.values())) >= SAME:
+        rivals = {_("none (0)"): dict.fromkeys(own, 0.0)}
+        against(GAIN, own, rivals | {other.title: gains for other in others if (gains := _over_seeds(other, _gains))})
+    return found
+
+
+def _gains(run: Mapping[str, Any]) -> dict[int, float]:
+    return {index: places[-1] - places[0] for index, places in enumerate(separations(run["senses"]))}
+
+
+def _over_seeds(arm: ArmMeasures, read: Callable[[Mapping[str, Any]], Mapping[int, float]]) -> dict[int, float]:
+    """By item, the mean over the seeds, of the items that all seeds have."""
+    each = [read(run) for run in arm.runs.values()]
+    return {item: fmean(one[item] for one in each) for item in each[0] if all(item in one for one in each)}
+
+
+WORDS = Probe("meaning", N_("Words and their contexts"), meaning, more=_meaning)
+
+
+# ---------------------------------------------------------------- related words
+
+WINDOWS = (64, 256, 512)
+SIMILAR_WORDS = 400
+Items = dict[int, list[list[float]]]
+"""By subject, one number for each block and head."""
+AGREEMENT = N_("weight on the subject where the form agrees, less where it does not")
+
+
+def related_words(trained: Trained) -> Plain:
+    """Scores and weights of the model and of the same model before training."""
+    require_causal_lm(trained)
+    run, splits = trained.run, trained.dataset.splits
+    lists = word_lists()[language_of(run.tokenizer.decode(splits["train"].tokens[:LANGUAGE_TOKENS]))]
+
+    def of(model: Any) -> Plain:
+        given = {"windows": trained.size(*WINDOWS), "most_words": SIMILAR_WORDS}
+        return {
+            "scores": similar_word_scores(model, run.tokenizer, splits["train"], splits["test"], **given),
+            "weights": agreeing_weights(model, run.tokenizer, lists.pairs),
+        }
+
+    return of(run.model) | {"untrained": of(untrained(run.model, trained.seed))}
+
+
+def agreement_items(run: Mapping[str, Any]) -> Items:
+    """The difference of the weights of every head by subject."""
+    return {
+        index: [
+            [one - other for one, other in zip(agree, disagree, strict=True)]
+            for agree, disagree in zip(item["agree"], item["disagree"], strict=True)
+        ]
+        for index, item in enumerate(run["weights"])
+    }
+
+
+def all_heads(items: Items) -> dict[int, float]:
+    """The mean over all heads, by item."""
+    return {item: fmean(value for block in heads for value in block) for item, heads in items.items()}
+
+
+def chosen_head(items: Items) -> tuple[tuple[int, int], dict[int, float]] | None:
+    """The head with the largest mean over the even items, and its values on the odd ones, which did not choose it."""
+    even, odd = ([item for item in items if item % 2 == rest] for rest in (0, 1))
+    if not even or not odd:
+        return None
+    means = {
+        (block, head): fmean(items[item][block][head] for item in even)
+        for block, heads in enumerate(items[even[0]])
+        for head in range(len(heads))
+    }
+    block, head = max(means, key=means.__getitem__)
+    return (block, head), {item: items[item][block][head] for item in odd}
+
+
+def _heads_over_seeds(arm: ArmMeasures) -> Items:
+    """Means over seeds, of the subjects that all seeds have."""
+    each = [agreement_items(run) for run in arm.runs.values()]
+    return {item: _mean([one[item] for one in each]) for item in each[0] if all(item in one for one in each)}
+
+
+def _mean(seeds: Sequence[list[list[float]]]) -> list[list[float]]:
+    return [[fmean(values) for values in zip(*blocks, strict=True)] for blocks in zip(*seeds, strict=True)]
+
+
+HEADS = "scores/heads/*/*"
+SCORES = (
+    Quantity(N_("mean of all heads"), f"{HEADS}/correlation"),
+    Quantity(N_("largest of a head"), lambda run: max(every(run, f"{HEADS}/correlation"), default=None)),
+    Quantity(
+        N_("largest of a head with exchanged words"), lambda run: max(every(run, f"{HEADS}/shuffled/*"), default=None)
+    ),
+)
+RELATED_WORDS = N_(
+    "The score of a query and a key depends on their distance, on the query alone and on the key alone. What "
+    "remains without these is correlated with the similarity of the two words, the cosine of their contexts "
+    "counted in the training text. Pairs are different whole words of the test text, two or more tokens apart. Any "
+    "weights prefer some pairs of words, so the largest correlation with exchanged words stands beside each number. "
+    "The two sentences of a minimal pair differ in one form, a verb or a pronoun. Its weight on the subject is "
+    "compared between the form that agrees with the subject and the other one, at the same place; each form is "
+    "right as often as wrong. Subjects are the units. A head is chosen on one half of them and tested on the other."
+)
+
+
+def _related(result: StudyResult, arms: Arms) -> View:
+    """Scores beside exchanged words; agreement for all heads, and for one that half of the subjects choose."""
+    arms = [arm for arm in arms if any(run["scores"] or run["weights"] for run in arm.runs.values())]
+    if not arms:
+        return View()
+    each = [one for arm in arms for one in (arm, untrained_of(arm))]
+    caption = _("Partial correlation of scores and similarity of words, means over seeds.")
+    return View(
+        _(RELATED_WORDS), [Means(each, SCORES, caption)], comparisons=[one for arm in each for one in _agreement(arm)]
+    )
+
+
+def _agreement(arm: ArmMeasures) -> list[Comparison]:
+    found = _heads_over_seeds(arm)
+    if not found:
+        return []
+    tested = {_("mean of all heads"): all_heads(found)}
+    if (chosen := chosen_head(found)) is not None:
+        tested[_("block {block}, head {head}", block=chosen[0][0], head=chosen[0][1])] = chosen[1]
+    quantity = Quantity(AGREEMENT, unit=N_("of weight"))
+    return [
+        Comparison(
+            _("{arm}, {which}", arm=arm.title, which=which),
+            _("none (0)"),
+            quantity,
+            values,
+            dict.fromkeys(values, 0.0),
+            arm.name,
+            sample="items",
+        )
+        for which, values in tested.items()
+    ]
+
+
+RELATED = Probe("related-words", N_("Scores of similar words, and agreement"), related_words, more=_related)
+PROBES = (WORDS, RELATED)
