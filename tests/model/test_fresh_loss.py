@@ -9,9 +9,28 @@ from configs import configs
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vitral.core.streams import torch_stream
 from vitral.model import ModelConfig, Transformer, next_token_loss
-from vitral.model.initialisation import MOST_EXCESS
-from vitral.model.selfcheck import fresh_excess
+from vitral.model.modes import evaluating
+
+MOST_EXCESS = {"gpt2": 0.1, "wide": 0.1, "pytorch": 0.5}
+"""A fresh model's loss on random tokens exceeds ln V by at most this, up to a width of 400."""
+
+
+def fresh_excess(model: Transformer) -> float:
+    """The model's loss on random tokens minus ln V, of V tokens; in nats per token, never negative.
+
+    A model that knows nothing has an excess of about 0. Every token is equally likely to be next, so the loss at a
+    position is log Σ exp z minus the mean of its logits z, and only the inputs are drawn.
+
+    Args:
+        model: before training; its mode stays as it is.
+    """
+    time = min(model.config.context_length, 64)
+    tokens = torch.randint(model.vocab_size, (4, time), generator=torch_stream(0, "fresh"))
+    with evaluating(model):
+        logits = model(tokens.to(model.token_embedding.weight.device)).cpu().double()
+    return float((logits.logsumexp(-1) - logits.mean(-1)).mean()) - math.log(model.vocab_size)
 
 
 @given(

@@ -33,9 +33,6 @@ EMBEDDINGS = ("token_embedding.weight", "positions.weight")
 WRITES_TO_STREAM = ("out_proj.weight", "down.weight")
 RECURRENT = ".recurrence.lstm."
 
-MOST_EXCESS = {"gpt2": 0.1, "wide": 0.1, "pytorch": 0.5}
-"""A fresh model's loss on random tokens exceeds ln V by at most this, up to a width of 400."""
-
 Draw = Callable[[str, torch.Size, int, torch.Generator], Tensor]
 
 

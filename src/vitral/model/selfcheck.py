@@ -1,13 +1,11 @@
-"""Self-checks: of a device, whose results are those of the CPU; of a fresh model, which knows nothing."""
+"""A self-check of a device: its results are those of the CPU."""
 
 import copy
-import math
 
 import torch
 
 from vitral.core.errors import UsageError
 from vitral.core.streams import torch_stream
-from vitral.model.modes import evaluating
 from vitral.model.transformer import Transformer
 
 TOLERANCE = 1e-2
@@ -35,19 +33,3 @@ def check_device(model: Transformer, device: torch.device) -> float:
             difference=difference,
         )
     return difference
-
-
-def fresh_excess(model: Transformer) -> float:
-    """The model's loss on random tokens minus ln V, of V tokens; in nats per token, never negative.
-
-    A model that knows nothing has an excess of about 0. Every token is equally likely to be next, so the loss at a
-    position is log Σ exp z minus the mean of its logits z, and only the inputs are drawn.
-
-    Args:
-        model: before training; its mode stays as it is.
-    """
-    time = min(model.config.context_length, 64)
-    tokens = torch.randint(model.vocab_size, (4, time), generator=torch_stream(0, "fresh"))
-    with evaluating(model):
-        logits = model(tokens.to(model.token_embedding.weight.device)).cpu().double()
-    return float((logits.logsumexp(-1) - logits.mean(-1)).mean()) - math.log(model.vocab_size)

@@ -28,8 +28,6 @@ ONNX_GATES = (0, 3, 1, 2)
 """The gates in the order of ONNX: input, output, forget, candidate. PyTorch's are input, forget, candidate, output."""
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 """PyTorch writes graphs with the first two; the third runs them."""
-LOWEST_TORCH = (2, 13)
-"""The lowest version of PyTorch on which the tests of these graphs have passed."""
 
 
 def onnx_model(model: Transformer) -> Transformer:
